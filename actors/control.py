@@ -1,0 +1,39 @@
+"""The channel between supervisor and worker: msgpack values, one after the other, on a socket pair.
+
+Supervisor to worker: {"config": {...}} first, later {"reload": {...}} and {"stop": true}. Worker to supervisor:
+{"ready": "..."}, or {"failed": "..."} when it can't start and starting it again would not help. Either side's end
+closes the channel; a worker whose supervisor is gone stops in order.
+"""
+
+import socket
+from typing import Any
+
+import msgpack
+
+
+class Control:
+    """One end of the channel."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self._unpacker = msgpack.Unpacker(max_buffer_size=64 << 20)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send; a gone other end is noticed when reading, not here."""
+        try:
+            self.sock.sendall(msgpack.packb(message))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+
+    def receive(self) -> list[dict[str, Any]] | None:
+        """What has come, blocking if the socket does; None when the other end is gone."""
+        try:
+            data = self.sock.recv(1 << 16)
+        except BlockingIOError:
+            return []
+        except ConnectionResetError:
+            return None
+        if not data:
+            return None
+        self._unpacker.feed(data)
+        return list(self._unpacker)

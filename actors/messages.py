@@ -1,0 +1,193 @@
+"""The messages that actors send each other; the table of who sends which to whom is in `actors/__init__.py`.
+
+Commands are imperative, facts are past participles. Treated as immutable once sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import pykka
+
+from quorate.protocol import Reply, Request
+from storage.log_store import StoredEntry, TrimPlan, TrimRows
+
+
+class Client(Protocol):
+    """Where a reply goes: a connection, or the sender of a datagram."""
+
+    def answer(self, order: int, reply: Reply) -> None:
+        """Send `reply` to the request that came with `order`."""
+
+
+class Call(msgspec.Struct, gc=False):
+    """A request on its way: who asked, and the `order` by which its client knows which request is answered.
+
+    The answer goes to the actor `reply_to`.
+    """
+
+    request: Request
+    client: Client
+    order: int
+    reply_to: "pykka.ActorRef[Any]"
+
+
+class Answer(NamedTuple):
+    """A reply and the call that it answers."""
+
+    call: Call
+    reply: Reply
+
+
+@dataclass(slots=True)
+class Execute:
+    """Do these requests; all that one turn of the loop read."""
+
+    calls: list[Call]
+
+
+@dataclass(slots=True)
+class Answered:
+    """These requests are done."""
+
+    answers: list[Answer]
+
+
+@dataclass(slots=True)
+class ClientGone:
+    """Nobody reads this client's replies any more: consumers that wait for it need no message."""
+
+    client: Client
+
+
+@dataclass(slots=True)
+class Append:
+    """Make these entries durable, in order."""
+
+    entries: list[StoredEntry]
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class Appended:
+    """All records up to `trans_id` are durable here; the journal has `room_bytes` more without asking for space."""
+
+    trans_id: int
+    room_bytes: int
+
+
+@dataclass(slots=True)
+class AppendRefused:
+    """The journal could not take `entries`, since the disk is full; none of them is durable."""
+
+    entries: list[StoredEntry]
+    reason: str
+
+
+@dataclass(slots=True)
+class Recycle:
+    """LMDB has all records up to `trans_id`: the journal need not keep them."""
+
+    trans_id: int
+
+
+@dataclass(slots=True)
+class Flush:
+    """Flush what was written since the last time."""
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Store these committed entries in LMDB."""
+
+    entries: list[StoredEntry]
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class Checkpointed:
+    """LMDB has all records up to `trans_id`, and the log begins behind `trimmed`."""
+
+    trans_id: int
+    trimmed: int
+
+
+@dataclass(slots=True)
+class CheckpointFailed:
+    """There was no space for the checkpoint; it is tried again with the next one."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class DescribeRows:
+    """Say what these messages and queues are now, so that the log's head can be trimmed."""
+
+    plan: TrimPlan
+
+
+@dataclass(slots=True)
+class RowsDescribed:
+    """What the plan's messages and queues were after record `as_of`, which is committed."""
+
+    plan: TrimPlan
+    rows: TrimRows
+    as_of: int
+
+
+@dataclass(slots=True)
+class ReadLog:
+    """Read the entries behind record `after` from LMDB for `call`."""
+
+    call: Call
+    after: int
+    count: int
+    bytes_max: int
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class LogRead:
+    """The entries that a `ReadLog` asked for."""
+
+    call: Call
+    after: int
+    count: int
+    entries: Sequence[bytes]
+
+
+@dataclass(slots=True)
+class Continue:
+    """To itself: go on with work that was cut into pieces."""
+
+
+@dataclass(slots=True)
+class CheckpointDue:
+    """To itself: entries have gathered for long enough."""
+
+
+@dataclass(slots=True)
+class TimePassed:
+    """To itself: the moment has come that a timer was set for."""
+
+
+@dataclass(slots=True)
+class Reconfigure:
+    """Take over the limits that can change while running."""
+
+    limits: Any
+
+
+@dataclass(slots=True)
+class Stop:
+    """Finish what is open, make it durable, and say `Stopped`."""
+
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class Stopped:
+    """Nothing is open here any more."""
+
+    actor: str

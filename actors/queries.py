@@ -1,0 +1,252 @@
+"""The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import translate
+from itertools import chain, islice
+from typing import Final
+
+import msgspec
+
+from actors.delivery import Delivery
+from actors.ledger import Ledger
+from actors.messages import Call
+from quorate.protocol import (
+    Code,
+    ErrorWord,
+    LeaderReply,
+    ListReply,
+    MessageView,
+    MonitorReply,
+    Reply,
+    ShowReply,
+    StatusReply,
+    refusal,
+)
+from storage.queue_state import QueueState
+from storage.records import Message, Place
+
+PEEK_DEFAULT: Final = 1
+STATE_NAMES: Final = {
+    Place.UNPLACED: "ready",
+    Place.DELAYED: "delayed",
+    Place.READY: "ready",
+    Place.READY_AGAIN: "ready",
+    Place.IN_FLIGHT: "in_flight",
+}
+
+
+@dataclass
+class NodeView:
+    """What the queries tell of the node beside the state: who it is, and the log's bounds, kept up by the host."""
+
+    node_id: int = 1
+    node_type: int = 1
+    host: str = "127.0.0.1"
+    port: int = 1111
+    version: str = ""
+    max_log_size: int = 0
+    trimmed: int = 0
+    stored: int = 0
+    vote_id: int = 1
+    recovery: str = ""
+
+
+class Queries:
+    """Answers from the state in memory."""
+
+    def __init__(self, ledger: Ledger, delivery: Delivery, view: NodeView) -> None:
+        self._ledger = ledger
+        self._delivery = delivery
+        self._state = ledger.state
+        self._view = view
+
+    def monitor(self, call: Call) -> None:
+        """One queue's counts."""
+        request = call.request
+        queue = self._queue_of(call)
+        if queue is None:
+            return
+        view = self._view
+        self._ledger.park(
+            call,
+            MonitorReply(
+                action=request.action,
+                code=Code.OK,
+                queue=queue.name,
+                seq=request.seq,
+                size=queue.size,
+                ready=len(queue.ready),
+                delayed=queue.delayed,
+                in_flight=queue.in_flight,
+                max_size=queue.max_size,
+                max_id=queue.max_id,
+                wait_status=self._delivery.waiting_for(queue.name),
+                paused=queue.paused,
+                leader_node_id=view.node_id,
+                node_id=view.node_id,
+                trans_id=self._state.trans_id,
+                log_size=self._state.trans_id - view.trimmed,
+                max_log_size=view.max_log_size,
+            ),
+        )
+
+    def list_queues(self, call: Call) -> None:
+        """The names that match the pattern: shell wildcards if it has any, else a part of the name; all without one."""
+        request = call.request
+        pattern = request.pattern
+        names = sorted(self._state.queues)
+        if pattern is not None and any(character in pattern for character in "*?["):
+            matches = re.compile(translate(pattern)).match
+            names = [name for name in names if matches(name)]
+        elif pattern is not None:
+            names = [name for name in names if pattern in name]
+        self._ledger.park(
+            call,
+            ListReply(
+                action=request.action,
+                code=Code.OK,
+                queue=request.queue,
+                seq=request.seq,
+                queue_list=names[: request.count] if request.count else names,
+                queue_count=len(names),
+            ),
+        )
+
+    def leader(self, call: Call) -> None:
+        """Who leads: this node, as long as it is the only one."""
+        request = call.request
+        view = self._view
+        self._ledger.park(
+            call,
+            LeaderReply(
+                action=request.action,
+                code=Code.OK,
+                queue=request.queue,
+                seq=request.seq,
+                leader_node_id=view.node_id,
+                leader_host=view.host,
+                leader_port=view.port,
+            ),
+        )
+
+    def peek(self, call: Call) -> None:
+        """The next messages to be delivered, and after them the delayed ones."""
+        request = call.request
+        queue = self._queue_of(call)
+        if queue is None:
+            return
+        live = self._state.messages
+        next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
+        later = (live[msg_id] for _, msg_id in queue.waiting if live[msg_id].place == Place.DELAYED)
+        chosen = islice(chain(next_ones, later), request.count or PEEK_DEFAULT)
+        self._ledger.park(
+            call,
+            Reply(
+                action=request.action,
+                code=Code.OK,
+                queue=queue.name,
+                seq=request.seq,
+                messages=[view_of(message) for message in chosen],
+            ),
+        )
+
+    def show(self, call: Call) -> None:
+        """One message, by its id or by queue and key."""
+        request = call.request
+        msg_id = request.msg_id
+        if msg_id is None:
+            if request.queue is None or request.key is None:
+                self._ledger.park(
+                    call, refusal(request, ErrorWord.FIELD, "msg_id is missing, and so are queue and key")
+                )
+                return
+            queue = self._state.queues.get(request.queue)
+            msg_id = None if queue is None else queue.keys.get(request.key)
+        message = None if msg_id is None else self._state.messages.get(msg_id)
+        if message is None:
+            named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
+            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
+            return
+        self._ledger.park(
+            call,
+            ShowReply(
+                action=request.action,
+                code=Code.OK,
+                queue=message.queue,
+                seq=request.seq,
+                msg_id=message.msg_id,
+                message=view_of(message),
+            ),
+        )
+
+    def status(self, call: Call) -> None:
+        """This node and its shard; the listener adds what it knows."""
+        view = self._view
+        state = self._state
+        shard = {
+            "shard": state.shard,
+            "leader_node_id": view.node_id,
+            "vote_id": view.vote_id,
+            "trans_id": state.trans_id,
+            "committed": self._ledger.committed,
+            "stored": view.stored,
+            "first_trans_id": view.trimmed + 1,
+            "log_size": state.trans_id - view.trimmed,
+            "max_log_size": view.max_log_size,
+            "queues": len(state.queues),
+            "messages": len(state.messages),
+            "data_bytes": state.data_bytes,
+            "waiting_consumers": self._delivery.waiter_count,
+            "recovery": view.recovery,
+            "followers": [],
+        }
+        self._ledger.park(
+            call,
+            StatusReply(
+                action=call.request.action,
+                code=Code.OK,
+                seq=call.request.seq,
+                node_id=view.node_id,
+                node_type=view.node_type,
+                version=view.version,
+                pid=0,
+                uptime_s=0.0,
+                resident_bytes=0,
+                connections=0,
+                requests=0,
+                shards=[shard],
+            ),
+        )
+
+    def _queue_of(self, call: Call) -> QueueState | None:
+        """The queue that the request names; None if it was refused."""
+        request = call.request
+        if request.queue is None:
+            self._ledger.park(call, refusal(request, ErrorWord.FIELD, "queue is missing"))
+            return None
+        queue = self._state.queues.get(request.queue)
+        if queue is None:
+            self._ledger.park(
+                call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+            )
+        return queue
+
+
+def view_of(message: Message) -> MessageView:
+    """A message as peek and show give it."""
+    return MessageView(
+        msg_id=message.msg_id,
+        queue=message.queue,
+        data=msgspec.Raw(message.data),
+        state=STATE_NAMES[Place(message.place)],
+        produced_at=message.produced_at,
+        due_at=message.due_at,
+        expires_at=message.expires_at,
+        retry=message.retry_s,
+        priority=message.priority,
+        deliveries=message.deliveries,
+        trans_id=message.previous,
+        key=message.key,
+    )

@@ -1,0 +1,352 @@
+"""QueueOwner: one shard's state. Hosts the broker: requests in, entries to the log, answers out.
+
+The order that makes it safe: records go to the LogWriter as one entry while at most one is being written; what the
+broker parked is freed by `Appended` alone. On a single node durable here is committed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pykka
+
+from actors.broker import Broker, Limits
+from actors.log_reading import log_reply
+from actors.loop_actor import LoopActor
+from actors.messages import (
+    Answer,
+    Answered,
+    Append,
+    Appended,
+    AppendRefused,
+    Call,
+    Checkpoint,
+    CheckpointDue,
+    Checkpointed,
+    CheckpointFailed,
+    ClientGone,
+    Continue,
+    DescribeRows,
+    Execute,
+    Flush,
+    LogRead,
+    ReadLog,
+    Reconfigure,
+    Recycle,
+    RowsDescribed,
+    Stop,
+    Stopped,
+    TimePassed,
+)
+from actors.queries import NodeView
+from actors.runtime import Runtime, Timer
+from quorate.protocol import Action, ErrorWord, refusal
+from storage import entry as entry_codec
+from storage.log_store import StoredEntry, rows_now
+from storage.queue_state import NEVER
+from storage.records import Message, Record, messages_of
+
+SMALL_ENTRY_RECORDS: Final = 100
+CHECKPOINT_INTERVAL_S: Final = 0.05
+RETRY_S: Final = 0.5
+TIMER_MAX_S: Final = 1.0
+"""A timer is checked this often, so that a jump of the wall clock makes nothing late by more."""
+
+LOG_REPLY_BYTES_MAX: Final = 1 << 20
+LOG_COUNT_DEFAULT: Final = 100
+WRITES: Final = frozenset(
+    {Action.PRODUCE, Action.CONSUME, Action.CONFIRM, Action.CONFIGURE, Action.CLEAR, Action.RELEASE, Action.EXTEND}
+    | {Action.REMOVE}
+)
+
+
+@dataclass
+class OwnerSettings:
+    """`flush_interval_s` is None when every entry is flushed before it counts; bytes and seconds else.
+
+    `entry_bytes_max`: an entry is closed when it passes this; a quarter of a journal segment, so that it always fits.
+    `tail_bytes_max`: entries that wait for LMDB; more are not sent to the journal before some have left.
+    `journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
+    """
+
+    flush_interval_s: float | None = None
+    entry_bytes_max: int = 4 << 20
+    tail_bytes_max: int = 64 << 20
+    journal_low_bytes: int = 1 << 20
+
+
+class QueueOwner(LoopActor):
+    """Owns the broker. `unstored` are the entries that recovery found in the journal and LMDB does not have."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        broker: Broker,
+        view: NodeView,
+        log_writer: "pykka.ActorRef[Any]",
+        checkpointer: "pykka.ActorRef[Any]",
+        settings: OwnerSettings,
+        unstored: list[StoredEntry],
+    ) -> None:
+        super().__init__(runtime)
+        self._broker = broker
+        self._ledger = broker.ledger
+        self._view = view
+        self._log_writer = log_writer
+        self._checkpointer = checkpointer
+        self._settings = settings
+        self._is_writing = False
+        self._refused: list[StoredEntry] = []
+        self._tail: deque[StoredEntry] = deque(unstored)
+        self._tail_bytes = sum(len(entry.data) for entry in unstored)
+        self._is_checkpointing = False
+        self._checkpoint_timer: Timer | None = None
+        self._flush_timer: Timer | None = None
+        self._alarm: Timer | None = None
+        self._alarm_at = NEVER
+        self._continues = False
+        self._room_bytes = NEVER
+        self._stopping: Stop | None = None
+        self._has_stopped = False
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Execute: self._execute,
+            Appended: self._appended,
+            ClientGone: self._client_gone,
+            TimePassed: self._time_passed,
+            Continue: self._continue,
+            CheckpointDue: self._checkpoint_due,
+            Checkpointed: self._checkpointed,
+            CheckpointFailed: self._checkpoint_failed,
+            AppendRefused: self._append_refused,
+            DescribeRows: self._describe_rows,
+            LogRead: self._log_read,
+            Reconfigure: self._reconfigure,
+            Stop: self._stop_asked,
+        }
+
+    def on_start(self) -> None:
+        """Store what the journal had left over; ask for the log's bounds."""
+        self._checkpoint_due(None)
+        self._arm_alarm()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch, then carry out what came of it."""
+        self._handlers[type(message)](message)
+        self._carry_out()
+
+    # -- what comes in -----------------------------------------------------------------------------------------
+
+    def _execute(self, message: Execute) -> None:
+        calls = message.calls
+        if self._stopping is not None:
+            return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
+        if self._broker.disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
+            reason = f"nothing can be written now: {self._broker.disk_full}"
+            self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
+            calls = [call for call in calls if call.request.action not in WRITES]
+        self._broker.execute(self.runtime.now(), calls)
+        if self._broker.log_calls:
+            self._read_log()
+        return None
+
+    def _refuse(self, calls: list[Call], error: str, reason: str) -> None:
+        for call in calls:
+            self._ledger.park(call, refusal(call.request, error, reason))
+
+    def _appended(self, message: Appended) -> None:
+        self._is_writing = bool(self._refused)
+        self._room_bytes = message.room_bytes
+        self._broker.commit(self.runtime.now(), message.trans_id)
+
+    def _append_refused(self, message: AppendRefused) -> None:
+        self._broker.disk_full = message.reason
+        self._room_bytes = 0
+        self._refused = message.entries
+        self._is_writing = True
+        self._later(RETRY_S, self._append_again)
+
+    def _append_again(self) -> None:
+        entries, self._refused = self._refused, []
+        self._log_writer.tell(Append(entries, self.actor_ref))
+
+    def _client_gone(self, message: ClientGone) -> None:
+        self._broker.delivery.forget(message.client)
+
+    def _time_passed(self, message: TimePassed) -> None:
+        self._alarm = None
+        self._alarm_at = NEVER
+        self._broker.pass_time(self.runtime.now())
+
+    def _continue(self, message: Continue) -> None:
+        self._continues = False
+        self._broker.go_on(self.runtime.now())
+
+    def _reconfigure(self, message: Reconfigure) -> None:
+        limits = message.limits
+        assert isinstance(limits, Limits)
+        self._broker.set_limits(limits)
+
+    # -- carrying out ------------------------------------------------------------------------------------------
+
+    def _carry_out(self) -> None:
+        ledger = self._ledger
+        if ledger.records and not self._is_writing:
+            self._write()
+        if ledger.answers:
+            self._send(ledger.take_answers())
+        if self._broker.next_event_at < self._alarm_at:
+            self._arm_alarm()
+        if self._broker.has_more and not self._continues:
+            self._continues = True
+            self.actor_ref.tell(Continue())
+        if self._stopping is not None:
+            self._go_on_stopping()
+
+    def _send(self, answers: list[Answer]) -> None:
+        """Answers go to whoever the call came from; nearly always that is one."""
+        first = answers[0].call.reply_to
+        if all(answer.call.reply_to is first for answer in answers):
+            first.tell(Answered(answers))
+            return
+        by_actor: dict[str, list[Answer]] = {}
+        for answer in answers:
+            by_actor.setdefault(answer.call.reply_to.actor_urn, []).append(answer)
+        for group in by_actor.values():
+            group[0].call.reply_to.tell(Answered(group))
+
+    def _write(self) -> None:
+        if self._tail_bytes > self._settings.tail_bytes_max:
+            return  # LMDB is behind: requests wait for it
+        ledger = self._ledger
+        records = ledger.take_records()
+        first = ledger.state.trans_id - len(records) + 1
+        ledger.state.time = ledger.now
+        entries: list[StoredEntry] = []
+        for part in _parts(records, self._settings.entry_bytes_max):
+            data = entry_codec.encode(self._view.vote_id, first, ledger.now, part)
+            first += len(part)
+            entries.append(StoredEntry(first - 1, data))
+            self._tail_bytes += len(data)
+        self._tail.extend(entries)
+        self._is_writing = True
+        self._log_writer.tell(Append(entries, self.actor_ref))
+        if self._checkpoint_timer is None and not self._is_checkpointing:
+            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
+        if self._settings.flush_interval_s is not None and self._flush_timer is None:
+            self._flush_timer = self._later(self._settings.flush_interval_s, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_timer = None
+        self._log_writer.tell(Flush())
+
+    def _arm_alarm(self) -> None:
+        """One timer, at the broker's next event; never further than `TIMER_MAX_S`, since the wall clock may jump."""
+        at = self._broker.next_event_at
+        if at == NEVER:
+            return
+        if self._alarm is not None:
+            self._alarm.cancel()
+        self._alarm_at = at
+        delay_s = min(max(at - self.runtime.now(), 0.0), TIMER_MAX_S)
+        self._alarm = self._later(delay_s, lambda: self.actor_ref.tell(TimePassed()))
+
+    def _later(self, delay_s: float, callback: Any) -> Timer:
+        return self.runtime.call_later(delay_s, callback)
+
+    # -- checkpoints and trimming ------------------------------------------------------------------------------
+
+    def _checkpoint_due(self, message: CheckpointDue | None) -> None:
+        self._checkpoint_timer = None
+        if self._is_checkpointing:
+            return
+        committed = self._ledger.committed
+        entries = [entry for entry in self._tail if entry.last_trans_id <= committed]
+        if entries or message is None:
+            self._is_checkpointing = True
+            self._checkpointer.tell(Checkpoint(entries, self.actor_ref))
+        elif self._tail:
+            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
+
+    def _checkpointed(self, message: Checkpointed) -> None:
+        self._is_checkpointing = False
+        self._broker.disk_full = None
+        self._view.stored = message.trans_id
+        self._view.trimmed = message.trimmed
+        tail = self._tail
+        while tail and tail[0].last_trans_id <= message.trans_id:
+            self._tail_bytes -= len(tail.popleft().data)
+        self._log_writer.tell(Recycle(message.trans_id))
+        if tail and self._checkpoint_timer is None:
+            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
+
+    def _checkpoint_failed(self, message: CheckpointFailed) -> None:
+        self._is_checkpointing = False
+        self._broker.disk_full = message.reason
+        self._checkpoint_timer = self._later(RETRY_S, lambda: self.actor_ref.tell(CheckpointDue()))
+
+    def _describe_rows(self, message: DescribeRows) -> None:
+        state = self._ledger.state
+        described = RowsDescribed(message.plan, rows_now(message.plan, state.messages, state.queues), state.trans_id)
+        self._ledger.after_commit(lambda: self._checkpointer.tell(described))
+
+    # -- reading the log ---------------------------------------------------------------------------------------
+
+    def _read_log(self) -> None:
+        calls = list(self._broker.log_calls)
+        self._broker.log_calls.clear()
+        for call in calls:
+            request = call.request
+            after = request.after or 0
+            count = request.count or LOG_COUNT_DEFAULT
+            if request.shard not in (None, self._ledger.state.shard):
+                self._refuse([call], ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
+            elif after < self._view.stored and after >= self._view.trimmed:
+                self._checkpointer.tell(ReadLog(call, after, count, LOG_REPLY_BYTES_MAX, self.actor_ref))
+            else:
+                self._answer_log(call, after, count, [])
+
+    def _log_read(self, message: LogRead) -> None:
+        self._answer_log(message.call, message.after, message.count, list(message.entries))
+
+    def _answer_log(self, call: Call, after: int, count: int, stored: list[bytes]) -> None:
+        """From LMDB's entries, or from memory if it had none behind `after`."""
+        committed = self._ledger.committed
+        entries = stored or [e.data for e in self._tail if after < e.last_trans_id <= committed][:count]
+        self._ledger.answer(call, log_reply(call.request, after, count, entries, self._view.trimmed, committed))
+
+    # -- stopping ----------------------------------------------------------------------------------------------
+
+    def _stop_asked(self, message: Stop) -> None:
+        self._stopping = message
+        self._broker.delivery.end_waiting()
+
+    def _go_on_stopping(self) -> None:
+        """Stopped is: all committed, all of it in LMDB (unless its disk is full: then the journal keeps it)."""
+        if self._has_stopped or not self._ledger.is_settled or self._broker.has_more:
+            return
+        if self._tail and self._broker.disk_full is None:
+            if not self._is_checkpointing:
+                self._checkpoint_due(CheckpointDue())
+            return
+        assert self._stopping is not None
+        self._has_stopped = True
+        self._stopping.reply_to.tell(Stopped("queue_owner"))
+        self.stop()
+
+
+def _parts(records: list[Record], bytes_max: int) -> list[list[Record]]:
+    """The records, cut so that no entry has more than about `bytes_max` and one record more."""
+    if len(records) < SMALL_ENTRY_RECORDS:
+        size = sum(len(record.data) for record in records if type(record) is Message)
+        if size < bytes_max // 2:
+            return [records]
+    parts: list[list[Record]] = [[]]
+    size = 0
+    for record in records:
+        if parts[-1] and size > bytes_max:
+            parts.append([])
+            size = 0
+        parts[-1].append(record)
+        size += len(record.data) + 400 if isinstance(record, Message) else 400 + 40 * len(messages_of(record)[0])
+    return parts

@@ -1,0 +1,252 @@
+"""A worker process: one shard, its clients, one event loop. The place where real sockets, clocks and disks meet actors.
+
+Run by the supervisor as `python -m actors.worker CONTROL_FD`. Ends with `EXIT_UNUSABLE` when its data can't be used
+as they are, `EXIT_FAILED` when an actor raised, 0 when it was asked to stop.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import resource
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pykka
+import uvloop
+
+from actors import config as configuration
+from actors.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
+from actors.asyncio_runtime import AsyncioRuntime
+from actors.broker import Limits
+from actors.config import NodeConfig
+from actors.control import Control
+from actors.listener import Listener, ListenerLimits
+from actors.logs import set_up_logging
+from actors.messages import Reconfigure, Stop
+from actors.queries import NodeView
+from actors.runtime import mark_loop_thread
+from net.connection import ConnectionLimits
+from net.json_codec import CodecLimits
+from net.tcp import listen_tcp
+from net.udp import listen_udp
+from storage.disk import RealFolder
+from storage.errors import StorageError
+from storage.tables import LmdbTables
+
+log = logging.getLogger("quorate.worker")
+
+EXIT_FAILED: Final = 70
+EXIT_UNUSABLE: Final = 65
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a busy thread keeps the interpreter from the others: Python's 5 ms would delay each flush by that."""
+
+STOP_S: Final = 4.0
+"""After this a stop that hangs is cut off; the log recovers what was open."""
+
+VERSION: Final = "0.1.0"
+
+
+def main() -> None:
+    """Run until told to stop."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a terminal signals the whole group; the supervisor says what it means
+    control = Control(socket.socket(fileno=int(sys.argv[1])))
+    messages = control.receive()
+    if not messages:
+        sys.exit(0)
+    config = configuration.restored(messages[0]["config"])
+    set_up_logging(config)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    _raise_file_limit(config["max_connections"])
+    try:
+        opened, summary = _open(config)
+    except (StorageError, OSError) as error:
+        log.critical("the data in %s can't be used: %s", config["data_dir"], error)
+        control.send({"failed": str(error)})
+        sys.exit(EXIT_UNUSABLE)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    node = Worker(loop, config, opened, control, summary)
+    code = node.run()
+    logging.shutdown()
+    os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
+
+
+def _open(config: NodeConfig) -> tuple[OpenShard, str]:
+    """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
+    path = Path(config["data_dir"]) / "shard-0"
+    settings = _shard_settings(config)
+    begun = time.monotonic()
+    tables = LmdbTables(path)
+    folder = RealFolder(path / "journal")
+    try:
+        opened = open_shard(tables, folder, settings, config["queue_size"], time.time())
+    finally:
+        tables.close()
+    opened.store.reopen(LmdbTables(path))
+    state = opened.state
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    if opened.recovered.torn:
+        log.warning("cut off at the log's end: %s", opened.recovered.torn)
+    took_s = time.monotonic() - begun
+    summary = f"{len(state.messages)} messages in {len(state.queues)} queues recovered in {took_s:.2f} s"
+    return opened, summary
+
+
+def _shard_settings(config: NodeConfig) -> ShardSettings:
+    return ShardSettings(
+        log_records_max=config["queue_log_size"],
+        segment_bytes=config["journal_segment_bytes"],
+        flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
+        is_lease_committed=config["lease"] == "committed",
+    )
+
+
+def _broker_limits(config: NodeConfig) -> Limits:
+    return Limits(
+        queue_size=config["queue_size"],
+        queues_max=config["max_queues"],
+        memory_bytes_max=configuration.memory_bytes_max(config),
+        data_bytes_max=config["max_data_bytes"],
+        wait_s_max=config["max_wait_s"],
+        waiters_max=config["max_waiters"],
+    )
+
+
+def _listener_limits(config: NodeConfig) -> ListenerLimits:
+    return ListenerLimits(
+        connections_max=config["max_connections"],
+        requests_max=config["max_open_requests"],
+        connection=ConnectionLimits(
+            codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
+            pipelined_max=config["max_pipelined"],
+            partial_s_max=config["request_timeout_s"],
+            stalled_s_max=config["stalled_timeout_s"],
+            idle_s_max=config["idle_timeout_s"],
+        ),
+    )
+
+
+def _raise_file_limit(connections: int) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + 100
+    if soft < wanted:
+        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+        if allowed < wanted:
+            log.warning("max_connections is %d, but only %d files may be open", connections, allowed)
+
+
+class Worker:
+    """The running process."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: NodeConfig, opened: OpenShard, control: Control, summary: str
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._control = control
+        self._summary = summary
+        self._code = 0
+        self._runtime = AsyncioRuntime(loop, self._actor_failed)
+        view = NodeView(
+            node_id=config["node_id"],
+            node_type=config["node_type"],
+            host=config["host"],
+            port=config["port"],
+            version=VERSION,
+        )
+        self._shard: ShardActors = start_shard(
+            self._runtime,
+            opened,
+            _shard_settings(config),
+            _broker_limits(config),
+            view,
+            configuration.virtual_queues(config),
+        )
+        self._listener = Listener.start_object(
+            self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
+        )
+        self._server: asyncio.Server | None = None
+        self._datagrams: asyncio.DatagramTransport | None = None
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """Serve until stopped; returns the exit code."""
+        try:
+            self._loop.run_until_complete(self._listen())
+        except OSError as error:
+            reason = f"can't listen on {self._config['host']}:{self._config['port']}: {error.strerror or error}"
+            log.critical("%s", reason)
+            self._control.send({"failed": reason})
+            return EXIT_UNUSABLE
+        self._control.sock.setblocking(False)
+        self._loop.add_reader(self._control.sock.fileno(), self._control_readable)
+        self._control.send({"ready": self._summary})
+        self._loop.run_forever()
+        mark_loop_thread(False)
+        if self._code == 0:
+            for ref in (self._shard.log_writer, self._shard.checkpointer):
+                try:
+                    ref.stop(block=True, timeout=STOP_S)
+                except pykka.Timeout:
+                    log.warning("the disk does not answer; what it has not taken is recovered from the journal")
+        return self._code
+
+    async def _listen(self) -> None:
+        listener = self._listener
+        host, port = self._config["host"], self._config["port"]
+        self._server = await listen_tcp(host, port, listener, lambda: listener.limits.connection, listener.admit)
+        self._datagrams = await listen_udp(host, port, listener, lambda: listener.limits.connection.codec)
+
+    def _actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+        log.critical("%s failed, and this worker ends: %r", type(actor).__name__, error)
+        self._code = EXIT_FAILED
+        self._loop.stop()
+
+    def _control_readable(self) -> None:
+        messages = self._control.receive()
+        if messages is None:
+            self._loop.remove_reader(self._control.sock.fileno())
+            if not self._is_stopping:
+                log.warning("the supervisor is gone; stopping")
+            self._stop()
+            return
+        for message in messages:
+            if "stop" in message:
+                self._stop()
+            elif "reload" in message:
+                self._reload(message["reload"])
+
+    def _reload(self, values: dict[str, Any]) -> None:
+        self._config = config = configuration.restored(values)
+        logging.getLogger("quorate").setLevel(config["log_level"].upper())
+        self._listener.actor_ref.tell(Reconfigure(_listener_limits(config)))
+        self._shard.router.tell(Reconfigure(configuration.virtual_queues(config)))
+        self._shard.owner.tell(Reconfigure(_broker_limits(config)))
+
+    def _stop(self) -> None:
+        """No new clients, then what is open is finished, then `_replies_written` is called."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.close()
+        self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
+        self._loop.call_later(STOP_S, self._loop.stop)
+
+    def _replies_written(self) -> None:
+        if self._datagrams is not None:
+            self._datagrams.close()
+        self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,299 @@
+"""The requests and replies that a node understands, as types; every wire protocol is a codec onto these.
+
+Rules that hold here: a `Request` that decoded is well formed field by field (types, ranges, sizes), so later parts
+never look at a type again; what needs two fields or the clock to judge is judged by the node. Times are seconds as
+float: `delay` and `ttl` are Unix times, or seconds from now when below `RELATIVE_TIME_LIMIT_S`.
+"""
+
+from enum import IntEnum
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, UnsetType
+
+RELATIVE_TIME_LIMIT_S: Final = 1_000_000_000
+"""`delay` and `ttl` below this are seconds from now, others are Unix seconds (it is September 2001)."""
+
+TIME_MAX_S: Final = 253_402_300_799
+"""The last second of the year 9999: no instant lies past it."""
+
+MSG_ID_MAX: Final = 2**53 - 1
+"""Message ids stay below 2**53, so that a JavaScript number holds them."""
+
+NAME_BYTES_MAX: Final = 255
+"""A queue's name, a key and a pattern: at most so many bytes of UTF-8."""
+
+BATCH_MAX: Final = 1000
+"""Messages in one request: `messages`, `msg_ids`, `count`."""
+
+DEFAULT_TTL_S: Final = 3600.0
+
+
+class Action(IntEnum):
+    """What a request asks for. Numbers from 100 ask the node that was reached for its own view."""
+
+    PRODUCE = 1
+    CONSUME = 2
+    CONFIRM = 3
+    MONITOR = 4
+    CONFIGURE = 5
+    CLEAR = 6
+    LIST = 7
+    LEADER = 8
+    RELEASE = 9
+    EXTEND = 10
+    PEEK = 11
+    SHOW = 12
+    REMOVE = 13
+    LOG = 14
+    NODE_MONITOR = 104
+    NODE_LIST = 107
+    NODE_STATUS = 108
+
+
+class Code(IntEnum):
+    """A reply's `code`."""
+
+    OK = 0
+    ERROR = -1
+    REDIRECT = -2
+
+
+class ErrorWord:
+    """The fixed words of a reply's `error`, for programs; `reason` is the sentence for people."""
+
+    BAD_JSON: Final = "bad_json"
+    FIELD: Final = "field_error"
+    TIME: Final = "time_error"
+    TOO_LARGE: Final = "too_large"
+    TOO_SLOW: Final = "too_slow"
+    OVERLOADED: Final = "overloaded"
+    NOT_SUPPORTED: Final = "not_supported"
+    QUEUE_FULL: Final = "queue_full"
+    DUPLICATE_KEY: Final = "duplicate_key"
+    NO_SUCH_MESSAGE: Final = "no_such_message"
+    NO_SUCH_QUEUE: Final = "no_such_queue"
+    NOT_IN_FLIGHT: Final = "not_in_flight"
+    TRIMMED: Final = "trimmed"
+    DISK_FULL: Final = "disk_full"
+    LIMIT: Final = "limit_reached"
+    NO_LEADER: Final = "no_leader"
+    UNKNOWN_OUTCOME: Final = "unknown_outcome"
+    STOPPING: Final = "stopping"
+
+
+# A name's bytes and its characters are judged by `name_fault`: a pattern here would cost more than all the rest.
+Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+Seconds = Annotated[float, Meta(ge=0, le=TIME_MAX_S)]
+Duration = Annotated[float, Meta(ge=0, le=31_536_000)]
+MsgId = Annotated[int, Meta(ge=1, le=MSG_ID_MAX)]
+TransId = Annotated[int, Meta(ge=0, le=MSG_ID_MAX)]
+Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+Count = Annotated[int, Meta(ge=1, le=BATCH_MAX)]
+WholeNumber = Annotated[int, Meta(ge=0, le=MSG_ID_MAX)]
+
+NO_DATA: Final = Raw(b"")
+"""The value of an absent `data`: no JSON value is empty."""
+
+
+class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """One of the `messages` of a produce; what it leaves out is taken from the request around it."""
+
+    data: Raw = NO_DATA
+    delay: Seconds | None = None
+    ttl: Seconds | None = None
+    retry: Duration | None = None
+    priority: Priority | None = None
+    key: Name | None = None
+
+
+class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """One request, as every protocol decodes it. Which fields an action reads is the table in docs/protocol.md.
+
+    An absent field is None, absent `data` is `NO_DATA`. `seq` is echoed as it came; a request that has one may be answered out of order.
+    `delay` and `ttl` of 0 mean the same as absent: deliver now, expire the queue's `default_ttl` after the due time.
+    In configure, `dead_letter` of null or "" takes the dead letter queue away.
+    """
+
+    action: int
+    queue: Name | None = None
+    data: Raw = NO_DATA
+    delay: Seconds | None = None
+    ttl: Seconds | None = None
+    retry: Duration | None = None
+    priority: Priority | None = None
+    key: Name | None = None
+    seq: int | float | str | None = None
+    msg_id: MsgId | None = None
+    msg_ids: Annotated[list[MsgId], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
+    messages: Annotated[list[ProduceItem], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
+    queues: Annotated[list[Name], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
+    pattern: Name | None = None
+    count: Count | None = None
+    wait: Duration | None = None
+    replicate: Annotated[int, Meta(ge=1, le=64)] | None = None
+    shard: Annotated[int, Meta(ge=0, le=1023)] | None = None
+    after: TransId | None = None
+    max_size: WholeNumber | None = None
+    default_ttl: Duration | None = None
+    default_retry: Duration | None = None
+    max_deliveries: WholeNumber | None = None
+    paused: bool | None = None
+    dead_letter: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | None | UnsetType = UNSET
+
+
+def name_fault(name: str) -> str | None:
+    """What is wrong with a queue's name, a key or a pattern; None if it may be used.
+
+    Control characters have no place in a name: they break every line that a log or a terminal shows of it.
+    """
+    if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
+        return f"is longer than {NAME_BYTES_MAX} bytes of UTF-8"
+    if not name.isprintable():
+        for character in name:
+            if character < " " or "\x7f" <= character <= "\x9f":
+                return f"holds the control character {character!r}"
+    return None
+
+
+class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
+    """What every reply says. `action` is 0 where the request could not be read that far.
+
+    `confirmed`, `released` and `extended` say how many of the messages named were there to be so.
+    """
+
+    action: int
+    code: int
+    queue: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    seq: int | float | str | None = None
+    msg_id: int | None = None
+    msg_ids: list[int] | None = None
+    data: Raw | None = None
+    deliveries: int | None = None
+    messages: list[Any] | None = None
+    confirmed: int | None = None
+    released: int | None = None
+    extended: int | None = None
+    count: int | None = None
+
+
+class DeliveredItem(msgspec.Struct, gc=False):
+    """One message of a consume that asked for a `count`."""
+
+    msg_id: int
+    data: Raw
+    queue: str
+    deliveries: int
+
+
+class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
+    """A message as peek and show give it: `state` is ready, delayed or in_flight; instants are Unix seconds.
+
+    `due_at` is the next thing that happens by time: the due time of a delayed message, the retry time of one in
+    flight. `retry` is seconds.
+    """
+
+    msg_id: int
+    queue: str
+    data: Raw
+    state: str
+    produced_at: float
+    due_at: float
+    expires_at: float
+    retry: float
+    priority: int
+    deliveries: int
+    trans_id: int
+    key: str | None = None
+
+
+class ShowReply(Reply, kw_only=True):
+    """The reply to show."""
+
+    message: MessageView | None = None
+
+
+class MonitorReply(Reply, kw_only=True):
+    """The reply to monitor: counts of messages, trans_ids and records.
+
+    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id.
+    """
+
+    size: int
+    ready: int
+    delayed: int
+    in_flight: int
+    max_size: int
+    max_id: int
+    wait_status: int
+    paused: bool
+    leader_node_id: int
+    node_id: int
+    trans_id: int
+    log_size: int
+    max_log_size: int
+
+
+class SettingsReply(Reply, kw_only=True):
+    """The reply to configure: the queue's settings as they now hold (`max_size` 0: no limit)."""
+
+    max_size: int
+    default_ttl: float
+    default_retry: float
+    max_deliveries: int
+    dead_letter: str | None
+    paused: bool
+
+
+class ListReply(Reply, kw_only=True):
+    """The reply to list: names in order."""
+
+    queue_list: list[str]
+    queue_count: int
+
+
+class LeaderReply(Reply, kw_only=True):
+    """The reply to leader, and every redirect."""
+
+    leader_node_id: int
+    leader_host: str
+    leader_port: int
+
+
+class LogReply(Reply, kw_only=True):
+    """The reply to log: `records` are objects with trans_id, kind and the record's fields, in order."""
+
+    shard: int
+    records: list[Any]
+    first_trans_id: int
+    last_trans_id: int
+    committed: int
+
+
+class TrimmedReply(Reply, kw_only=True):
+    """The reply to a log request for records that are no longer kept."""
+
+    first_trans_id: int
+
+
+class StatusReply(Reply, kw_only=True):
+    """The reply to status: this node, and one object a shard."""
+
+    node_id: int
+    node_type: int
+    version: str
+    pid: int
+    uptime_s: float
+    resident_bytes: int
+    connections: int
+    requests: int
+    shards: list[Any]
+
+
+def refusal(request: Request, error: str, reason: str) -> Reply:
+    """An error reply to `request`: `error` is one of `ErrorWord`, `reason` a sentence for a person."""
+    return Reply(
+        action=request.action, code=Code.ERROR, queue=request.queue, error=error, reason=reason, seq=request.seq
+    )

@@ -1,0 +1,97 @@
+"""The entry codec: records that are committed together, encoded once and then stored, sent and read as these bytes.
+
+Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack array
+[version, vote_id, first_trans_id, time, records]. Records are numbered from `first_trans_id`, without gaps.
+"""
+
+import zlib
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from storage.errors import DamagedError, UnknownFormatError
+from storage.records import Record
+
+ENTRY_VERSION: Final = 1
+CHECKSUM_BYTES: Final = 4
+
+
+class Entry(msgspec.Struct, array_like=True, gc=False):
+    """Records first_trans_id .. last_trans_id, made by the leader of `vote_id` at its `time` (Unix seconds)."""
+
+    version: int
+    vote_id: int
+    first_trans_id: int
+    time: float
+    records: list[Record]
+
+    @property
+    def last_trans_id(self) -> int:
+        """The trans_id of its last record."""
+        return self.first_trans_id + len(self.records) - 1
+
+
+class EntryHeader(msgspec.Struct, array_like=True, gc=False):
+    """The part of an entry that can be read without knowing any record's kind."""
+
+    version: int
+    vote_id: int
+    first_trans_id: int
+    time: float
+    records: list[msgspec.Raw]
+
+
+_encode_payload = msgspec.msgpack.Encoder().encode
+_decode_payload = msgspec.msgpack.Decoder(Entry).decode
+_decode_header = msgspec.msgpack.Decoder(EntryHeader).decode
+
+
+def encode(vote_id: int, first_trans_id: int, time: float, records: list[Record]) -> bytes:
+    """The entry's bytes. `records` is not empty."""
+    payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, records))
+    return zlib.crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
+
+
+def is_whole(data: bytes | memoryview) -> bool:
+    """Whether the checksum fits the bytes."""
+    return len(data) > CHECKSUM_BYTES and int.from_bytes(data[:CHECKSUM_BYTES], "big") == zlib.crc32(
+        data[CHECKSUM_BYTES:]
+    )
+
+
+def decode(data: bytes | memoryview, where: str) -> Entry:
+    """The entry in `data`; `where` says in an error where it was read.
+
+    Raises `DamagedError` if it is not what was written, `UnknownFormatError` if a newer version wrote it.
+    """
+    if not is_whole(data):
+        raise DamagedError(where, "the checksum does not fit the entry")
+    try:
+        entry = _decode_payload(memoryview(data)[CHECKSUM_BYTES:])
+    except msgspec.DecodeError as error:
+        raise _explain(data, where, error) from error
+    if entry.version != ENTRY_VERSION or not entry.records:
+        raise UnknownFormatError(f"{where}: entry version {entry.version} of {len(entry.records)} records")
+    return entry
+
+
+def _explain(data: bytes | memoryview, where: str, error: Exception) -> Exception:
+    """Why a whole entry does not decode: its checksum fits, so it was written so, by another version."""
+    loose = decode_loosely(data)
+    return UnknownFormatError(
+        f"{where}: this entry was written by a version that knows more than this one "
+        f"(format {loose[0] if loose else '?'}): {error}. Run that version, or restore a backup of this one's."
+    )
+
+
+def decode_loosely(data: bytes | memoryview) -> list[Any]:
+    """The entry as plain lists, whatever kinds it holds: for people and for tools that must show anything."""
+    value = msgpack.unpackb(memoryview(data)[CHECKSUM_BYTES:], strict_map_key=False)
+    return value if isinstance(value, list) else [value]
+
+
+def span(data: bytes | memoryview) -> tuple[int, int]:
+    """The first and last trans_id of an entry whose checksum is known to fit."""
+    header = _decode_header(memoryview(data)[CHECKSUM_BYTES:])
+    return header.first_trans_id, header.first_trans_id + len(header.records) - 1

@@ -1,0 +1,168 @@
+"""One queue: its settings, its counts, and the two orders its messages stand in.
+
+`ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced. `waiting` orders
+by time what something will happen to: delayed messages at their due time, those in flight at their retry time,
+those ready again at their expiry. The messages themselves are in `ShardState.messages`, by id.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Final
+
+from sortedcontainers import SortedList
+
+from storage.records import Configure, Message, Place
+
+DEFAULT_TTL_S: Final = 3600.0
+NEVER: Final = math.inf
+
+
+class QueueState:
+    """One queue of a shard. Its counts are of live messages, uncommitted ones included in `size` alone.
+
+    `max_size` and `max_deliveries` of 0 mean no limit. `keys` maps the keys of live messages to their ids.
+    """
+
+    __slots__ = (
+        "dead_letter",
+        "default_retry_s",
+        "default_ttl_s",
+        "in_flight",
+        "keys",
+        "max_deliveries",
+        "max_id",
+        "max_size",
+        "name",
+        "paused",
+        "ready",
+        "size",
+        "unplaced",
+        "waiting",
+    )
+
+    def __init__(self, name: str, max_size: int = 0) -> None:
+        self.name = name
+        self.max_size = max_size
+        self.default_ttl_s = DEFAULT_TTL_S
+        self.default_retry_s = 0.0
+        self.max_deliveries = 0
+        self.dead_letter: str | None = None
+        self.paused = False
+        self.size = 0
+        self.unplaced = 0
+        self.in_flight = 0
+        self.max_id = 0
+        self.keys: dict[str, int] = {}
+        self.ready: SortedList[tuple[int, float, int]] = SortedList()
+        self.waiting: SortedList[tuple[float, int]] = SortedList()
+
+    @property
+    def delayed(self) -> int:
+        """How many messages are not due yet."""
+        return self.size - self.unplaced - len(self.ready) - self.in_flight
+
+    @property
+    def next_event_at(self) -> float:
+        """When time next changes something here; `NEVER` if it does not."""
+        return self.waiting[0][0] if self.waiting else NEVER
+
+    def settings(self) -> Configure:
+        """The settings as the record that would set them."""
+        return Configure(
+            self.name,
+            self.max_size,
+            self.default_ttl_s,
+            self.default_retry_s,
+            self.max_deliveries,
+            self.dead_letter,
+            self.paused,
+        )
+
+    def configure(self, record: Configure) -> None:
+        """Take over the settings."""
+        self.max_size = record.max_size
+        self.default_ttl_s = record.default_ttl_s
+        self.default_retry_s = record.default_retry_s
+        self.max_deliveries = record.max_deliveries
+        self.dead_letter = record.dead_letter
+        self.paused = record.paused
+
+    def place(self, message: Message, now: float) -> None:
+        """Put an unplaced message where the time says it belongs."""
+        assert message.place == Place.UNPLACED
+        self.unplaced -= 1
+        if message.due_at > now:
+            message.place = Place.DELAYED
+            self.waiting.add((message.due_at, message.msg_id))
+            return
+        self.ready.add((-message.priority, message.due_at, message.msg_id))
+        if message.deliveries:
+            message.place = Place.READY_AGAIN
+            self.waiting.add((message.expires_at, message.msg_id))
+        else:
+            message.place = Place.READY
+
+    def place_in_flight(self, message: Message) -> None:
+        """Put an unplaced message in flight until its `due_at`."""
+        self.unplaced -= 1
+        self.in_flight += 1
+        message.place = Place.IN_FLIGHT
+        self.waiting.add((message.due_at, message.msg_id))
+
+    def lift(self, message: Message) -> None:
+        """Take a message out of the indexes; it is unplaced then."""
+        place = message.place
+        if place == Place.UNPLACED:
+            return
+        if place == Place.IN_FLIGHT:
+            self.in_flight -= 1
+            self.waiting.remove((message.due_at, message.msg_id))
+        elif place == Place.DELAYED:
+            self.waiting.remove((message.due_at, message.msg_id))
+        else:
+            self.ready.remove((-message.priority, message.due_at, message.msg_id))
+            if place == Place.READY_AGAIN:
+                self.waiting.remove((message.expires_at, message.msg_id))
+        message.place = Place.UNPLACED
+        self.unplaced += 1
+
+    def place_all(self, messages: Iterable[Message], now: float) -> None:
+        """Build the indexes of an emptied queue in one go: a million messages take a second, not five."""
+        ready: list[tuple[int, float, int]] = []
+        waiting: list[tuple[float, int]] = []
+        self.in_flight = 0
+        for message in messages:
+            if message.place == Place.IN_FLIGHT:
+                self.in_flight += 1
+                waiting.append((message.due_at, message.msg_id))
+            elif message.due_at > now:
+                message.place = Place.DELAYED
+                waiting.append((message.due_at, message.msg_id))
+            else:
+                ready.append((-message.priority, message.due_at, message.msg_id))
+                message.place = Place.READY
+                if message.deliveries:
+                    message.place = Place.READY_AGAIN
+                    waiting.append((message.expires_at, message.msg_id))
+        self.unplaced = 0
+        self.ready = SortedList(ready)
+        self.waiting = SortedList(waiting)
+
+    def ready_ids(self, count: int) -> Iterator[int]:
+        """The ids of the first `count` ready messages, in delivery order."""
+        return (msg_id for _, _, msg_id in islice(self.ready, count))
+
+    def check(self, messages: Iterable[Message]) -> None:
+        """Assert every invariant against the messages that are this queue's; for tests."""
+        mine = list(messages)
+        assert self.size == len(mine)
+        ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_AGAIN)}
+        waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
+        waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_AGAIN}
+        assert set(self.ready) == ready
+        assert set(self.waiting) == waiting
+        assert self.in_flight == sum(m.place == Place.IN_FLIGHT for m in mine)
+        assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
+        assert self.keys == {m.key: m.msg_id for m in mine if m.key is not None}
+        assert self.delayed == sum(m.place == Place.DELAYED for m in mine)

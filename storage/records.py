@@ -1,0 +1,186 @@
+"""The kinds of record in the change log, and `Message`, which is both the produce record and a live message.
+
+A record says absolutely what holds after it (an instant, a count), never a difference, so that applying it twice is
+the same as once. It names its queue, and for every message it touches the trans_id of that message's previous
+record, so that a message's whole life can be walked back. Encoded as a msgpack array whose first item is the kind;
+a kind that this version does not know is an error, never skipped.
+
+Instants are Unix seconds, durations seconds, both float.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+import msgspec
+
+SHARDS_MAX: Final = 1024
+"""A message id is its produce record's trans_id times this, plus its shard."""
+
+
+def message_id(trans_id: int, shard: int) -> int:
+    """The id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
+    return trans_id * SHARDS_MAX + shard
+
+
+def produce_trans_id(msg_id: int) -> int:
+    """The trans_id of the record that produced message `msg_id`."""
+    return msg_id // SHARDS_MAX
+
+
+class Place(IntEnum):
+    """Where a live message stands in its queue's indexes."""
+
+    UNPLACED = 0
+    """In no index: produced but not committed, or just taken out by the broker."""
+    DELAYED = 1
+    """In the waiting index at its due time."""
+    READY = 2
+    """In the ready index."""
+    IN_FLIGHT = 3
+    """Delivered; in the waiting index at its retry time, or when it is dropped if that comes first."""
+    READY_AGAIN = 4
+    """Delivered before and ready again: in the ready index, and in the waiting index at `expires_at`."""
+
+
+class Message(msgspec.Struct, array_like=True, tag=1, gc=False):
+    """A live message; as it is encoded when produced, the produce record; as it stands, a row of the backlog.
+
+    Life: produced, it is unplaced until its record is committed; then delayed until `due_at`, then ready; delivered,
+    it is gone (`retry_s` 0) or in flight until `due_at`, and then ready again, until it is confirmed or may not be
+    delivered any more. `last` is the trans_id of its newest record, 0 while that is the produce record.
+    """
+
+    queue: str
+    msg_id: int
+    data: bytes
+    produced_at: float
+    due_at: float
+    expires_at: float
+    retry_s: float
+    priority: int
+    key: str | None
+    deliveries: int = 0
+    place: int = 0
+    last: int = 0
+
+    @property
+    def previous(self) -> int:
+        """The trans_id of its newest record."""
+        return self.last or self.msg_id // SHARDS_MAX
+
+
+class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False):
+    """Messages were handed out and are in flight until `due_ats`; `deliveries` counts each one's, this included."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+    deliveries: list[int]
+
+
+class Take(msgspec.Struct, array_like=True, tag=3, gc=False):
+    """Messages were handed out at most once (`retry_s` 0) and are gone."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+
+
+class Confirm(msgspec.Struct, array_like=True, tag=4, gc=False):
+    """A consumer acknowledged messages, and they are gone."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+
+
+class Expire(msgspec.Struct, array_like=True, tag=5, gc=False):
+    """Messages that had been delivered may not be delivered again, and are gone."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+
+
+class Clear(msgspec.Struct, array_like=True, tag=6, gc=False):
+    """Messages were removed with all others of their queue, by request."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+
+
+class Release(msgspec.Struct, array_like=True, tag=7, gc=False):
+    """Messages in flight were given back, due at `due_ats`."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+
+
+class Extend(msgspec.Struct, array_like=True, tag=8, gc=False):
+    """Messages stay in flight until `due_ats`."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+
+
+class Bury(msgspec.Struct, array_like=True, tag=9, gc=False):
+    """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times."""
+
+    queue: str
+    to: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+    expires_ats: list[float]
+
+
+class Configure(msgspec.Struct, array_like=True, tag=10, gc=False):
+    """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit)."""
+
+    queue: str
+    max_size: int
+    default_ttl_s: float
+    default_retry_s: float
+    max_deliveries: int
+    dead_letter: str | None
+    paused: bool
+
+
+class Remove(msgspec.Struct, array_like=True, tag=11, gc=False):
+    """An empty queue is gone, with its settings."""
+
+    queue: str
+
+
+Record = Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove
+Removal = Take | Confirm | Expire | Clear
+
+KIND_NAMES: Final[dict[type, str]] = {
+    Message: "produce",
+    Deliver: "deliver",
+    Take: "take",
+    Confirm: "confirm",
+    Expire: "expire",
+    Clear: "clear",
+    Release: "release",
+    Extend: "extend",
+    Bury: "bury",
+    Configure: "configure",
+    Remove: "remove",
+}
+"""Each kind's name, as `qctl log tail` and the log action show it."""
+
+
+def messages_of(record: Record) -> tuple[list[int], list[int]]:
+    """The ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
+    if isinstance(record, Message):
+        return [record.msg_id], [0]
+    if isinstance(record, Configure | Remove):
+        return [], []
+    return record.msg_ids, record.previous

@@ -1,0 +1,138 @@
+"""Looking at a shard that no node runs, and mending one that is damaged.
+
+`verify` reads everything and names every fault. `repair` keeps what can be read: it applies each readable record,
+skips the damaged ones, and writes the resulting messages and queues as a new backlog with an empty log behind the
+highest trans_id seen. What a skipped entry had said is lost: messages it produced are gone, and messages it
+confirmed come back. The caller copies the folder first.
+"""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from storage import entry as entry_codec
+from storage.disk import Folder
+from storage.entry import Entry
+from storage.errors import DamagedError, StorageError
+from storage.journal import SUFFIX, read_journal
+from storage.log_store import LogStore, TrimRows, decode_message_row, decode_queue_row, encode_row, queue_row
+from storage.state import ShardState
+from storage.tables import BACKLOG, LOG, QUEUES, Tables
+
+
+@dataclass
+class Findings:
+    """What a shard's folder holds. `faults` stop a start; `torn` is what a start would cut off by itself.
+
+    `lost` are the ranges of trans_ids that can't be read, both ends included.
+    """
+
+    first_trans_id: int = 0
+    last_trans_id: int = 0
+    entries: int = 0
+    records: int = 0
+    journal_entries: int = 0
+    backlog_messages: int = 0
+    live_messages: int = 0
+    queues: int = 0
+    faults: list[str] = field(default_factory=list)
+    torn: list[str] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+
+
+def verify(tables: Tables, folder: Folder, shard: int) -> Findings:
+    """Read everything; change nothing. Raises `UnknownFormatError` for what another version wrote."""
+    findings, _ = _salvage(tables, folder, shard)
+    return findings
+
+
+def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
+    """Write back what can be read; returns what was found before. A shard without faults is left as it is."""
+    findings, state = _salvage(tables, folder, shard)
+    if not findings.faults:
+        return findings
+    rows = TrimRows(
+        [(msg_id, encode_row(state.messages[msg_id])) for msg_id in sorted(state.messages)],
+        [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
+    )
+    LogStore(tables, shard).replace(rows, findings.last_trans_id)
+    for name in [name for name in folder.names() if name.endswith(SUFFIX)]:
+        folder.remove(name)
+    return findings
+
+
+def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, ShardState]:
+    findings = Findings()
+    state = ShardState(shard)
+    state.loading = True
+    trimmed = LogStore(tables, shard).bounds.trimmed
+    state.trans_id = trimmed
+    findings.first_trans_id = trimmed + 1
+    _read_rows(tables, state, findings)
+    with tables.read() as transaction:
+        last = transaction.last(LOG)
+        for key, data in transaction.range(LOG):
+            end = int.from_bytes(key, "big")
+            findings.entries += 1
+            _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
+    content = read_journal(folder, tolerant=True)
+    if content.torn:
+        (findings.torn if _is_plain_torn(folder) else findings.faults).append(content.torn)
+    for index, data in enumerate(content.payloads):
+        end = entry_codec.span(data)[1] if entry_codec.is_whole(data) else 0
+        if end == 0 or end > state.trans_id:
+            findings.journal_entries += 1
+            _take(data, f"journal entry {index}", end, False, state, findings)
+    findings.last_trans_id = max([state.trans_id, *(end for _, end in findings.lost)])
+    findings.records = findings.last_trans_id - trimmed
+    findings.live_messages = len(state.messages)
+    findings.queues = len(state.queues)
+    state.finish_loading(state.time)
+    return findings, state
+
+
+def _is_plain_torn(folder: Folder) -> bool:
+    try:
+        read_journal(folder)
+    except DamagedError:
+        return False
+    return True
+
+
+def _read_rows(tables: Tables, state: ShardState, findings: Findings) -> None:
+    with tables.read() as transaction:
+        for key, data in transaction.range(QUEUES):
+            try:
+                state.restore_queue(*decode_queue_row(data))
+            except msgspec.DecodeError as error:
+                findings.faults.append(f"queue row {key!r}: {error}")
+        for key, data in transaction.range(BACKLOG):
+            try:
+                state.restore_message(decode_message_row(data))
+                findings.backlog_messages += 1
+            except msgspec.DecodeError as error:
+                findings.faults.append(f"backlog row {int.from_bytes(key, 'big')}: {error}")
+
+
+def _take(data: bytes, where: str, end: int, is_last: bool, state: ShardState, findings: Findings) -> None:
+    try:
+        entry = entry_codec.decode(data, where)
+    except DamagedError as error:
+        (findings.torn if is_last else findings.faults).append(str(error))
+        findings.lost.append((state.trans_id + 1, max(end, state.trans_id + 1)))
+        state.trans_id = max(end, state.trans_id)
+        return
+    if entry.first_trans_id != state.trans_id + 1:
+        findings.faults.append(f"{where}: begins at {entry.first_trans_id}, those before it end at {state.trans_id}")
+        if entry.first_trans_id > state.trans_id + 1:
+            findings.lost.append((state.trans_id + 1, entry.first_trans_id - 1))
+    _apply(state, entry, where, findings)
+
+
+def _apply(state: ShardState, entry: Entry, where: str, findings: Findings) -> None:
+    for offset, record in enumerate(entry.records):
+        try:
+            state.apply(entry.first_trans_id + offset, record)
+        except (KeyError, ValueError, StorageError) as error:
+            findings.faults.append(f"{where}: record {entry.first_trans_id + offset} does not fit: {error!r}")
+    state.time = entry.time

@@ -1,0 +1,219 @@
+"""A shard's state as its log describes it: live messages by id, and the queues.
+
+`apply` is the one way a record changes the state: the leader applies its own records as it makes them, recovery
+applies the log's, and later followers and the pipeline apply what they are sent. Rules: a record about a message
+that is not live changes nothing (it was trimmed after the message was gone); applying the records from any kept
+point on to a state that already holds them ends in the same state.
+
+While `loading`, messages keep their place mark but stand in no index; `finish_loading` builds all indexes at once.
+A message that was produced, released or buried stays unplaced until the caller places it: the leader places a
+produced one when its record is committed.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from storage.queue_state import QueueState
+from storage.records import (
+    Bury,
+    Clear,
+    Configure,
+    Confirm,
+    Deliver,
+    Expire,
+    Extend,
+    Message,
+    Place,
+    Record,
+    Release,
+    Removal,
+    Remove,
+    Take,
+)
+
+
+class ShardState:
+    """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
+
+    `data_bytes` is the sum of the live messages' data; `default_max_size` is a new queue's `max_size`.
+    """
+
+    def __init__(self, shard: int = 0, default_max_size: int = 0) -> None:
+        self.shard = shard
+        self.default_max_size = default_max_size
+        self.trans_id = 0
+        self.data_bytes = 0
+        self.time = 0.0
+        self.loading = False
+        self.messages: dict[int, Message] = {}
+        self.queues: dict[str, QueueState] = {}
+        self._kinds: dict[type, Callable[[int, Any], None]] = {
+            Message: self._produce,
+            Deliver: self._deliver,
+            Take: self._remove_messages,
+            Confirm: self._remove_messages,
+            Expire: self._remove_messages,
+            Clear: self._remove_messages,
+            Release: self._release,
+            Extend: self._extend,
+            Bury: self._bury,
+            Configure: self._configure,
+            Remove: self._remove_queue,
+        }
+
+    def apply(self, trans_id: int, record: Record) -> None:
+        """Let record `trans_id`, the next one, change the state."""
+        self.trans_id = trans_id
+        self._kinds[type(record)](trans_id, record)
+
+    def queue(self, name: str) -> QueueState:
+        """The queue of that name, made if it is not there."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.queues[name] = QueueState(name, self.default_max_size)
+        return queue
+
+    def restore_message(self, message: Message) -> None:
+        """Add a message as a row of the backlog holds it; only while loading."""
+        assert self.loading
+        queue = self.queue(message.queue)
+        message.queue = queue.name
+        self.messages[message.msg_id] = message
+        self.data_bytes += len(message.data)
+        queue.size += 1
+        queue.unplaced += 1
+        queue.max_id = max(queue.max_id, message.msg_id)
+        if message.key is not None:
+            queue.keys[message.key] = message.msg_id
+
+    def restore_queue(self, settings: Configure, max_id: int) -> None:
+        """Add a queue as its row holds it."""
+        queue = self.queue(settings.queue)
+        queue.configure(settings)
+        queue.max_id = max(queue.max_id, max_id)
+
+    def finish_loading(self, now: float) -> None:
+        """Build all indexes, with messages due by `now` (Unix seconds) ready."""
+        self.loading = False
+        by_queue: dict[str, list[Message]] = {}
+        for message in self.messages.values():
+            by_queue.setdefault(message.queue, []).append(message)
+        for name, messages in by_queue.items():
+            self.queues[name].place_all(messages, now)
+
+    def messages_in(self, queue: str) -> Iterator[Message]:
+        """The live messages of a queue, oldest first, at the cost of looking at all of the shard's."""
+        return (message for message in self.messages.values() if message.queue == queue)
+
+    def check(self) -> None:
+        """Assert every invariant; for tests."""
+        by_queue: dict[str, list[Message]] = {name: [] for name in self.queues}
+        for msg_id, message in self.messages.items():
+            assert message.msg_id == msg_id
+            by_queue[message.queue].append(message)
+        for name, messages in by_queue.items():
+            self.queues[name].check(messages)
+
+    def _produce(self, trans_id: int, message: Message) -> None:
+        if message.msg_id in self.messages:
+            return
+        queue = self.queues.get(message.queue)
+        if queue is None:
+            queue = self.queue(message.queue)
+        message.queue = queue.name  # one string for all: a decoded message brings its own copy
+        self.messages[message.msg_id] = message
+        self.data_bytes += len(message.data)
+        queue.size += 1
+        queue.unplaced += 1
+        queue.max_id = message.msg_id
+        if message.key is not None:
+            queue.keys[message.key] = message.msg_id
+
+    def _deliver(self, trans_id: int, record: Deliver) -> None:
+        for msg_id, due_at, deliveries in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):
+            message = self.messages.get(msg_id)
+            if message is None:
+                continue
+            message.last = trans_id
+            if self.loading:
+                message.due_at = due_at
+                message.deliveries = deliveries
+                message.place = Place.IN_FLIGHT
+                continue
+            queue = self.queues[message.queue]
+            if message.place:
+                queue.lift(message)
+            message.due_at = due_at
+            message.deliveries = deliveries
+            queue.place_in_flight(message)
+
+    def _remove_messages(self, trans_id: int, record: Removal) -> None:
+        for msg_id in record.msg_ids:
+            message = self.messages.pop(msg_id, None)
+            if message is None:
+                continue
+            queue = self.queues[message.queue]
+            if message.place and not self.loading:
+                queue.lift(message)
+            self.data_bytes -= len(message.data)
+            queue.unplaced -= 1
+            queue.size -= 1
+            if message.key is not None:
+                del queue.keys[message.key]
+
+    def _release(self, trans_id: int, record: Release) -> None:
+        for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):
+            message = self._lifted(trans_id, msg_id)
+            if message is not None:
+                message.due_at = due_at
+
+    def _extend(self, trans_id: int, record: Extend) -> None:
+        for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):
+            message = self._lifted(trans_id, msg_id)
+            if message is None:
+                continue
+            message.due_at = due_at
+            if self.loading:
+                message.place = Place.IN_FLIGHT
+            else:
+                self.queues[message.queue].place_in_flight(message)
+
+    def _bury(self, trans_id: int, record: Bury) -> None:
+        to = self.queue(record.to)
+        for msg_id, due_at, expires_at in zip(record.msg_ids, record.due_ats, record.expires_ats, strict=True):
+            message = self._lifted(trans_id, msg_id)
+            if message is None:
+                continue
+            origin = self.queues[message.queue]
+            origin.unplaced -= 1
+            origin.size -= 1
+            if message.key is not None:
+                del origin.keys[message.key]
+                message.key = None  # a key belongs to its queue; the dead letter queue may know it already
+            message.queue = to.name
+            message.due_at = due_at
+            message.expires_at = expires_at
+            message.deliveries = 0
+            to.unplaced += 1
+            to.size += 1
+            to.max_id = max(to.max_id, msg_id)
+
+    def _lifted(self, trans_id: int, msg_id: int) -> Message | None:
+        """The live message, out of the indexes and with its newest record noted."""
+        message = self.messages.get(msg_id)
+        if message is None:
+            return None
+        message.last = trans_id
+        if self.loading:
+            message.place = Place.UNPLACED
+        elif message.place:
+            self.queues[message.queue].lift(message)
+        return message
+
+    def _configure(self, trans_id: int, record: Configure) -> None:
+        self.queue(record.queue).configure(record)
+
+    def _remove_queue(self, trans_id: int, record: Remove) -> None:
+        queue = self.queues.get(record.queue)
+        if queue is not None and not queue.size:
+            del self.queues[record.queue]

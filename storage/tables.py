@@ -1,0 +1,192 @@
+"""The transactional tables under the log, and LMDB behind them.
+
+Tables are named, ordered by their byte keys. A write transaction is on disk, whole, when `commit` returns, or not at
+all. LMDB's own rules hold: one environment a process, one write transaction at a time, used by one thread.
+"""
+
+import errno
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+import lmdb
+
+from storage.errors import DiskFullError
+
+LOG: Final = "log"
+BACKLOG: Final = "backlog"
+QUEUES: Final = "queues"
+META: Final = "meta"
+TABLES: Final = (LOG, BACKLOG, QUEUES, META)
+
+MAP_BYTES_MIN: Final = 64 << 20
+PAGE_BYTES: Final = 4096
+
+
+class ReadTransaction(Protocol):
+    """A view of all tables as of one moment."""
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        """The value at `key`."""
+
+    def range(self, table: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Keys and values in order, from the first key that is not below `start`."""
+
+    def last(self, table: str) -> tuple[bytes, bytes] | None:
+        """The greatest key and its value."""
+
+    def count(self, table: str) -> int:
+        """How many keys the table has."""
+
+
+class WriteTransaction(ReadTransaction, Protocol):
+    """A view that can be changed."""
+
+    def put(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Set all of `rows`."""
+
+    def append(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        """Set all of `rows`, which are sorted and lie behind every key there."""
+
+    def delete(self, table: str, keys: Sequence[bytes]) -> None:
+        """Remove the keys that are there."""
+
+
+class Tables(Protocol):
+    """The tables of one shard."""
+
+    def read(self) -> AbstractContextManager[ReadTransaction]:
+        """A read transaction, ended with the block."""
+
+    def write(self) -> AbstractContextManager[WriteTransaction]:
+        """A write transaction, committed to disk at the block's end, dropped if it raises.
+
+        Raises `DiskFullError` at its end if there was no space; nothing has changed then.
+        """
+
+    def close(self) -> None:
+        """Give everything back."""
+
+
+class _LmdbTransaction:
+    def __init__(self, transaction: lmdb.Transaction, tables: dict[str, lmdb._Database]) -> None:
+        self._transaction = transaction
+        self._tables = tables
+
+    def get(self, table: str, key: bytes) -> bytes | None:
+        value = self._transaction.get(key, db=self._tables[table])
+        return None if value is None else bytes(value)
+
+    def range(self, table: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        if cursor.set_range(start) if start else cursor.first():
+            for key, value in cursor:
+                yield bytes(key), bytes(value)
+
+    def last(self, table: str) -> tuple[bytes, bytes] | None:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        return (bytes(cursor.key()), bytes(cursor.value())) if cursor.last() else None
+
+    def count(self, table: str) -> int:
+        return int(self._transaction.stat(self._tables[table])["entries"])
+
+    def put(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        self._transaction.cursor(db=self._tables[table]).putmulti(rows)
+
+    def append(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
+        self._transaction.cursor(db=self._tables[table]).putmulti(rows, append=True)
+
+    def delete(self, table: str, keys: Sequence[bytes]) -> None:
+        database = self._tables[table]
+        for key in keys:
+            self._transaction.delete(key, db=database)
+
+
+class LmdbTables:
+    """The tables in an LMDB environment at `path`; the map grows when a transaction does not fit any more.
+
+    `writable=False` is for looking at a folder that a node may be using. Raises `lmdb.Error` as LMDB does.
+    """
+
+    def __init__(self, path: Path, *, writable: bool = True, map_bytes: int = MAP_BYTES_MIN) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        data = path / "data.mdb"
+        if data.exists():
+            map_bytes = max(map_bytes, data.stat().st_size)
+        self._environment = lmdb.open(
+            str(path),
+            map_size=-(-map_bytes // PAGE_BYTES) * PAGE_BYTES,
+            max_dbs=len(TABLES) + 4,
+            readonly=not writable,
+            create=writable,
+            readahead=False,
+            meminit=False,
+            max_spare_txns=1,
+        )
+        self._tables = {
+            name: self._environment.open_db(name.encode(), create=writable)
+            for name in TABLES
+            if writable or self._has(name)
+        }
+
+    def _has(self, name: str) -> bool:
+        with self._environment.begin() as transaction:
+            return transaction.get(name.encode()) is not None
+
+    @contextmanager
+    def read(self) -> Iterator[ReadTransaction]:
+        """A read transaction, ended with the block."""
+        try:
+            transaction = self._environment.begin()
+        except lmdb.MapResizedError:  # another process has grown the file
+            self._environment.set_mapsize(0)
+            transaction = self._environment.begin()
+        with transaction:
+            yield _LmdbTransaction(transaction, self._tables)
+
+    @contextmanager
+    def write(self) -> Iterator[WriteTransaction]:
+        """A write transaction; the map is doubled beforehand while less than half of it is free."""
+        self._grow_if_tight()
+        transaction = self._environment.begin(write=True)
+        try:
+            yield _LmdbTransaction(transaction, self._tables)
+            transaction.commit()
+        except lmdb.MapFullError as error:
+            transaction.abort()
+            self._grow()
+            raise DiskFullError(f"the map was full and is larger now; once more: {error}") from error
+        except lmdb.Error as error:
+            transaction.abort()
+            raise _translated(error) from error
+        except BaseException:
+            transaction.abort()
+            raise
+
+    @property
+    def map_bytes(self) -> int:
+        """The size of the map (bytes); the file grows up to it."""
+        return int(self._environment.info()["map_size"])
+
+    def close(self) -> None:
+        """Close the environment."""
+        self._environment.close()
+
+    def _grow_if_tight(self) -> None:
+        info = self._environment.info()
+        if (info["last_pgno"] + 1) * PAGE_BYTES * 2 > info["map_size"]:
+            self._grow()
+
+    def _grow(self) -> None:
+        self._environment.set_mapsize(self.map_bytes * 2)
+
+
+def _translated(error: lmdb.Error) -> Exception:
+    """LMDB says a full disk with the system's words alone."""
+    if isinstance(error, lmdb.DiskError) or os.strerror(errno.ENOSPC) in str(error):
+        return DiskFullError(str(error))
+    if os.strerror(errno.EDQUOT) in str(error):
+        return DiskFullError(str(error))
+    return error

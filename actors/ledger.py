@@ -91,6 +91,11 @@ class Ledger:
         return answers
 
     @property
+    def is_awaited(self) -> bool:
+        """Whether anyone waits for a commit."""
+        return bool(self._parked or self._after_commit)
+
+    @property
     def is_settled(self) -> bool:
         """Whether everything applied is committed."""
         return self.committed == self.state.trans_id

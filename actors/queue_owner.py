@@ -48,6 +48,11 @@ from storage.queue_state import NEVER
 from storage.records import Message, Record, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
+
+LINGER_S: Final = 0.002
+"""How long records that no reply waits for (deliveries) may wait for others to be flushed with."""
+
+LINGER_RECORDS_MAX: Final = 1000
 CHECKPOINT_INTERVAL_S: Final = 0.05
 RETRY_S: Final = 0.5
 TIMER_MAX_S: Final = 1.0
@@ -105,6 +110,7 @@ class QueueOwner(LoopActor):
         self._flush_timer: Timer | None = None
         self._alarm: Timer | None = None
         self._alarm_at = NEVER
+        self._linger: Timer | None = None
         self._continues = False
         self._room_bytes = NEVER
         self._stopping: Stop | None = None
@@ -191,10 +197,13 @@ class QueueOwner(LoopActor):
 
     def _carry_out(self) -> None:
         ledger = self._ledger
-        if ledger.records and not self._is_writing:
-            self._write()
         if ledger.answers:
             self._send(ledger.take_answers())
+        if ledger.records and not self._is_writing:
+            if ledger.is_awaited or self._stopping is not None or len(ledger.records) >= LINGER_RECORDS_MAX:
+                self._write()
+            elif self._linger is None:
+                self._linger = self._later(LINGER_S, self._linger_over)
         if self._broker.next_event_at < self._alarm_at:
             self._arm_alarm()
         if self._broker.has_more and not self._continues:
@@ -214,6 +223,11 @@ class QueueOwner(LoopActor):
             by_actor.setdefault(answer.call.reply_to.actor_urn, []).append(answer)
         for group in by_actor.values():
             group[0].call.reply_to.tell(Answered(group))
+
+    def _linger_over(self) -> None:
+        self._linger = None
+        if self._ledger.records and not self._is_writing:
+            self._write()
 
     def _write(self) -> None:
         if self._tail_bytes > self._settings.tail_bytes_max:

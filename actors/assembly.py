@@ -1,23 +1,28 @@
 """Putting one shard's actors together, the same way in a worker process and in the simulator."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pykka
 
 from actors.broker import Broker, Limits
 from actors.checkpointer import Checkpointer
+from actors.disk_lane import DiskLane
 from actors.log_writer import LogWriter
 from actors.queries import NodeView
 from actors.queue_owner import OwnerSettings, QueueOwner
 from actors.router import Router
 from actors.runtime import Runtime
 from storage.disk import Folder
-from storage.journal import Journal
+from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.recovery import Recovered, recover
 from storage.state import ShardState
 from storage.tables import Tables
+
+
+LANES: Final = 2
+"""Writes that are under way at once: a third gains nothing (bench/journal.py)."""
 
 
 @dataclass
@@ -37,7 +42,8 @@ class OpenShard:
 
     state: ShardState
     store: LogStore
-    journal: Journal
+    journal: JournalWriter
+    folder: Folder
     recovered: Recovered
 
 
@@ -48,6 +54,7 @@ class ShardActors:
     router: "pykka.ActorRef[Any]"
     owner: "pykka.ActorRef[Any]"
     log_writer: "pykka.ActorRef[Any]"
+    lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
 
 
@@ -56,9 +63,14 @@ def open_shard(tables: Tables, folder: Folder, settings: ShardSettings, queue_si
     store = LogStore(tables, settings.shard)
     state = ShardState(settings.shard, queue_size)
     recovered = recover(tables, folder, store, state, now)
-    journal = Journal(folder, settings.segment_bytes)
-    journal.begin(state.trans_id)
-    return OpenShard(state, store, journal, recovered)
+    journal = begin_journal(
+        folder,
+        settings.segment_bytes,
+        writes_are_durable=settings.flush_interval_s is None,
+        stored=store.bounds.stored,
+        last_trans_id=state.trans_id,
+    )
+    return OpenShard(state, store, journal, folder, recovered)
 
 
 def start_shard(
@@ -75,10 +87,14 @@ def start_shard(
     view.trimmed, view.stored = opened.store.bounds
     view.recovery = opened.recovered.torn or ""
     broker = Broker(opened.state, limits, view, lease_committed=settings.is_lease_committed)
-    log_writer = runtime.start_blocking(LogWriter, opened.journal, settings.flush_interval_s is None)
+    lanes = [
+        runtime.start_blocking(DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment)
+        for _ in range(LANES)
+    ]
+    log_writer = LogWriter.start(runtime, opened.journal, lanes, settings.flush_interval_s)
     checkpointer = runtime.start_blocking(Checkpointer, opened.store, settings.log_records_max)
     owner_settings = OwnerSettings(
-        flush_interval_s=settings.flush_interval_s,
+        writes_max=LANES if settings.flush_interval_s is None else 1,
         entry_bytes_max=settings.segment_bytes // 4,
         tail_bytes_max=settings.segment_bytes * 2,
         journal_low_bytes=settings.segment_bytes // 2,
@@ -87,4 +103,4 @@ def start_shard(
         runtime, broker, view, log_writer, checkpointer, owner_settings, opened.recovered.unstored
     )
     router = Router.start(runtime, owner, virtual_queues)
-    return ShardActors(router, owner, log_writer, checkpointer)
+    return ShardActors(router, owner, log_writer, lanes, checkpointer)

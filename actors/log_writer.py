@@ -1,41 +1,76 @@
-"""LogWriter: makes entries durable, in the shard's journal. The only one that writes it.
+"""LogWriter: makes entries durable, in the shard's journal. Hosts the `JournalWriter`; nobody else writes there.
 
-On a thread of its own, since it waits for the disk. While one flush runs, requests gather at the owner; the next
-`Append` brings them all as one entry. With `flush_each` False nothing is flushed but by `Flush`: what was appended
-survives the process's death, and a power cut loses what came after the last `Flush`.
+Each write goes to a `DiskLane`, which waits for the disk; two are under way at once, and count in order. With
+`flush_interval_s` a write is left to the system at once, here on the loop (microseconds, into its cache), and a lane
+flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
 """
 
-from queue import SimpleQueue
-from typing import Any
+from collections import deque
+from typing import Any, Final
 
-from pykka._actor import ActorInbox
+import pykka
 
-from actors.messages import Append, Appended, AppendRefused, Flush, Recycle
-from actors.runtime import BlockingActor, Runtime
-from storage.errors import DiskFullError
-from storage.journal import Journal
+from actors.loop_actor import LoopActor
+from actors.messages import (
+    Append,
+    Appended,
+    BytesWritten,
+    ErrandFailed,
+    FileFlushed,
+    FlushFile,
+    JournalBlocked,
+    Recycle,
+    RunErrand,
+    SegmentReady,
+    WriteBytes,
+)
+from actors.runtime import Runtime
+from storage.journal_writer import JournalWriter, Write
+from storage.log_store import StoredEntry
+
+RETRY_S: Final = 0.5
+"""How often a full disk is asked again for a segment."""
 
 
-class LogWriter(BlockingActor):
-    """Owns a journal that has begun."""
+class LogWriter(LoopActor):
+    """Owns a journal that has begun, and the lanes to the disk."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, flush_each: bool) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: JournalWriter,
+        lanes: "list[pykka.ActorRef[Any]]",
+        flush_interval_s: float | None,
+    ) -> None:
         super().__init__(runtime)
         self._journal = journal
-        self._flush_each = flush_each
-
-    @staticmethod
-    def _create_actor_inbox() -> ActorInbox:
-        return SimpleQueue()  # half the cost of queue.Queue, and nothing here joins it
+        self._lanes = deque(lanes)
+        self._lane_count = len(lanes)
+        self._flush_interval_s = flush_interval_s
+        self._is_flush_due = False
+        self._entries: deque[StoredEntry] = deque()
+        self._owner: pykka.ActorRef[Any] | None = None
 
     def on_receive(self, message: Any) -> None:
         """Dispatch."""
         if isinstance(message, Append):
-            self._append(message)
-        elif isinstance(message, Flush):
-            self._journal.flush()
+            self._owner = message.reply_to
+            self._entries.extend(message.entries)
+            self._write()
+        elif isinstance(message, BytesWritten):
+            self._completed(message.write)
+            self._write()
+        elif isinstance(message, FileFlushed):
+            self._journal.flushed(message.file, message.end)
+            self._write()
         elif isinstance(message, Recycle):
             self._journal.recycle(message.trans_id)
+            self._send_errand()
+        elif isinstance(message, SegmentReady):
+            self._journal.errand_done(message.segment)
+            self._write()
+        elif isinstance(message, ErrandFailed):
+            self._errand_failed(message)
         else:
             raise TypeError(message)
 
@@ -43,20 +78,53 @@ class LogWriter(BlockingActor):
         """Flush and close."""
         self._journal.close()
 
-    def _append(self, message: Append) -> None:
+    def _write(self) -> None:
         journal = self._journal
-        appended = 0
-        refused: AppendRefused | None = None
-        for index, (last_trans_id, data) in enumerate(message.entries):
-            try:
-                journal.append(data, last_trans_id)
-            except DiskFullError as error:
-                refused = AppendRefused(message.entries[index:], str(error))
-                break
-            appended = last_trans_id
-        if appended:
-            if self._flush_each:
-                journal.flush()
-            message.reply_to.tell(Appended(appended, journal.room_bytes))
-        if refused is not None:
-            message.reply_to.tell(refused)
+        while self._entries and journal.under_way < self._lane_count:
+            write = journal.place(self._entries)
+            if write is None:
+                self._wait_for_segment()
+                return
+            if self._flush_interval_s is None:
+                self._next_lane().tell(WriteBytes(write, self.actor_ref))
+            else:
+                write.file.write_at(write.offset, write.data)
+                self._completed(write)
+                self._flush_later()
+
+    def _completed(self, write: Write) -> None:
+        durable = self._journal.completed(write)
+        if durable is not None and self._owner is not None:
+            self._owner.tell(Appended(durable, self._journal.room_bytes))
+
+    def _next_lane(self) -> "pykka.ActorRef[Any]":
+        self._lanes.rotate(1)
+        return self._lanes[0]
+
+    def _wait_for_segment(self) -> None:
+        """The segment is full: the next one is taken when it is ready, and all of this one on disk."""
+        self._send_errand()
+        if self._flush_interval_s is not None:
+            self._flush()
+
+    def _send_errand(self) -> None:
+        errand = self._journal.errand()
+        if errand is not None:
+            self._next_lane().tell(RunErrand(errand, self.actor_ref))
+
+    def _errand_failed(self, message: ErrandFailed) -> None:
+        self._journal.errand_failed()
+        if self._entries and self._owner is not None:
+            self._owner.tell(JournalBlocked(message.reason))
+        self.runtime.call_later(RETRY_S, self._send_errand)
+
+    def _flush_later(self) -> None:
+        if not self._is_flush_due and self._flush_interval_s is not None:
+            self._is_flush_due = True
+            self.runtime.call_later(self._flush_interval_s, self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        unflushed = self._journal.written()
+        if unflushed is not None:
+            self._lanes[0].tell(FlushFile(*unflushed, self.actor_ref))

@@ -11,6 +11,8 @@ import msgspec
 import pykka
 
 from quorate.protocol import Reply, Request
+from storage.disk import DiskFile
+from storage.journal_writer import Errand, Segment, Write
 from storage.log_store import StoredEntry, TrimPlan, TrimRows
 
 
@@ -78,10 +80,63 @@ class Appended:
 
 
 @dataclass(slots=True)
-class AppendRefused:
-    """The journal could not take `entries`, since the disk is full; none of them is durable."""
+class JournalBlocked:
+    """Entries wait: the journal needs space for a segment, and the disk is full. It goes on when there is some."""
 
-    entries: list[StoredEntry]
+    reason: str
+
+
+@dataclass(slots=True)
+class WriteBytes:
+    """Put these bytes on the disk."""
+
+    write: Write
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class BytesWritten:
+    """They are there."""
+
+    write: Write
+
+
+@dataclass(slots=True)
+class FlushFile:
+    """Flush what was written to `file`, which is everything before `end`."""
+
+    file: DiskFile
+    end: int
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class FileFlushed:
+    """Everything in `file` before `end` is on disk."""
+
+    file: DiskFile
+    end: int
+
+
+@dataclass(slots=True)
+class RunErrand:
+    """Make a segment ready."""
+
+    errand: Errand
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class SegmentReady:
+    """The next segment can be written."""
+
+    segment: Segment
+
+
+@dataclass(slots=True)
+class ErrandFailed:
+    """There was no space for a segment."""
+
     reason: str
 
 
@@ -90,11 +145,6 @@ class Recycle:
     """LMDB has all records up to `trans_id`: the journal need not keep them."""
 
     trans_id: int
-
-
-@dataclass(slots=True)
-class Flush:
-    """Flush what was written since the last time."""
 
 
 @dataclass(slots=True)

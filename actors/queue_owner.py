@@ -1,7 +1,7 @@
 """QueueOwner: one shard's state. Hosts the broker: requests in, entries to the log, answers out.
 
-The order that makes it safe: records go to the LogWriter as one entry while at most one is being written; what the
-broker parked is freed by `Appended` alone. On a single node durable here is committed.
+Records gather while entries are on their way to the disk, and go to the LogWriter as one entry when one has arrived;
+what the broker parked is freed by `Appended` alone. On a single node durable here is committed.
 """
 
 from collections import deque
@@ -19,7 +19,6 @@ from actors.messages import (
     Answered,
     Append,
     Appended,
-    AppendRefused,
     Call,
     Checkpoint,
     CheckpointDue,
@@ -29,7 +28,7 @@ from actors.messages import (
     Continue,
     DescribeRows,
     Execute,
-    Flush,
+    JournalBlocked,
     LogRead,
     ReadLog,
     Reconfigure,
@@ -68,14 +67,14 @@ WRITES: Final = frozenset(
 
 @dataclass
 class OwnerSettings:
-    """`flush_interval_s` is None when every entry is flushed before it counts; bytes and seconds else.
+    """Bytes, and how many entries may be on their way to the disk at once.
 
     `entry_bytes_max`: an entry is closed when it passes this; a quarter of a journal segment, so that it always fits.
     `tail_bytes_max`: entries that wait for LMDB; more are not sent to the journal before some have left.
     `journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
     """
 
-    flush_interval_s: float | None = None
+    writes_max: int = 2
     entry_bytes_max: int = 4 << 20
     tail_bytes_max: int = 64 << 20
     journal_low_bytes: int = 1 << 20
@@ -101,13 +100,11 @@ class QueueOwner(LoopActor):
         self._log_writer = log_writer
         self._checkpointer = checkpointer
         self._settings = settings
-        self._is_writing = False
-        self._refused: list[StoredEntry] = []
+        self._under_way: deque[int] = deque()
         self._tail: deque[StoredEntry] = deque(unstored)
         self._tail_bytes = sum(len(entry.data) for entry in unstored)
         self._is_checkpointing = False
         self._checkpoint_timer: Timer | None = None
-        self._flush_timer: Timer | None = None
         self._alarm: Timer | None = None
         self._alarm_at = NEVER
         self._linger: Timer | None = None
@@ -124,7 +121,7 @@ class QueueOwner(LoopActor):
             CheckpointDue: self._checkpoint_due,
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
-            AppendRefused: self._append_refused,
+            JournalBlocked: self._journal_blocked,
             DescribeRows: self._describe_rows,
             LogRead: self._log_read,
             Reconfigure: self._reconfigure,
@@ -161,20 +158,14 @@ class QueueOwner(LoopActor):
             self._ledger.park(call, refusal(call.request, error, reason))
 
     def _appended(self, message: Appended) -> None:
-        self._is_writing = bool(self._refused)
+        while self._under_way and self._under_way[0] <= message.trans_id:
+            self._under_way.popleft()
         self._room_bytes = message.room_bytes
         self._broker.commit(self.runtime.now(), message.trans_id)
 
-    def _append_refused(self, message: AppendRefused) -> None:
+    def _journal_blocked(self, message: JournalBlocked) -> None:
         self._broker.disk_full = message.reason
         self._room_bytes = 0
-        self._refused = message.entries
-        self._is_writing = True
-        self._later(RETRY_S, self._append_again)
-
-    def _append_again(self) -> None:
-        entries, self._refused = self._refused, []
-        self._log_writer.tell(Append(entries, self.actor_ref))
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
@@ -199,7 +190,7 @@ class QueueOwner(LoopActor):
         ledger = self._ledger
         if ledger.answers:
             self._send(ledger.take_answers())
-        if ledger.records and not self._is_writing:
+        if ledger.records and len(self._under_way) < self._settings.writes_max:
             if ledger.is_awaited or self._stopping is not None or len(ledger.records) >= LINGER_RECORDS_MAX:
                 self._write()
             elif self._linger is None:
@@ -226,7 +217,7 @@ class QueueOwner(LoopActor):
 
     def _linger_over(self) -> None:
         self._linger = None
-        if self._ledger.records and not self._is_writing:
+        if self._ledger.records and len(self._under_way) < self._settings.writes_max:
             self._write()
 
     def _write(self) -> None:
@@ -243,16 +234,10 @@ class QueueOwner(LoopActor):
             entries.append(StoredEntry(first - 1, data))
             self._tail_bytes += len(data)
         self._tail.extend(entries)
-        self._is_writing = True
+        self._under_way.append(first - 1)
         self._log_writer.tell(Append(entries, self.actor_ref))
         if self._checkpoint_timer is None and not self._is_checkpointing:
             self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
-        if self._settings.flush_interval_s is not None and self._flush_timer is None:
-            self._flush_timer = self._later(self._settings.flush_interval_s, self._flush)
-
-    def _flush(self) -> None:
-        self._flush_timer = None
-        self._log_writer.tell(Flush())
 
     def _arm_alarm(self) -> None:
         """One timer, at the broker's next event; never further than `TIMER_MAX_S`, since the wall clock may jump."""

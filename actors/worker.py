@@ -193,7 +193,7 @@ class Worker:
         self._loop.run_forever()
         mark_loop_thread(False)
         if self._code == 0:
-            for ref in (self._shard.log_writer, self._shard.checkpointer):
+            for ref in (*self._shard.lanes, self._shard.checkpointer):
                 try:
                     ref.stop(block=True, timeout=STOP_S)
                 except pykka.Timeout:
@@ -245,6 +245,7 @@ class Worker:
     def _replies_written(self) -> None:
         if self._datagrams is not None:
             self._datagrams.close()
+        self._shard.log_writer.stop(block=False)
         self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
 
 

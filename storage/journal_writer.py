@@ -1,0 +1,201 @@
+"""Writing the journal: which bytes go where, and in which order they count. A machine; the disk is the host's.
+
+Several writes may be under way at once, since a disk takes them so; they count in order: what `completed` gives is
+durable together with all before it. The segment that comes next is made ready ahead of time, out of one whose
+records LMDB has, so that switching to it costs nothing and needs no space.
+"""
+
+from collections import deque
+from typing import NamedTuple
+
+from storage.disk import DiskFile, Folder
+from storage.journal import HEAD_BYTES, SUFFIX, frame, frame_size, head_bytes, segment_name
+from storage.log_store import StoredEntry
+
+
+class Segment(NamedTuple):
+    """A segment that has its head and is ready for frames."""
+
+    number: int
+    file: DiskFile
+
+
+class Write(NamedTuple):
+    """Bytes that go to `offset` of a segment; they end with record `last_trans_id`."""
+
+    file: DiskFile
+    offset: int
+    data: bytes
+    last_trans_id: int
+
+
+class Errand(NamedTuple):
+    """What is to be done to the folder: make segment `number` out of `reuse` (or afresh), remove the files `remove`."""
+
+    number: int
+    reuse: str | None
+    remove: tuple[str, ...]
+
+
+def run_errand(folder: Folder, errand: Errand, segment_bytes: int, alignment: int) -> Segment:
+    """Do it. Blocks. Raises `DiskFullError` when a segment had to be made and there was no space."""
+    for name in errand.remove:
+        folder.remove(name)
+    name = segment_name(errand.number)
+    if errand.reuse is not None:
+        folder.rename(errand.reuse, name)
+        file = folder.open(name)
+    else:
+        file = folder.create(name, segment_bytes)
+    file.write_at(0, head_bytes(errand.number, alignment))
+    file.flush()
+    return Segment(errand.number, file)
+
+
+class JournalWriter:
+    """Decides where entries go: `place`, `completed`, `recycle`. Made by `begin_journal`.
+
+    With `writes_are_durable` False a write that is completed is only with the system, and `flushed` says what is on
+    disk.
+    """
+
+    def __init__(
+        self, segment_bytes: int, alignment: int, active: Segment, ready: Segment, *, writes_are_durable: bool = True
+    ) -> None:
+        self._writes_are_durable = writes_are_durable
+        self._segment_bytes = segment_bytes
+        self.alignment = alignment
+        self._active = active
+        self._ready: Segment | None = ready
+        self._next_number = ready.number + 1
+        self._offset = HEAD_BYTES
+        self._synced = HEAD_BYTES
+        self._under_way: deque[Write] = deque()
+        self._done: set[int] = set()
+        self._full: deque[tuple[int, Segment]] = deque()
+        self._reusable: list[str] = []
+        self._is_errand_out = False
+        self._last_trans_id = 0
+
+    def adopt(self, last_trans_id: int, segment: Segment) -> None:
+        """Keep a segment of an earlier run until LMDB has its records, which end at or before `last_trans_id`."""
+        self._full.append((last_trans_id, segment))
+
+    @property
+    def room_bytes(self) -> int:
+        """What can be placed before another segment must be made ready (bytes, about)."""
+        ready = self._segment_bytes - HEAD_BYTES if self._ready is not None else 0
+        return self._segment_bytes - self._offset + ready
+
+    @property
+    def under_way(self) -> int:
+        """How many writes are not completed."""
+        return len(self._under_way)
+
+    def place(self, entries: deque[StoredEntry]) -> Write | None:
+        """Take as many entries as fit off the front, and say where they go; None if that has to wait.
+
+        It waits for a segment to be made ready (`errand`), or for the writes under way, which end the old segment.
+        """
+        need = frame_size(len(entries[0].data), self.alignment)
+        assert need <= self._segment_bytes - HEAD_BYTES, "an entry never outgrows a segment"
+        if self._offset + need > self._segment_bytes:
+            if self._under_way or self._ready is None or self._synced < self._offset:
+                return None
+            self._full.append((self._last_trans_id, self._active))
+            self._active = self._ready
+            self._ready = None
+            self._offset = self._synced = HEAD_BYTES
+        start = self._offset
+        frames: list[bytes] = []
+        while entries and self._offset + frame_size(len(entries[0].data), self.alignment) <= self._segment_bytes:
+            last_trans_id, payload = entries.popleft()
+            self._last_trans_id = last_trans_id
+            frames.append(frame(self._active.number, self._synced, payload, self.alignment))
+            self._offset += len(frames[-1])
+        write = Write(self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._last_trans_id)
+        self._under_way.append(write)
+        return write
+
+    def completed(self, write: Write) -> int | None:
+        """`write` is done; returns the last record that counts now, with all before it, if that is a new one."""
+        self._done.add(write.last_trans_id)
+        durable: int | None = None
+        while self._under_way and self._under_way[0].last_trans_id in self._done:
+            first = self._under_way.popleft()
+            durable = first.last_trans_id
+            self._done.discard(durable)
+            if self._writes_are_durable:
+                self._synced = first.offset + len(first.data)
+        return durable
+
+    def written(self) -> tuple[DiskFile, int] | None:
+        """What a flush has to cover when writes are not durable by themselves: the file, and how far; None: nothing."""
+        return (self._active.file, self._offset) if self._synced < self._offset else None
+
+    def flushed(self, file: DiskFile, end: int) -> None:
+        """Everything in `file` before `end` is on disk."""
+        if file is self._active.file:
+            self._synced = max(self._synced, end)
+
+    def recycle(self, stored_trans_id: int) -> None:
+        """LMDB has the records up to `stored_trans_id`: full segments up to there are free for their next use."""
+        while self._full and self._full[0][0] <= stored_trans_id:
+            segment = self._full.popleft()[1]
+            segment.file.close()
+            self._reusable.append(segment_name(segment.number))
+
+    def errand(self) -> Errand | None:
+        """What is to be done to the folder now; call `errand_done` or `errand_failed` afterwards."""
+        if self._is_errand_out or self._ready is not None:
+            return None
+        self._is_errand_out = True
+        reuse = self._reusable.pop(0) if self._reusable else None
+        surplus, self._reusable = tuple(self._reusable[1:]), self._reusable[:1]
+        return Errand(self._next_number, reuse, surplus)
+
+    def errand_done(self, segment: Segment) -> None:
+        """The segment is ready."""
+        self._is_errand_out = False
+        self._ready = segment
+        self._next_number = segment.number + 1
+
+    def errand_failed(self) -> None:
+        """There was no space for it; ask again later."""
+        self._is_errand_out = False
+
+    def close(self) -> None:
+        """Flush what was not, and give the files back. Blocks."""
+        unflushed = self.written()
+        if unflushed is not None:
+            unflushed[0].flush()
+        for segment in (self._active, self._ready, *(segment for _, segment in self._full)):
+            if segment is not None:
+                segment.file.close()
+
+
+def begin_journal(
+    folder: Folder, segment_bytes: int, *, writes_are_durable: bool, stored: int, last_trans_id: int
+) -> JournalWriter:
+    """Start behind all segments that are there, whose records end at `last_trans_id`; LMDB has those up to `stored`.
+
+    Older segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
+    """
+    names = [name for name in folder.names() if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()]
+    number = max((int(name.removesuffix(SUFFIX)) for name in names), default=0)
+    kept = names
+    if stored >= last_trans_id:  # nothing there is needed: use two again, drop the others
+        kept = []
+        reuse: list[str | None] = [*names[:2]]
+        for name in names[2:]:
+            folder.remove(name)
+    else:
+        reuse = []
+    reuse += [None] * (2 - len(reuse))
+    alignment = folder.alignment if writes_are_durable else 8
+    first = run_errand(folder, Errand(number + 1, reuse[0], ()), segment_bytes, alignment)
+    second = run_errand(folder, Errand(number + 2, reuse[1], ()), segment_bytes, alignment)
+    writer = JournalWriter(segment_bytes, alignment, first, second, writes_are_durable=writes_are_durable)
+    for name in kept:
+        writer.adopt(last_trans_id, Segment(int(name.removesuffix(SUFFIX)), folder.open(name)))
+    return writer

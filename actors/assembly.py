@@ -21,7 +21,7 @@ from storage.state import ShardState
 from storage.tables import Tables
 
 
-LANES: Final = 2
+LANES: Final = 1
 """Writes that are under way at once: a third gains nothing (bench/journal.py)."""
 
 

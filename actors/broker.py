@@ -18,7 +18,6 @@ from quorate.protocol import (
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
     Action,
-    Code,
     ErrorWord,
     ProduceItem,
     Reply,
@@ -103,10 +102,11 @@ class Broker:
         self.ledger.set_time(now)
         actions = self._actions
         for call in calls:
-            action = actions.get(call.request.action)
+            number = call.request.action
+            action = actions.get(number)
             if action is None:
-                self._refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {call.request.action}")
-            elif self.disk_full is not None and call.request.action in NEEDS_SPACE:
+                self._refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
+            elif self.disk_full is not None and number in NEEDS_SPACE:
                 self._refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
             else:
                 action(call)
@@ -170,7 +170,7 @@ class Broker:
         self.ledger.produced(made)
         self.ledger.park(
             call,
-            Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq, msg_id=made.msg_id),
+            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_id=made.msg_id),
         )
         return None
 
@@ -201,7 +201,7 @@ class Broker:
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
         self.ledger.park(
-            call, Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq, msg_ids=ids)
+            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
         )
         return None
 
@@ -304,24 +304,24 @@ class Broker:
 
     def _confirm(self, call: Call) -> None:
         request = call.request
-        ids = self._named(call)
-        if ids is None:
-            return
+        queue = request.queue
         confirmed = 0
-        for name, messages in self._found(ids, request.queue).items():
-            confirmed += len(messages)
-            self.ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
-        self.ledger.park(
-            call,
-            Reply(
-                action=request.action,
-                code=Code.OK,
-                queue=request.queue,
-                seq=request.seq,
-                msg_id=request.msg_id,
-                confirmed=confirmed,
-            ),
+        if request.msg_ids is None and request.msg_id is not None:
+            message = self._state.messages.get(request.msg_id)
+            if message is not None and (queue is None or message.queue == queue):
+                confirmed = 1
+                self.ledger.append(Confirm(message.queue, [message.msg_id], [message.previous]))
+        else:
+            ids = self._named(call)
+            if ids is None:
+                return
+            for name, messages in self._found(ids, queue).items():
+                confirmed += len(messages)
+                self.ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
+        reply = Reply(
+            action=request.action, code=0, queue=queue, seq=request.seq, msg_id=request.msg_id, confirmed=confirmed
         )
+        self.ledger.park(call, reply)
 
     def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is."""
@@ -360,7 +360,7 @@ class Broker:
                 self.delivery.place(message)
         reply = Reply(
             action=request.action,
-            code=Code.OK,
+            code=0,
             queue=request.queue,
             seq=request.seq,
             msg_id=request.msg_id,
@@ -383,7 +383,7 @@ class Broker:
             self.delivery.watch(name, min(due_ats))
         reply = Reply(
             action=request.action,
-            code=Code.OK,
+            code=0,
             queue=request.queue,
             seq=request.seq,
             msg_id=request.msg_id,
@@ -421,7 +421,7 @@ class Broker:
             call,
             SettingsReply(
                 action=request.action,
-                code=Code.OK,
+                code=0,
                 queue=request.queue,
                 seq=request.seq,
                 max_size=asked.max_size,
@@ -475,7 +475,7 @@ class Broker:
         self.ledger.park(
             clearing.call,
             Reply(
-                action=request.action, code=Code.OK, queue=request.queue, seq=request.seq, count=clearing.removed
+                action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed
             ),
         )
 

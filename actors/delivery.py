@@ -20,7 +20,7 @@ from sortedcontainers import SortedList
 
 from actors.ledger import Ledger
 from actors.messages import Call, Client
-from quorate.protocol import Code, DeliveredItem, Reply
+from quorate.protocol import DeliveredItem, Reply
 from storage.queue_state import NEVER, QueueState
 from storage.records import Bury, Deliver, Expire, Message, Place, Take
 
@@ -237,34 +237,21 @@ class Delivery:
         return messages
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
-        ledger = self._ledger
-        is_durable_first = self._leases_are_committed
-        lasting = messages
-        if any(not message.retry_s for message in messages):
-            is_durable_first = True
-            gone = [message for message in messages if not message.retry_s]
-            lasting = [message for message in messages if message.retry_s]
-            ledger.append(Take(queue.name, [m.msg_id for m in gone], [m.previous for m in gone]))
+        """Log the delivery and answer it: at once if it may be repeated, else when it is committed."""
+        request = call.request
+        gone = [message for message in messages if not message.retry_s]
+        lasting = [message for message in messages if message.retry_s] if gone else messages
+        if gone:
+            self._ledger.append(Take(queue.name, [m.msg_id for m in gone], [m.previous for m in gone]))
             for message in gone:
                 message.deliveries += 1
         if lasting:
-            due_ats = [self.retry_at(message, message.retry_s) for message in lasting]
-            ledger.append(
-                Deliver(
-                    queue.name,
-                    [m.msg_id for m in lasting],
-                    [m.previous for m in lasting],
-                    due_ats,
-                    [m.deliveries + 1 for m in lasting],
-                )
-            )
-            self.watch(queue.name, min(due_ats))
-        request = call.request
+            self._log_delivery(queue, lasting)
         if count is None:
             message = messages[0]
             reply = Reply(
                 action=request.action,
-                code=Code.OK,
+                code=0,
                 queue=queue.name,
                 seq=request.seq,
                 msg_id=message.msg_id,
@@ -273,13 +260,33 @@ class Delivery:
             )
         else:
             items = [DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries) for m in messages]
-            reply = Reply(
-                action=request.action, code=Code.OK, queue=queue.name, seq=request.seq, messages=items
-            )
-        if is_durable_first:
-            ledger.park(call, reply)
+            reply = Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
+        if gone or self._leases_are_committed:
+            self._ledger.park(call, reply)
         else:
-            ledger.answer(call, reply)
+            self._ledger.answer(call, reply)
+
+    def _log_delivery(self, queue: QueueState, messages: list[Message]) -> None:
+        """Messages go in flight."""
+        if len(messages) == 1:
+            message = messages[0]
+            due_at = self.retry_at(message, message.retry_s)
+            self._ledger.append(
+                Deliver(queue.name, [message.msg_id], [message.previous], [due_at], [message.deliveries + 1])
+            )
+            self.watch(queue.name, due_at)
+            return
+        due_ats = [self.retry_at(message, message.retry_s) for message in messages]
+        self._ledger.append(
+            Deliver(
+                queue.name,
+                [m.msg_id for m in messages],
+                [m.previous for m in messages],
+                due_ats,
+                [m.deliveries + 1 for m in messages],
+            )
+        )
+        self.watch(queue.name, min(due_ats))
 
     # -- waiting -----------------------------------------------------------------------------------------------
 
@@ -310,4 +317,4 @@ class Delivery:
 
 
 def _nothing(call: Call, names: list[str]) -> Reply:
-    return Reply(action=call.request.action, code=Code.OK, queue=names[0], seq=call.request.seq)
+    return Reply(action=call.request.action, code=0, queue=names[0], seq=call.request.seq)

@@ -34,8 +34,7 @@ class Ledger:
 
     def append(self, record: Record) -> None:
         """Apply a new record and queue it for the log."""
-        state = self.state
-        state.apply(state.trans_id + 1, record)
+        self.state.apply_next(record)
         self.records.append(record)
 
     def produced(self, message: Message) -> None:
@@ -44,13 +43,13 @@ class Ledger:
 
     def answer(self, call: Call, reply: Reply) -> None:
         """Answer at once."""
-        self.answers.append(Answer(call, reply))
+        self.answers.append((call, reply))
 
     def park(self, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is committed."""
         trans_id = self.state.trans_id
         if trans_id == self.committed:
-            self.answers.append(Answer(call, reply))
+            self.answers.append((call, reply))
         else:
             self._parked.append((trans_id, call, reply))
 
@@ -68,7 +67,7 @@ class Ledger:
         answers = self.answers
         while parked and parked[0][0] <= trans_id:
             _, call, reply = parked.popleft()
-            answers.append(Answer(call, reply))
+            answers.append((call, reply))
         while self._after_commit and self._after_commit[0][0] <= trans_id:
             self._after_commit.popleft()[1]()
         unplaced = self._unplaced

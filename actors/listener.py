@@ -116,7 +116,7 @@ class Listener(LoopActor):
         self._open += len(calls)
         if self._open > self.limits.requests_max:
             reason = f"{self.limits.requests_max} requests are open already"
-            self._answer([Answer(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
+            self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:
             self._router.tell(Execute(calls))
 

@@ -10,6 +10,7 @@ One thing differs on purpose: an exception that nobody asked for is reported to 
 
 import sys
 from collections import deque
+from types import TracebackType
 from typing import Any, Self
 
 import pykka
@@ -26,16 +27,17 @@ class LoopInbox:
     Holds pykka's envelopes, and bare messages where nobody waits for an answer: an envelope would only cost.
     """
 
-    __slots__ = ("_actor", "_envelopes", "_is_awake")
+    __slots__ = ("_actor", "_is_awake", "envelopes", "is_closed")
 
     def __init__(self) -> None:
-        self._envelopes: deque[Any] = deque()
+        self.envelopes: deque[Any] = deque()
+        self.is_closed = False
         self._actor: LoopActor | None = None
         self._is_awake = True  # no turns before the actor has started
 
     def put(self, envelope: Any, /) -> None:
         """Add a message, and ask for a turn if none is coming."""
-        self._envelopes.append(envelope)
+        self.envelopes.append(envelope)
         if not self._is_awake:
             self._is_awake = True
             actor = self._actor
@@ -44,15 +46,15 @@ class LoopInbox:
 
     def get(self) -> Envelope[Any]:
         """The oldest message, in an envelope. Raises IndexError if there is none."""
-        item = self._envelopes.popleft()
+        item = self.envelopes.popleft()
         return item if type(item) is Envelope else Envelope(item)
 
     def empty(self) -> bool:
         """Whether no message waits."""
-        return not self._envelopes
+        return not self.envelopes
 
     def __len__(self) -> int:
-        return len(self._envelopes)
+        return len(self.envelopes)
 
     def attach(self, actor: "LoopActor") -> None:
         """The actor has started: turns may come from here on."""
@@ -62,7 +64,7 @@ class LoopInbox:
     def rest(self) -> None:
         """The turn is over. Order matters: a message put from a thread right now either sees us resting, or is seen."""
         self._is_awake = False
-        if self._envelopes and not self._is_awake:
+        if self.envelopes and not self._is_awake:
             self._is_awake = True
             if self._actor is not None:
                 self._actor.runtime.wake(self._actor)
@@ -71,12 +73,15 @@ class LoopInbox:
 class LoopRef(ActorRef[Any]):
     """pykka's reference; `tell` costs a third, since its message goes without an envelope."""
 
+    actor_inbox: LoopInbox
+
     def tell(self, message: Any) -> None:
         """Send a message. Raises `ActorDeadError` if the actor has stopped."""
-        if self.actor_stopped.is_set() or type(message) in _PYKKA_MESSAGES:
+        inbox = self.actor_inbox
+        if inbox.is_closed or type(message) in _PYKKA_MESSAGES:
             super().tell(message)
         else:
-            self.actor_inbox.put(message)
+            inbox.put(message)
 
 
 _PYKKA_MESSAGES = frozenset(
@@ -120,31 +125,46 @@ class LoopActor(pykka.Actor):
             self._has_started = True
             self._actor_loop_setup()
         inbox = self.actor_inbox
-        envelopes = inbox._envelopes
-        is_stopped = self.actor_stopped.is_set
+        envelopes = inbox.envelopes
         budget = TURN_MESSAGES_MAX
-        while envelopes and budget and not is_stopped():
+        while envelopes and budget and not inbox.is_closed:
             budget -= 1
-            envelope = envelopes.popleft()
-            if type(envelope) is not Envelope:
-                try:
-                    self.on_receive(envelope)
-                except Exception as error:
-                    self._raised(Envelope(envelope), error)
+            message = envelopes.popleft()
+            if type(message) is Envelope:
+                self._handle_envelope(message)
                 continue
             try:
-                response = self._handle_receive(envelope.message)
-                if envelope.reply_to is not None:
-                    envelope.reply_to.set(response)
+                self.on_receive(message)
             except Exception as error:
-                self._raised(envelope, error)
-            except BaseException as error:
-                self._stop()
-                ActorRegistry.stop_all(block=False)
-                self.runtime.actor_failed(self, error)
-        if is_stopped():
+                self._raised(Envelope(message), error)
+        if inbox.is_closed:
             self._actor_loop_teardown()
         inbox.rest()
+
+    def _handle_envelope(self, envelope: Envelope[Any]) -> None:
+        try:
+            response = self._handle_receive(envelope.message)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(response)
+        except Exception as error:
+            self._raised(envelope, error)
+        except BaseException as error:
+            self._stop()
+            ActorRegistry.stop_all(block=False)
+            self.runtime.actor_failed(self, error)
+
+    def _stop(self) -> None:
+        super()._stop()
+        self.actor_inbox.is_closed = True
+
+    def _handle_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super()._handle_failure(exception_type, exception_value, traceback)
+        self.actor_inbox.is_closed = True
 
     def _actor_loop_setup(self) -> None:
         try:

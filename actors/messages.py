@@ -5,7 +5,7 @@ Commands are imperative, facts are past participles. Treated as immutable once s
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 import pykka
@@ -35,11 +35,8 @@ class Call(msgspec.Struct, gc=False):
     reply_to: "pykka.ActorRef[Any]"
 
 
-class Answer(NamedTuple):
-    """A reply and the call that it answers."""
-
-    call: Call
-    reply: Reply
+Answer = tuple[Call, Reply]
+"""A reply behind the call that it answers."""
 
 
 @dataclass(slots=True)

@@ -205,15 +205,18 @@ class QueueOwner(LoopActor):
 
     def _send(self, answers: list[Answer]) -> None:
         """Answers go to whoever the call came from; nearly always that is one."""
-        first = answers[0].call.reply_to
-        if all(answer.call.reply_to is first for answer in answers):
+        first = answers[0][0].reply_to
+        for call, _ in answers:
+            if call.reply_to is not first:
+                break
+        else:
             first.tell(Answered(answers))
             return
         by_actor: dict[str, list[Answer]] = {}
         for answer in answers:
-            by_actor.setdefault(answer.call.reply_to.actor_urn, []).append(answer)
+            by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
         for group in by_actor.values():
-            group[0].call.reply_to.tell(Answered(group))
+            group[0][0].reply_to.tell(Answered(group))
 
     def _linger_over(self) -> None:
         self._linger = None

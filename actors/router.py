@@ -93,14 +93,14 @@ class Router(LoopActor):
                 calls.append(call)
             elif request.action != Action.PRODUCE:
                 reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
-                refused.append(Answer(call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+                refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
             else:
                 gather = Gather(call, len(queues))
                 for order, name in enumerate(queues):
                     copy = msgspec.structs.replace(request, queue=name)
                     calls.append(Call(copy, gather, order, self.actor_ref))
         for answer in refused:
-            answer.call.reply_to.tell(Answered([answer]))
+            answer[0].reply_to.tell(Answered([answer]))
         if calls:
             self._owner.tell(Execute(calls))
 
@@ -110,4 +110,4 @@ class Router(LoopActor):
             assert isinstance(gather, Gather)
             gather.answer(call.order, reply)
             if gather.is_complete:
-                gather.call.reply_to.tell(Answered([Answer(gather.call, gather.reply())]))
+                gather.call.reply_to.tell(Answered([(gather.call, gather.reply())]))

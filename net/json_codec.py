@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from net.framing import Fault, ObjectFramer, depth_of
-from quorate.protocol import NO_DATA, Action, Code, ErrorWord, ProduceItem, Reply, Request, name_fault
+from quorate.protocol import NO_DATA, Code, ErrorWord, ProduceItem, Reply, Request, name_fault
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """Default size of a request: a batch of 1000 messages of 4 KB."""
@@ -132,7 +132,13 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     data = request.data
     if data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES and depth_of(bytes(data)) >= depth_max:
         return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
-    if queue is None or request.key is not None or request.action != Action.PRODUCE or request.messages is not None:
+    if (
+        request.key is not None
+        or request.messages is not None
+        or request.queues is not None
+        or request.pattern is not None
+        or request.dead_letter is not UNSET
+    ):
         return _rare_fault_in(request, body, depth_max)
     return None
 

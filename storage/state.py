@@ -66,6 +66,11 @@ class ShardState:
         self.trans_id = trans_id
         self._kinds[type(record)](trans_id, record)
 
+    def apply_next(self, record: Record) -> None:
+        """As `apply`, for the record that the leader makes next."""
+        self.trans_id = trans_id = self.trans_id + 1
+        self._kinds[type(record)](trans_id, record)
+
     def queue(self, name: str) -> QueueState:
         """The queue of that name, made if it is not there."""
         queue = self.queues.get(name)

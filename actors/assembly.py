@@ -22,7 +22,7 @@ from storage.tables import Tables
 
 
 LANES: Final = 1
-"""Writes that are under way at once: a third gains nothing (bench/journal.py)."""
+"""Writes that are under way at once. A second gains the disk something and costs the interpreter more."""
 
 
 @dataclass

@@ -90,6 +90,11 @@ class Ledger:
         return answers
 
     @property
+    def parked_count(self) -> int:
+        """How many replies wait for a commit."""
+        return len(self._parked)
+
+    @property
     def is_awaited(self) -> bool:
         """Whether anyone waits for a commit."""
         return bool(self._parked or self._after_commit)

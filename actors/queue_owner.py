@@ -13,6 +13,7 @@ import pykka
 
 from actors.broker import Broker, Limits
 from actors.log_reading import log_reply
+from actors.gathering import Gathering
 from actors.loop_actor import LoopActor
 from actors.messages import (
     Answer,
@@ -52,6 +53,7 @@ LINGER_S: Final = 0.002
 """How long records that no reply waits for (deliveries) may wait for others to be flushed with."""
 
 LINGER_RECORDS_MAX: Final = 1000
+
 CHECKPOINT_INTERVAL_S: Final = 0.05
 RETRY_S: Final = 0.5
 TIMER_MAX_S: Final = 1.0
@@ -108,6 +110,8 @@ class QueueOwner(LoopActor):
         self._alarm: Timer | None = None
         self._alarm_at = NEVER
         self._linger: Timer | None = None
+        self._gathering = Gathering()
+        self._is_gathering = False
         self._continues = False
         self._room_bytes = NEVER
         self._stopping: Stop | None = None
@@ -162,6 +166,7 @@ class QueueOwner(LoopActor):
             self._under_way.popleft()
         self._room_bytes = message.room_bytes
         self._broker.commit(self.runtime.now(), message.trans_id)
+        self._gathering.committed(self.runtime.monotonic(), self._ledger.parked_count, len(self._ledger.answers))
 
     def _journal_blocked(self, message: JournalBlocked) -> None:
         self._broker.disk_full = message.reason
@@ -192,7 +197,11 @@ class QueueOwner(LoopActor):
             self._send(ledger.take_answers())
         if ledger.records and len(self._under_way) < self._settings.writes_max:
             if ledger.is_awaited or self._stopping is not None or len(ledger.records) >= LINGER_RECORDS_MAX:
-                self._write()
+                if self._stopping or self._gathering.is_over(self.runtime.monotonic(), ledger.parked_count):
+                    self._write()
+                elif not self._is_gathering:
+                    self._is_gathering = True
+                    self.runtime.call_later(0.0, self._gathered)
             elif self._linger is None:
                 self._linger = self._later(LINGER_S, self._linger_over)
         if self._broker.next_event_at < self._alarm_at:
@@ -217,6 +226,10 @@ class QueueOwner(LoopActor):
             by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
         for group in by_actor.values():
             group[0][0].reply_to.tell(Answered(group))
+
+    def _gathered(self) -> None:
+        self._is_gathering = False
+        self._carry_out()
 
     def _linger_over(self) -> None:
         self._linger = None

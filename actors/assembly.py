@@ -20,7 +20,6 @@ from storage.recovery import Recovered, recover
 from storage.state import ShardState
 from storage.tables import Tables
 
-
 LANES: Final = 1
 """Writes that are under way at once. A second gains the disk something and costs the interpreter more."""
 
@@ -99,8 +98,6 @@ def start_shard(
         tail_bytes_max=settings.segment_bytes * 2,
         journal_low_bytes=settings.segment_bytes // 2,
     )
-    owner = QueueOwner.start(
-        runtime, broker, view, log_writer, checkpointer, owner_settings, opened.recovered.unstored
-    )
+    owner = QueueOwner.start(runtime, broker, view, log_writer, checkpointer, owner_settings, opened.recovered.unstored)
     router = Router.start(runtime, owner, virtual_queues)
     return ShardActors(router, owner, log_writer, lanes, checkpointer)

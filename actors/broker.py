@@ -174,9 +174,7 @@ class Broker:
         )
         return None
 
-    def _produce_many(
-        self, call: Call, request: Request, items: list[ProduceItem], queue: QueueState | None
-    ) -> None:
+    def _produce_many(self, call: Call, request: Request, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
         assert request.queue is not None
         messages: list[Message] = []
@@ -200,9 +198,7 @@ class Broker:
             self.ledger.append(made)
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
-        self.ledger.park(
-            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
-        )
+        self.ledger.park(call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids))
         return None
 
     def _message(
@@ -260,7 +256,9 @@ class Broker:
         used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
         if used > self._limits.memory_bytes_max:
             self._refuse(
-                call, ErrorWord.LIMIT, f"the node's memory for messages is used up ({self._limits.memory_bytes_max} bytes)"
+                call,
+                ErrorWord.LIMIT,
+                f"the node's memory for messages is used up ({self._limits.memory_bytes_max} bytes)",
             )
             return False
         return True
@@ -352,9 +350,7 @@ class Broker:
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         for name, messages in by_queue.items():
             self.ledger.append(
-                Release(
-                    name, [m.msg_id for m in messages], [m.previous for m in messages], [due_at] * len(messages)
-                )
+                Release(name, [m.msg_id for m in messages], [m.previous for m in messages], [due_at] * len(messages))
             )
             for message in messages:
                 self.delivery.place(message)
@@ -377,9 +373,7 @@ class Broker:
             return None
         for name, messages in by_queue.items():
             due_ats = [self.delivery.retry_at(message, request.retry) for message in messages]
-            self.ledger.append(
-                Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats)
-            )
+            self.ledger.append(Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
             self.delivery.watch(name, min(due_ats))
         reply = Reply(
             action=request.action,
@@ -458,9 +452,7 @@ class Broker:
         messages = self._found(ids, clearing.queue).get(clearing.queue)
         if messages:
             clearing.removed += len(messages)
-            self.ledger.append(
-                Clear(clearing.queue, [m.msg_id for m in messages], [m.previous for m in messages])
-            )
+            self.ledger.append(Clear(clearing.queue, [m.msg_id for m in messages], [m.previous for m in messages]))
         if clearing.next < len(clearing.ids):
             return
         request = clearing.call.request
@@ -474,9 +466,7 @@ class Broker:
         self._clearings.remove(clearing)
         self.ledger.park(
             clearing.call,
-            Reply(
-                action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed
-            ),
+            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed),
         )
 
     # -- refusing ----------------------------------------------------------------------------------------------

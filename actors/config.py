@@ -53,11 +53,19 @@ OPTIONS: Final = (
     Option("forward_request", 1, "a node that does not lead: 1 forwards, 0 redirects (cluster)", choices=(0, 1)),
     Option("cluster_node_list", [], "the cluster's nodes (cluster): objects with node_id, host, port"),
     Option("virtual_queue_list", {}, "virtual queues: an object of name to list of real queues", is_live=True),
-    Option("flush", "commit", "commit: on disk before the reply. interval: every flush_interval_ms, and a power cut "
-           "loses what came since", choices=("commit", "interval")),
+    Option(
+        "flush",
+        "commit",
+        "commit: on disk before the reply. interval: every flush_interval_ms, and a power cut loses what came since",
+        choices=("commit", "interval"),
+    ),
     Option("flush_interval_ms", 100, "with flush = interval", 1, 60_000),
-    Option("lease", "delivered", "when a delivery is answered: delivered: at once. committed: when it is on disk",
-           choices=("delivered", "committed")),
+    Option(
+        "lease",
+        "delivered",
+        "when a delivery is answered: delivered: at once. committed: when it is on disk",
+        choices=("delivered", "committed"),
+    ),
     Option("max_request_bytes", 4 * MIB, "a request's size", 1024, 6 * MIB, is_live=True),
     Option("max_data_bytes", 1 * MIB, "a message's size", 1, 4 * MIB, is_live=True),
     Option("max_connections", 10_000, "clients at the same time", 1, 1_000_000, is_live=True),

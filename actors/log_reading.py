@@ -21,9 +21,7 @@ def record_view(trans_id: int, time: float, record: Record) -> dict[str, Any]:
     return {"trans_id": trans_id, "kind": KIND_NAMES[type(record)], "time": time, **fields}
 
 
-def log_reply(
-    request: Request, after: int, count: int, entries: list[bytes], trimmed: int, committed: int
-) -> Reply:
+def log_reply(request: Request, after: int, count: int, entries: list[bytes], trimmed: int, committed: int) -> Reply:
     """The reply to a log request: at most `count` records behind `after`, out of `entries`, which hold them in order.
 
     `trimmed` when records behind `after` are not kept any more.

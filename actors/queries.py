@@ -228,9 +228,7 @@ class Queries:
             return None
         queue = self._state.queues.get(request.queue)
         if queue is None:
-            self._ledger.park(
-                call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
-            )
+            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}"))
         return queue
 
 

@@ -12,8 +12,8 @@ from typing import Any, Final
 import pykka
 
 from actors.broker import Broker, Limits
-from actors.log_reading import log_reply
 from actors.gathering import Gathering
+from actors.log_reading import log_reply
 from actors.loop_actor import LoopActor
 from actors.messages import (
     Answer,

@@ -60,9 +60,7 @@ class Gather:
 class Router(LoopActor):
     """Hands requests to the queue owner. `virtual_queues` maps a name to the real queues' names."""
 
-    def __init__(
-        self, runtime: Runtime, owner: "pykka.ActorRef[Any]", virtual_queues: dict[str, list[str]]
-    ) -> None:
+    def __init__(self, runtime: Runtime, owner: "pykka.ActorRef[Any]", virtual_queues: dict[str, list[str]]) -> None:
         super().__init__(runtime)
         self._owner = owner
         self._virtual_queues = virtual_queues

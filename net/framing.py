@@ -61,9 +61,7 @@ class ObjectFramer:
                     break
                 del buffer[: end + 1]
                 self._is_skipping = False
-            elif not self._depth and not self._begin(out):
-                break
-            elif self._depth and not self._scan(out):
+            elif (not self._depth and not self._begin(out)) or (self._depth and not self._scan(out)):
                 break
         return out
 

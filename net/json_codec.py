@@ -124,7 +124,9 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
     marks = body.count(b'":')
-    set_fields = _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET) - (request.data is NO_DATA)
+    set_fields = (
+        _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET) - (request.data is NO_DATA)
+    )
     if marks != set_fields or body.count(b":") != marks:
         duplicate = _duplicate_in(request, body, set_fields)
         if duplicate is not None:

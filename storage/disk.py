@@ -15,7 +15,6 @@ from typing import Final, Protocol
 
 from storage.errors import DiskFullError
 
-
 DIRECT: Final = os.O_DSYNC | getattr(os, "O_DIRECT", 0)
 
 

@@ -76,9 +76,7 @@ def frame_size(payload_bytes: int, alignment: int) -> int:
 
 def frame(number: int, synced: int, payload: bytes, alignment: int) -> bytes:
     """A payload as it stands in segment `number`."""
-    head = _FRAME.pack(
-        FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced
-    )
+    head = _FRAME.pack(FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced)
     return b"".join((head, payload, bytes(-(len(head) + len(payload)) % alignment)))
 
 

@@ -113,7 +113,9 @@ class JournalWriter:
             self._last_trans_id = last_trans_id
             frames.append(frame(self._active.number, self._synced, payload, self.alignment))
             self._offset += len(frames[-1])
-        write = Write(self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._last_trans_id)
+        write = Write(
+            self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._last_trans_id
+        )
         self._under_way.append(write)
         return write
 

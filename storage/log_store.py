@@ -93,9 +93,7 @@ class LogStore:
             self.bounds = _bounds(transaction)
         if self.bounds == (0, 0):
             with tables.write() as transaction:
-                transaction.put(
-                    META, [(_FORMAT_KEY, number_key(FORMAT_VERSION)), (_SHARD_KEY, number_key(shard))]
-                )
+                transaction.put(META, [(_FORMAT_KEY, number_key(FORMAT_VERSION)), (_SHARD_KEY, number_key(shard))])
 
     @staticmethod
     def _check_format(transaction: ReadTransaction, shard: int) -> None:
@@ -195,7 +193,5 @@ def decode_in_chain(data: bytes, where: str, after: int) -> Entry:
     """The entry in `data`, which must begin right behind record `after`. Raises as `entry.decode` does."""
     entry = entry_codec.decode(data, where)
     if entry.first_trans_id != after + 1:
-        raise DamagedError(
-            where, f"its records begin at {entry.first_trans_id}, but those before it end at {after}"
-        )
+        raise DamagedError(where, f"its records begin at {entry.first_trans_id}, but those before it end at {after}")
     return entry

@@ -1,0 +1,123 @@
+"""qctl log: the change log of a running node, and checking and mending the log of one that is stopped."""
+
+import shutil
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from actors import config as configuration
+from actors.node_lock import NodeLock
+from cli.node import ConfigPath, DataDir, flags_of
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking
+from storage.disk import RealFolder
+from storage.repair import Findings, repair, verify
+from storage.tables import LmdbTables
+
+app = typer.Typer(help="The change log.", no_args_is_help=True)
+POLL_S = 0.2
+HIDDEN = ("trans_id", "time", "kind", "queue")
+
+
+@app.command()
+@speaking
+def tail(
+    count: Annotated[int, typer.Option("--count", "-n", min=1, max=1000, help="How many of the last records.")] = 10,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as records come.")] = False,
+    shard: Annotated[int, typer.Option(help="The shard.")] = 0,
+    as_json: AsJson = False,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Print the log's last records."""
+    with client(host, port) as connection:
+        [state] = [one for one in connection.status()["shards"] if one["shard"] == shard] or [None]
+        if state is None:
+            raise fail(f"there is no shard {shard}")
+        after = max(state["committed"] - count, state["first_trans_id"] - 1)
+        while True:
+            reply = connection.log(after, 1000, shard)
+            for record in reply["records"]:
+                if as_json:
+                    print_json(record)
+                else:
+                    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["time"]))
+                    rest = " ".join(f"{name}={value}" for name, value in record.items() if name not in HIDDEN)
+                    print(record["trans_id"], when, record["kind"], record["queue"], rest)
+            after = reply["last_trans_id"]
+            if after < reply["committed"]:
+                continue
+            if not follow:
+                return
+            time.sleep(POLL_S)
+
+
+def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Path:
+    loaded = configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
+    folder = Path(loaded["data_dir"]) / f"shard-{shard}"
+    if not (folder / "data.mdb").exists():
+        raise fail(f"{folder} holds no log")
+    lock = NodeLock(Path(loaded["data_dir"]))
+    lock.take({})  # held until qctl ends
+    return folder
+
+
+def _print(findings: Findings, as_json: bool) -> None:
+    if as_json:
+        print_json(findings)
+        return
+    console.print(
+        f"records {findings.first_trans_id} to {findings.last_trans_id} in {findings.entries} entries, "
+        f"{findings.journal_entries} more in the journal; {findings.backlog_messages} messages in the backlog; "
+        f"{findings.live_messages} live messages in {findings.queues} queues"
+    )
+    for text in findings.torn:
+        console.print(f"torn (a start cuts it off): {text}")
+    for text in findings.faults:
+        console.print(f"DAMAGED: {text}")
+    for first, last in findings.lost:
+        console.print(f"unreadable: records {first} to {last}")
+
+
+@app.command(name="verify")
+@speaking
+def verify_command(
+    config: ConfigPath = None, data_dir: DataDir = None, shard: int = 0, as_json: AsJson = False
+) -> None:
+    """Read a stopped node's whole log and name every fault. Exit code 1 if a start would refuse it."""
+    folder = _shard_folder(config, data_dir, shard)
+    tables = LmdbTables(folder)
+    findings = verify(tables, RealFolder(folder / "journal"), shard)
+    tables.close()
+    _print(findings, as_json)
+    if findings.faults:
+        console.print("qctl log repair keeps what can be read")
+        raise typer.Exit(1)
+    if not as_json:
+        console.print("no damage")
+
+
+@app.command(name="repair")
+@speaking
+def repair_command(
+    config: ConfigPath = None, data_dir: DataDir = None, shard: int = 0, as_json: AsJson = False
+) -> None:
+    """Make a damaged log usable: keep what can be read, say what is lost. The folder is copied first."""
+    folder = _shard_folder(config, data_dir, shard)
+    tables = LmdbTables(folder)
+    findings = verify(tables, RealFolder(folder / "journal"), shard)
+    if not findings.faults:
+        tables.close()
+        _print(findings, as_json)
+        console.print("nothing to repair")
+        return
+    tables.close()
+    copy = folder.with_name(f"{folder.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    shutil.copytree(folder, copy)
+    tables = LmdbTables(folder)
+    repair(tables, RealFolder(folder / "journal"), shard)
+    tables.close()
+    _print(findings, as_json)
+    console.print(f"repaired: {findings.live_messages} live messages kept; the damaged folder is copied to {copy}")
+    console.print("what the unreadable records had produced is gone, what they had confirmed comes back")

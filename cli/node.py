@@ -1,0 +1,140 @@
+"""qctl node: start, stop, look at and reload a node."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from actors import config as configuration
+from actors.node_lock import holder_of
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+
+app = typer.Typer(help="Run a node.", no_args_is_help=True)
+
+ConfigPath = Annotated[
+    Path | None, typer.Option("--config", "-c", envvar="QUORATE_CONFIG", help="A JSON file; comments are allowed.")
+]
+DataDir = Annotated[Path | None, typer.Option("--data-dir", "-d", help="The folder that the node keeps its data in.")]
+Settings = Annotated[
+    list[str] | None, typer.Option("--set", "-s", help="Any setting as NAME=VALUE; see qctl config show.")
+]
+
+
+def flags_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
+    """The command line's settings by name. Raises typer.Exit."""
+    flags = {name: value for name, value in named.items() if value is not None}
+    for setting in settings or ():
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise fail(f"--set {setting}: NAME=VALUE is wanted")
+        flags[name] = value
+    return flags
+
+
+@app.command()
+@speaking
+def start(
+    config: ConfigPath = None,
+    data_dir: DataDir = None,
+    host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option("--port", "-p", help="The port, TCP and UDP.")] = None,
+    settings: Settings = None,
+    background: Annotated[
+        bool, typer.Option("--background", "-b", help="Return when the node is ready; it logs to DATA_DIR/node.log.")
+    ] = False,
+) -> None:
+    """Start a durable node: with nothing at all, on 127.0.0.1:1111 with its data in ./quorate-data."""
+    flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port)
+    loaded = configuration.load(config, flags=flags)
+    arguments: dict[str, Any] = {"config": config and str(config.resolve()), "flags": flags, "ready_fd": None}
+    command = [sys.executable, "-m", "actors.supervisor"]
+    if not background:
+        os.execv(sys.executable, [*command, json.dumps(arguments)])
+    folder = Path(loaded["data_dir"])
+    folder.mkdir(parents=True, exist_ok=True)
+    reader, writer = os.pipe()
+    arguments["ready_fd"] = writer
+    with (folder / "node.log").open("ab") as log_file:
+        process = subprocess.Popen(
+            [*command, json.dumps(arguments)],
+            pass_fds=(writer,),
+            stdin=subprocess.DEVNULL,
+            stdout=log_file,
+            stderr=log_file,
+            start_new_session=True,
+        )
+    os.close(writer)
+    said = os.read(reader, 65536).decode()
+    if said != "ready":
+        process.wait()
+        raise fail(said.removeprefix("failed ") or f"the node did not start; {folder / 'node.log'} says why")
+    console.print(
+        f"node {loaded['node_id']} ready on {loaded['host']}:{loaded['port']}, "
+        f"process {process.pid}, log in {folder / 'node.log'}"
+    )
+
+
+def _running(config: Path | None, data_dir: Path | None) -> dict[str, Any]:
+    """What the node that holds the folder says of itself. Raises typer.Exit if none does."""
+    loaded = configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
+    holder = holder_of(Path(loaded["data_dir"]))
+    if holder is None or "pid" not in holder:
+        raise fail(f"no node runs on {loaded['data_dir']}")
+    return holder
+
+
+@app.command()
+@speaking
+def stop(config: ConfigPath = None, data_dir: DataDir = None) -> None:
+    """Stop the node that holds the data folder, and wait until it has."""
+    pid = int(_running(config, data_dir)["pid"])
+    descriptor = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+        if not select.select([descriptor], [], [], 10.0)[0]:
+            raise fail(f"process {pid} did not stop within 10 s")
+    finally:
+        os.close(descriptor)
+    console.print(f"process {pid} has stopped")
+
+
+@app.command()
+@speaking
+def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
+    """Let the node read its configuration again: log level, limits, virtual queues."""
+    pid = int(_running(config, data_dir)["pid"])
+    os.kill(pid, signal.SIGHUP)
+    console.print(f"process {pid} reads its configuration again; its log says what changed")
+
+
+@app.command()
+@speaking
+def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+    """Show a running node and its shards."""
+    with client(host, port) as connection:
+        reply = connection.status()
+    if as_json:
+        print_json(reply)
+        return
+    console.print(
+        f"node {reply['node_id']} on {host}:{port}, version {reply['version']}, process {reply['pid']}, "
+        f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
+        f"{reply['connections']} clients, {reply['requests']} requests"
+    )
+    columns = ["shard", "leader_node_id", "trans_id", "committed", "stored", "first_trans_id", "log_size", "queues"]
+    columns += ["messages", "waiting_consumers"]
+    print_table(columns, [[shard[column] for column in columns] for shard in reply["shards"]])
+    for shard in reply["shards"]:
+        if shard["recovery"]:
+            console.print(f"shard {shard['shard']}: cut off at the last start: {shard['recovery']}")
+
+
+def _duration(seconds: float) -> str:
+    hours, rest = divmod(int(seconds), 3600)
+    return f"{hours}h{rest // 60:02d}m{rest % 60:02d}s"

@@ -1,0 +1,81 @@
+"""qctl queue: look at queues and steer them."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cli.output import AsJson, Host, Port, client, console, print_json, print_table, speaking
+from quorate import RefusedError
+
+app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
+
+COLUMNS = ["queue", "size", "ready", "delayed", "in_flight", "wait_status", "max_size", "paused"]
+Name = Annotated[str, typer.Argument(help="The queue.")]
+
+
+@app.command()
+@speaking
+def ls(
+    pattern: Annotated[str | None, typer.Option("--pattern", help="Shell wildcards, or a part of the name.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+    as_json: AsJson = False,
+) -> None:
+    """List queues with their counts."""
+    rows: list[dict[str, Any]] = []
+    with client(host, port) as connection:
+        for name in connection.queues(pattern):
+            try:
+                rows.append(connection.monitor(name))
+            except RefusedError as error:  # removed since it was listed
+                if error.error != "no_such_queue":
+                    raise
+    if as_json:
+        for row in rows:
+            print_json({column: row[column] for column in COLUMNS})
+        return
+    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+
+
+@app.command()
+@speaking
+def configure(
+    name: Name,
+    max_size: Annotated[int | None, typer.Option(help="Messages it takes; 0: no limit.")] = None,
+    default_ttl: Annotated[float | None, typer.Option(help="Seconds.")] = None,
+    default_retry: Annotated[float | None, typer.Option(help="Seconds; 0: at most once.")] = None,
+    max_deliveries: Annotated[int | None, typer.Option(help="0: no limit.")] = None,
+    dead_letter: Annotated[str | None, typer.Option(help="A queue's name; empty: none.")] = None,
+    paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Accept but do not deliver.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Change a queue's settings, and show all of them."""
+    with client(host, port) as connection:
+        reply = connection.configure(
+            name,
+            max_size=max_size,
+            default_ttl=default_ttl,
+            default_retry=default_retry,
+            max_deliveries=max_deliveries,
+            dead_letter=dead_letter,
+            paused=paused,
+        )
+    columns = ["queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"]
+    print_table(columns, [[reply.get(column, "") for column in columns]])
+
+
+@app.command()
+@speaking
+def clear(name: Name, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Remove all messages of a queue."""
+    with client(host, port) as connection:
+        console.print(f"{connection.clear(name)} messages removed from {name}")
+
+
+@app.command()
+@speaking
+def remove(name: Name, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Remove a queue and all in it."""
+    with client(host, port) as connection:
+        console.print(f"{name} removed with {connection.remove(name)} messages")

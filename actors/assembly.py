@@ -68,6 +68,7 @@ def open_shard(tables: Tables, folder: Folder, settings: ShardSettings, queue_si
         writes_are_durable=settings.flush_interval_s is None,
         stored=store.bounds.stored,
         last_trans_id=state.trans_id,
+        torn_at=recovered.torn_at,
     )
     return OpenShard(state, store, journal, folder, recovered)
 

@@ -110,7 +110,8 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """One request, as every protocol decodes it. Which fields an action reads is the table in docs/protocol.md.
 
-    An absent field is None, absent `data` is `NO_DATA`. `seq` is echoed as it came; a request that has one may be answered out of order.
+    An absent field is None, absent `data` is `NO_DATA`. `seq` is echoed as it came; a request that has one may be
+    answered out of order.
     `delay` and `ttl` of 0 mean the same as absent: deliver now, expire the queue's `default_ttl` after the due time.
     In configure, `dead_letter` of null or "" takes the dead letter queue away.
     """
@@ -139,7 +140,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     default_retry: Duration | None = None
     max_deliveries: WholeNumber | None = None
     paused: bool | None = None
-    dead_letter: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | None | UnsetType = UNSET
+    dead_letter: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | UnsetType | None = UNSET
 
 
 def name_fault(name: str) -> str | None:

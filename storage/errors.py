@@ -20,3 +20,7 @@ class UnknownFormatError(StorageError):
 
 class DiskFullError(StorageError):
     """The disk has no space for what had to be written; nothing of it was written."""
+
+
+class MapGrownError(StorageError):
+    """The transaction did not fit LMDB's map, which has been enlarged: nothing was written, do it again."""

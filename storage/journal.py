@@ -15,7 +15,8 @@ All numbers little-endian. A frame's CRC covers the whole segment number, the le
 frame of an earlier use never counts. `synced` is how far into this segment everything was known to be on disk when
 the frame was made. That tells damage apart: a frame that does not check is a torn write, and the journal ends before
 it, unless a later frame or segment says that it had been on disk; then something broke what was safe, and that is
-`DamagedError`. A segment is begun only when the one before it is on disk as a whole.
+`DamagedError`. A segment is begun only when the one before it is on disk as a whole; a torn frame that recovery cut
+off is erased before a new segment is begun, or that would bear witness against it.
 
 This module is the format and the reading of it; `journal_writer` writes.
 """
@@ -34,6 +35,7 @@ _HEAD: Final = struct.Struct("<8sIIQI")
 _FRAME: Final = struct.Struct("<4sIIIQ")
 _CHECKED: Final = struct.Struct("<QIQ")
 HEAD_BYTES: Final = 4096
+FRAME_HEAD_BYTES: Final = _FRAME.size
 ALIGNMENTS: Final = (8, 512, 4096)
 SUFFIX: Final = ".journal"
 
@@ -48,10 +50,11 @@ class Scan(NamedTuple):
 
 
 class JournalContent(NamedTuple):
-    """All segments' payloads in the order they were written, and what was torn, in words."""
+    """All segments' payloads in the order they were written; what was torn in words, and its segment and offset."""
 
     payloads: list[bytes]
     torn: str | None
+    torn_at: tuple[str, int] | None
 
 
 def segment_name(number: int) -> str:
@@ -152,6 +155,7 @@ def read_journal(folder: Folder, *, tolerant: bool = False) -> JournalContent:
     """
     payloads: list[bytes] = []
     torn: str | None = None
+    torn_at: tuple[str, int] | None = None
     for name in [name for name in folder.names() if name.endswith(SUFFIX)]:
         if not name.removesuffix(SUFFIX).isdigit():
             continue
@@ -167,8 +171,9 @@ def read_journal(folder: Folder, *, tolerant: bool = False) -> JournalContent:
         except DamagedError as error:
             if not tolerant:
                 raise
-            return JournalContent(payloads, str(error))
+            return JournalContent(payloads, str(error), None)
         payloads += scan.payloads
         if scan.torn_at is not None:
             torn = f"journal segment {name}, byte {scan.torn_at}"
-    return JournalContent(payloads, torn)
+            torn_at = (name, scan.torn_at)
+    return JournalContent(payloads, torn, torn_at)

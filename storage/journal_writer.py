@@ -9,7 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from storage.disk import DiskFile, Folder
-from storage.journal import HEAD_BYTES, SUFFIX, frame, frame_size, head_bytes, segment_name
+from storage.journal import FRAME_HEAD_BYTES, HEAD_BYTES, SUFFIX, frame, frame_size, head_bytes, segment_name
 from storage.log_store import StoredEntry
 
 
@@ -177,13 +177,24 @@ class JournalWriter:
 
 
 def begin_journal(
-    folder: Folder, segment_bytes: int, *, writes_are_durable: bool, stored: int, last_trans_id: int
+    folder: Folder,
+    segment_bytes: int,
+    *,
+    writes_are_durable: bool,
+    stored: int,
+    last_trans_id: int,
+    torn_at: tuple[str, int] | None = None,
 ) -> JournalWriter:
     """Start behind all segments that are there, whose records end at `last_trans_id`; LMDB has those up to `stored`.
 
-    Older segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
+    The torn frame at `torn_at`, if there is one, is erased first. Older segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
     """
     names = [name for name in folder.names() if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()]
+    if torn_at is not None:
+        torn = folder.open(torn_at[0])
+        torn.write_at(torn_at[1], bytes(FRAME_HEAD_BYTES))
+        torn.flush()
+        torn.close()
     number = max((int(name.removesuffix(SUFFIX)) for name in names), default=0)
     kept = names
     if stored >= last_trans_id:  # nothing there is needed: use two again, drop the others

@@ -9,14 +9,14 @@ Trimming drops the oldest entries, and in the same transaction puts the messages
 knows, so it takes two steps: `plan_trim` says which messages and queues are meant, and `trim` takes their rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from storage import entry as entry_codec
 from storage.entry import Entry
-from storage.errors import DamagedError, UnknownFormatError
+from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState
 from storage.records import Configure, Message, messages_of
 from storage.tables import BACKLOG, LOG, META, QUEUES, ReadTransaction, Tables, WriteTransaction
@@ -108,8 +108,8 @@ class LogStore:
 
     def store(self, entries: Sequence[StoredEntry]) -> None:
         """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored."""
-        with self._tables.write() as transaction:
-            transaction.append(LOG, [(number_key(last), data) for last, data in entries])
+        rows = [(number_key(last), data) for last, data in entries]
+        self._write(lambda transaction: transaction.append(LOG, rows))
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
@@ -149,13 +149,16 @@ class LogStore:
     def trim(self, plan: TrimPlan, rows: TrimRows) -> None:
         """Drop the plan's records from the log; `rows` are its messages and queues as of some later moment."""
         live = {msg_id for msg_id, _ in rows.messages}
-        with self._tables.write() as transaction:
+
+        def write(transaction: WriteTransaction) -> None:
             transaction.put(BACKLOG, [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)])
             transaction.delete(BACKLOG, [number_key(msg_id) for msg_id in sorted(plan.maybe_stored - live)])
             transaction.put(QUEUES, [(name.encode(), row) for name, row in rows.queues if row is not None])
             transaction.delete(QUEUES, [name.encode() for name, row in rows.queues if row is None])
             transaction.delete(LOG, plan.keys)
             transaction.put(META, [(_TRIMMED_KEY, number_key(plan.until))])
+
+        self._write(write)
         self.bounds = Bounds(plan.until, max(plan.until, self.bounds.stored))
 
     def cut(self, last_trans_id: int) -> None:
@@ -166,13 +169,26 @@ class LogStore:
 
     def replace(self, transaction_rows: TrimRows, trimmed: int) -> None:
         """Make these rows the whole content, with an empty log behind record `trimmed`: what a repair ends with."""
-        with self._tables.write() as transaction:
+
+        def write(transaction: WriteTransaction) -> None:
             for table in (LOG, BACKLOG, QUEUES):
                 transaction.delete(table, [key for key, _ in transaction.range(table)])
             transaction.put(BACKLOG, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
             transaction.put(QUEUES, [(name.encode(), row) for name, row in transaction_rows.queues if row is not None])
             transaction.put(META, [(_TRIMMED_KEY, number_key(trimmed))])
+
+        self._write(write)
         self.bounds = Bounds(trimmed, trimmed)
+
+    def _write(self, change: Callable[[WriteTransaction], None]) -> None:
+        """Commit a change, again and again while it has to wait for a larger map."""
+        while True:
+            try:
+                with self._tables.write() as transaction:
+                    change(transaction)
+                return
+            except MapGrownError:
+                continue
 
     def reopen(self, tables: Tables) -> None:
         """Go on with the same tables, opened again: what recovery had read of them is out of memory then."""

@@ -24,7 +24,7 @@ RowT = TypeVar("RowT")
 class Recovered(NamedTuple):
     """What recovery found. `unstored` are the journal's entries that LMDB does not have yet.
 
-    `torn` says in words what was cut off, None if nothing was. `vote_id` is that of the last entry.
+    `torn` says in words what was cut off, None if nothing was; `torn_at` is its place in the journal. `vote_id` is that of the last entry.
     """
 
     unstored: list[StoredEntry]
@@ -32,6 +32,7 @@ class Recovered(NamedTuple):
     log_records: int
     vote_id: int
     torn: str | None
+    torn_at: tuple[str, int] | None
 
 
 def recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState, now: float) -> Recovered:
@@ -89,7 +90,7 @@ def _recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState,
         torn.append(f"{content.torn}: an entry that was being written")
     log_records = state.trans_id - store.bounds.trimmed
     state.finish_loading(now)
-    return Recovered(unstored, backlog_messages, log_records, vote_id, "; ".join(torn) or None)
+    return Recovered(unstored, backlog_messages, log_records, vote_id, "; ".join(torn) or None, content.torn_at)
 
 
 def entries_behind(payloads: list[bytes], after: int) -> Iterator[tuple[Entry, bytes]]:

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import lmdb
 
-from storage.errors import DiskFullError
+from storage.errors import DiskFullError, MapGrownError
 
 LOG: Final = "log"
 BACKLOG: Final = "backlog"
@@ -63,7 +63,8 @@ class Tables(Protocol):
     def write(self) -> AbstractContextManager[WriteTransaction]:
         """A write transaction, committed to disk at the block's end, dropped if it raises.
 
-        Raises `DiskFullError` at its end if there was no space; nothing has changed then.
+        Raises `DiskFullError` at its end if there was no space; nothing has changed then. Raises `MapGrownError` when
+        it has to be done again: `LogStore` does so.
         """
 
     def close(self) -> None:
@@ -157,7 +158,7 @@ class LmdbTables:
         except lmdb.MapFullError as error:
             transaction.abort()
             self._grow()
-            raise DiskFullError(f"the map was full and is larger now; once more: {error}") from error
+            raise MapGrownError(str(error)) from error
         except lmdb.Error as error:
             transaction.abort()
             raise _translated(error) from error

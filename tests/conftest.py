@@ -1,0 +1,33 @@
+"""What all tests share: hypothesis profiles, and real nodes that are stopped by their process id."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.node import Node
+
+settings.register_profile(
+    "default", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("default")
+
+StartNode = Callable[..., Node]
+
+
+@pytest.fixture
+def start_node(tmp_path: Path) -> Iterator[StartNode]:
+    """Start real nodes; all are killed at the end. Settings by name; `data_dir` defaults to one of the test's own."""
+    nodes: list[Node] = []
+
+    def start(**config: object) -> Node:
+        node = Node(tmp_path, config)
+        nodes.append(node)
+        node.start()
+        return node
+
+    yield start
+    for node in nodes:
+        node.kill()

@@ -1,0 +1,93 @@
+"""A real node in its own processes, for tests: started, signalled and killed by process id."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from quorate import Client
+
+
+def free_port() -> int:
+    """A port that nobody listens on, TCP or UDP."""
+    while True:
+        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", 0))
+            port = int(tcp.getsockname()[1])
+            with contextlib.suppress(OSError):
+                udp.bind(("127.0.0.1", port))
+                return port
+
+
+class Node:
+    """One node. `folder` takes its data (unless the configuration says otherwise), its configuration and its log."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        self.port = int(config.get("port") or free_port())
+        self.config = {"data_dir": str(folder / "data"), "port": self.port, **config}
+        self.config_path = folder / f"node-{self.port}.json"
+        self.log_path = folder / f"node-{self.port}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start and wait until it is ready. Raises AssertionError with its log if it does not come up."""
+        said = self.try_start()
+        assert said == "ready", f"{said}\n{self.log}"
+
+    def try_start(self) -> str:
+        """Start; returns "ready", or why it did not come up."""
+        self.config_path.write_text(json.dumps(self.config))
+        reader, writer = os.pipe()
+        arguments = json.dumps({"config": str(self.config_path), "flags": {}, "ready_fd": writer})
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "actors.supervisor", arguments],
+                pass_fds=(writer,),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            return pipe.read().decode()
+
+    @property
+    def log(self) -> str:
+        """What the node has logged."""
+        return self.log_path.read_text()
+
+    def client(self, timeout: float = 10.0) -> Client:
+        """A client of it."""
+        return Client("127.0.0.1", self.port, timeout=timeout)
+
+    def connect(self) -> socket.socket:
+        """A bare TCP connection to it."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    @property
+    def worker_pid(self) -> int:
+        """The worker's process id, as it says itself."""
+        with self.client() as client:
+            return int(client.status()["pid"])
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes, and wait until they are gone."""
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            self.process = None
+
+    def stop(self, timeout: float = 5.0) -> int:
+        """SIGTERM; returns the exit code."""
+        assert self.process is not None
+        self.process.terminate()
+        code = self.process.wait(timeout)
+        self.process = None
+        return code

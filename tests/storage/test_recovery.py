@@ -1,0 +1,226 @@
+"""Recovery and trimming: whatever is on disk describes the same state, in LMDB for real and in memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import lmdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage import entry
+from storage.disk import RealFolder
+from storage.errors import DamagedError, UnknownFormatError
+from storage.log_store import LogStore, StoredEntry, rows_now
+from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove, message_id
+from storage.recovery import recover
+from storage.repair import repair, verify
+from storage.state import ShardState
+from storage.tables import LOG, LmdbTables
+from tests.storage.memory import MemoryFolder, MemoryTables
+
+NOW = 1000.0
+
+
+class Writer:
+    """Makes random but sensible records and keeps the state that they describe."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.state = ShardState()
+        self.entries: list[StoredEntry] = []
+
+    def grow(self, count: int) -> None:
+        """Add `count` entries."""
+        for _ in range(count):
+            first = self.state.trans_id + 1
+            records: list[Record] = []
+            for _ in range(self.random.randint(1, 4)):
+                record = self._record()
+                # as the log will have it: the state changes the message later on
+                records.append(entry.decode(entry.encode(1, 1, NOW, [record]), "copy").records[0])
+                self.state.apply(self.state.trans_id + 1, record)
+            self.entries.append(StoredEntry(self.state.trans_id, entry.encode(1, first, NOW, records)))
+
+    def _record(self) -> Record:
+        state, random = self.state, self.random
+        queue = f"q{random.randint(0, 3)}"
+        choice = random.random()
+        live = list(state.messages.values())
+        if choice < 0.5 or not live:
+            trans_id = state.trans_id + 1
+            key = f"k{trans_id}" if random.random() < 0.3 else None
+            return Message(
+                queue, message_id(trans_id, 0), b'"x"', NOW, NOW + random.choice([-1, 5]), NOW + 99, 60.0, 0, key
+            )
+        message = random.choice(live)
+        one = ([message.msg_id], [message.previous])
+        if choice < 0.65:
+            return Deliver(message.queue, *one, [NOW + random.randint(1, 50)], [message.deliveries + 1])
+        if choice < 0.85:
+            return Confirm(message.queue, *one)
+        if choice < 0.9:
+            return Release(message.queue, *one, [NOW])
+        if choice < 0.93:
+            return Clear(message.queue, *one)
+        if choice < 0.97:
+            return Configure(queue, random.randint(0, 9), 5.0, 1.0, 2, None, random.random() < 0.5)
+        empty = [name for name, held in state.queues.items() if not held.size]
+        return Remove(empty[0]) if empty else Confirm(message.queue, *one)
+
+
+def described(state: ShardState) -> tuple[dict[int, object], dict[str, object]]:
+    """What a state says, with places as a restart sees them."""
+    messages = {}
+    for msg_id, m in state.messages.items():
+        messages[msg_id] = (m.queue, m.data, m.due_at, m.deliveries, m.place == Place.IN_FLIGHT, m.key, m.previous)
+    return messages, {name: (q.settings(), q.size, q.max_id) for name, q in state.queues.items()}
+
+
+def settle(state: ShardState) -> ShardState:
+    """Place what the records left unplaced."""
+    for message in state.messages.values():
+        if message.place == Place.UNPLACED:
+            state.queues[message.queue].place(message, NOW)
+    state.check()
+    return state
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=6))
+def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: int, steps: list[int]) -> None:
+    tables, folder = MemoryTables(), MemoryFolder()
+    writer = Writer(seed)
+    store = LogStore(tables, 0)
+    for step in steps:
+        before = len(writer.entries)
+        writer.grow(step)
+        store.store(writer.entries[before:])
+        plan = store.plan_trim(writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30))
+        if plan is not None:
+            store.trim(plan, rows_now(plan, writer.state.messages, writer.state.queues))
+        recovered = ShardState()
+        recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+        recovered.check()
+        assert described(recovered) == described(settle(writer.state))
+        assert recovered.trans_id == writer.state.trans_id
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
+    """A shard in real LMDB with 40 entries, the first of them trimmed."""
+    tables = LmdbTables(tmp_path)
+    folder = RealFolder(tmp_path / "journal")
+    writer = Writer(5)
+    writer.grow(40)
+    store = LogStore(tables, 0)
+    store.store(writer.entries)
+    plan = store.plan_trim(20, 100)
+    assert plan is not None
+    store.trim(plan, rows_now(plan, writer.state.messages, writer.state.queues))
+    yield tables, folder, writer
+    tables.close()
+
+
+def _damage(tables: LmdbTables, index: int) -> int:
+    """Flip a byte of the log's entry number `index`; returns its last trans_id."""
+    with tables.write() as transaction:
+        key, data = list(transaction.range(LOG))[index]
+        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1]))])
+    return int.from_bytes(key, "big")
+
+
+def test_a_restart_from_lmdb_gives_the_same_state(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
+    tables, folder, writer = shard
+    recovered = ShardState()
+    result = recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+    assert result.torn is None
+    assert described(recovered) == described(settle(writer.state))
+
+
+def test_a_damaged_last_entry_is_cut_off_and_told(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
+    tables, folder, writer = shard
+    end = _damage(tables, -1)
+    recovered = ShardState()
+    result = recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+    assert result.torn is not None
+    assert str(end) in result.torn
+    assert recovered.trans_id == writer.entries[-2].last_trans_id
+    again = ShardState()
+    assert recover(tables, folder, LogStore(tables, 0), again, NOW).torn is None
+
+
+def test_a_damaged_entry_in_the_middle_stops_the_start_and_repair_mends_it(
+    shard: tuple[LmdbTables, RealFolder, Writer],
+) -> None:
+    tables, folder, writer = shard
+    end = _damage(tables, 5)
+    with pytest.raises(DamagedError, match=f"log entry {end}: the checksum"):
+        recover(tables, folder, LogStore(tables, 0), ShardState(), NOW)
+    findings = verify(tables, folder, 0)
+    assert any(str(end) in fault for fault in findings.faults)
+    [lost] = findings.lost
+    assert lost[1] == end
+    repair(tables, folder, 0)
+    mended = ShardState()
+    recover(tables, folder, LogStore(tables, 0), mended, NOW)
+    mended.check()
+    assert mended.trans_id == writer.state.trans_id
+    assert not verify(tables, folder, 0).faults
+    in_lost = range(lost[0], lost[1] + 1)
+    expected = {m for m in writer.state.messages if m // 1024 not in in_lost}
+    assert expected <= set(mended.messages)
+
+
+def test_verify_finds_nothing_wrong_with_a_sound_log(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
+    tables, folder, writer = shard
+    findings = verify(tables, folder, 0)
+    assert not findings.faults
+    assert not findings.torn
+    assert findings.last_trans_id == writer.state.trans_id
+    assert findings.live_messages == len(writer.state.messages)
+
+
+def test_a_gap_between_entries_is_damage(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
+    tables, folder, _ = shard
+    with tables.write() as transaction:
+        transaction.delete(LOG, [list(transaction.range(LOG))[3][0]])
+    with pytest.raises(DamagedError, match="but those before it end at"):
+        recover(tables, folder, LogStore(tables, 0), ShardState(), NOW)
+    assert verify(tables, folder, 0).faults
+
+
+def test_another_shards_folder_is_refused(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
+    with pytest.raises(UnknownFormatError, match="of shard 0, not of shard 1"):
+        LogStore(shard[0], 1)
+
+
+def test_the_map_grows_without_a_restart(tmp_path: Path) -> None:
+    tables = LmdbTables(tmp_path, map_bytes=1 << 20)
+    before = tables.map_bytes
+    store = LogStore(tables, 0)
+    for n in range(1, 200):
+        store.store([StoredEntry(n, b"x" * 50_000)])
+    assert tables.map_bytes > before
+    with tables.read() as transaction:
+        assert transaction.count(LOG) == 199
+    tables.close()
+
+
+def test_one_commit_larger_than_the_whole_map_goes_through(tmp_path: Path) -> None:
+    tables = LmdbTables(tmp_path, map_bytes=1 << 20)
+    store = LogStore(tables, 0)
+    rows = [StoredEntry(n, b"x" * 50_000) for n in range(1, 100)]
+    store.store(rows)
+    assert store.bounds.stored == 99
+    tables.close()
+
+
+def test_a_reader_in_another_environment_sees_what_is_stored(tmp_path: Path) -> None:
+    tables = LmdbTables(tmp_path)
+    LogStore(tables, 0).store([StoredEntry(1, b"x")])
+    tables.close()
+    with lmdb.open(str(tmp_path), readonly=True, max_dbs=8, lock=True) as environment:
+        database = environment.open_db(b"log", create=False)
+        with environment.begin(db=database) as transaction:
+            assert transaction.get((1).to_bytes(8, "big")) == b"x"

@@ -70,7 +70,7 @@ class Writer:
         return Remove(empty[0]) if empty else Confirm(message.queue, *one)
 
 
-def described(state: ShardState) -> tuple[dict[int, object], dict[str, object]]:
+def described(state: ShardState) -> tuple[object, object]:
     """What a state says, with places as a restart sees them."""
     messages = {}
     for msg_id, m in state.messages.items():

@@ -44,7 +44,7 @@ class Listener(LoopActor):
         self._router = router
         self._on_stopped = on_stopped
         self.limits = limits
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
         self._gathered: list[Call] = []
         self._open = 0
         self._requests = 0
@@ -60,7 +60,7 @@ class Listener(LoopActor):
         """Why a new client can't be served; None if it is."""
         if len(self._connections) >= self.limits.connections_max:
             return f"{self.limits.connections_max} clients are connected already"
-        self._connections.add(connection)
+        self._connections[connection] = None
         return None
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
@@ -84,7 +84,7 @@ class Listener(LoopActor):
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""
         if connection in self._connections:
-            self._connections.discard(connection)
+            del self._connections[connection]
             self.ended(connection)
 
     # -- the actor ---------------------------------------------------------------------------------------------

@@ -1,0 +1,42 @@
+"""python -m tests.simulation --seeds 10000, or --seed N to repeat one."""
+
+import argparse
+import logging
+import sys
+import time
+
+from tests.simulation.run import Run
+
+
+def main() -> int:
+    """Run the seeds; print what failed and how to repeat it."""
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation")
+    parser.add_argument("--seeds", type=int, default=300, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    arguments = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    seeds = [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.seeds)
+    begun = time.monotonic()
+    virtual_s, requests, crashes, torn, failed = 0.0, 0, 0, 0, 0
+    for seed in seeds:
+        outcome = Run(seed).go()
+        virtual_s += outcome.virtual_s
+        requests += outcome.requests
+        crashes += outcome.crashes
+        torn += outcome.torn
+        if outcome.problems:
+            failed += 1
+            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
+            for problem in outcome.problems[:10]:
+                print(f"  {problem}")
+    took_s = time.monotonic() - begun
+    print(
+        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, "
+        f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {virtual_s / took_s:.0f} a second"
+    )
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Simulated clients, and what they know for certain: the history that the checkers judge."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.cluster import SimulatedNode, Stream
+from tests.simulation.world import World
+
+QUEUES = ["q0", "q1", "q2"]
+TTL = 100_000
+
+
+@dataclass
+class Sent:
+    """A message that was produced for certain: its reply came."""
+
+    token: str
+    retry: float
+    due_at: float
+    at: float
+
+
+@dataclass
+class History:
+    """What happened as the clients saw it. Tokens are the messages' data, each unique."""
+
+    acknowledged: dict[int, Sent] = field(default_factory=dict)
+    delivered: dict[int, list[float]] = field(default_factory=dict)
+    tokens: dict[int, str] = field(default_factory=dict)
+    confirmed: dict[int, float] = field(default_factory=dict)
+    maybe_confirmed: set[int] = field(default_factory=set)
+    maybe_taken: list[tuple[float, str]] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    done: int = 0
+
+    def saw(self, msg_id: int, token: str, deliveries: int, now: float, wall: float) -> None:
+        """A delivery reached a client."""
+        if msg_id in self.confirmed:
+            self.problems.append(f"message {msg_id} delivered at {now} after its confirmation was acknowledged")
+        known = self.acknowledged.get(msg_id)
+        if known is not None and known.token != token:
+            self.problems.append(f"message {msg_id} has data {token}, produced as {known.token}")
+        if self.tokens.setdefault(msg_id, token) != token:
+            self.problems.append(f"message {msg_id} has data {token}, seen before as {self.tokens[msg_id]}")
+        is_once = token.endswith("r0")
+        if is_once and self.delivered.get(msg_id):
+            self.problems.append(f"at-most-once message {msg_id} delivered twice")
+        due_at = float(token.split("@")[1].split("r")[0])
+        if wall < due_at - 1e-3:
+            self.problems.append(f"message {msg_id} delivered at {wall}, due at {due_at}")
+        self.delivered.setdefault(msg_id, []).append(now)
+
+
+class SimulatedClient:
+    """Does one thing after another: produce, consume, confirm, release, extend, look."""
+
+    def __init__(self, world: World, node: SimulatedNode, history: History, name: str) -> None:
+        self._world = world
+        self._node = node
+        self._history = history
+        self._name = name
+        self._stream: Stream | None = None
+        self._buffer = b""
+        self._on_reply: Callable[[dict[str, Any]], None] | None = None
+        self._on_loss: Callable[[], None] = lambda: None
+        self._held: list[int] = []
+        self._count = 0
+        self.is_stopped = False
+        world.later(world.random.random(), self._next)
+
+    def _next(self) -> None:
+        if self.is_stopped:
+            return
+        if self._stream is None:
+            stream = Stream(self._world, self._received, self._broke)
+            if not self._node.connect(stream):
+                self._world.later(0.5, self._next)
+                return
+            self._stream = stream
+            self._buffer = b""
+        choice = self._world.random.random()
+        if choice < 0.4:
+            self._produce()
+        elif choice < 0.7:
+            self._consume()
+        elif choice < 0.9 and self._held:
+            self._confirm()
+        elif choice < 0.94 and self._held:
+            self._give_back()
+        else:
+            action = self._world.random.choice([4, 7, 11, 14, 108])
+            self._request({"action": action, "queue": "q0", "count": 3}, lambda reply: None)
+
+    def _produce(self) -> None:
+        random = self._world.random
+        self._count += 1
+        retry = random.choice([0, 1, 5, 30])
+        delay = random.choice([0, 0, 0, 1, 7])
+        queue = random.choice([*QUEUES, "virtual"])
+        at = self._world.time + self._world.clock_offset
+        due_at = at + delay if delay else 0
+        token = f"{self._name}.{self._count}@{due_at:.6f}r{retry}"
+        request = {"action": 1, "queue": queue, "data": token, "retry": retry, "ttl": TTL}
+        if delay:
+            request["delay"] = due_at
+        if random.random() < 0.3:
+            request["key"] = random.choice(["k1", "k2", token])
+        if random.random() < 0.2:
+            del request["data"]
+            request["messages"] = [{"data": token}, {"data": token}]
+            request.pop("key", None)
+
+        def acknowledged(reply: dict[str, Any]) -> None:
+            if reply["code"] == 0:
+                for msg_id in reply.get("msg_ids") or [reply["msg_id"]]:
+                    self._history.acknowledged[msg_id] = Sent(token, retry, due_at, self._world.time)
+                    self._history.tokens.setdefault(msg_id, token)
+
+        self._request(request, acknowledged)
+
+    def _consume(self) -> None:
+        random = self._world.random
+        request: dict[str, Any] = {"action": 2, "queues": random.sample(QUEUES, random.randint(1, 3))}
+        if random.random() < 0.5:
+            request["wait"] = random.choice([0.1, 2.0])
+        if random.random() < 0.3:
+            request["count"] = 3
+        sent_at = self._world.time
+
+        def delivered(reply: dict[str, Any]) -> None:
+            if reply["code"] != 0:
+                return
+            messages = reply.get("messages") or ([reply] if "msg_id" in reply else [])
+            for one in messages:
+                wall = self._world.time + self._world.clock_offset
+                self._history.saw(one["msg_id"], one["data"], one["deliveries"], self._world.time, wall)
+                if not one["data"].endswith("r0"):
+                    self._held.append(one["msg_id"])
+
+        def lost() -> None:
+            self._history.maybe_taken.append((sent_at, ",".join(request["queues"])))
+
+        self._request(request, delivered, lost)
+
+    def _confirm(self) -> None:
+        count = self._world.random.randint(1, len(self._held))
+        ids, self._held = self._held[:count], self._held[count:]
+
+        def confirmed(reply: dict[str, Any]) -> None:
+            if reply["code"] == 0:
+                for msg_id in ids:
+                    self._history.confirmed[msg_id] = self._world.time
+            else:
+                self._history.maybe_confirmed.update(ids)
+
+        self._request({"action": 3, "msg_ids": ids}, confirmed, lambda: self._history.maybe_confirmed.update(ids))
+
+    def _give_back(self) -> None:
+        msg_id = self._held.pop(0)
+        if self._world.random.random() < 0.5:
+            self._request({"action": 9, "msg_id": msg_id}, lambda reply: None)
+        else:
+            self._request({"action": 10, "msg_id": msg_id, "retry": 3}, lambda reply: None)
+
+    def _request(
+        self,
+        request: dict[str, Any],
+        on_reply: Callable[[dict[str, Any]], None],
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
+        assert self._stream is not None
+        self._on_reply = on_reply
+        self._on_loss = on_loss
+        self._stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
+
+    def _received(self, data: bytes) -> None:
+        self._buffer += data
+        if self._buffer.endswith(b"\n") and self._on_reply is not None:
+            reply, self._buffer = json.loads(self._buffer), b""
+            on_reply, self._on_reply = self._on_reply, None
+            self._history.done += 1
+            on_reply(reply)
+            self._world.later(self._world.random.choice([0.0, 0.01, 0.3]), self._next)
+
+    def _broke(self) -> None:
+        self._stream = None
+        if self._on_reply is not None:
+            self._on_reply = None
+            self._on_loss()
+        self._world.later(self._world.random.random(), self._next)

@@ -1,0 +1,170 @@
+"""The simulated world: virtual time, a network of bytes, a disk that forgets, all drawn from one seed.
+
+`World` owns time and the order of events. `SimulatedRuntime` is the runtime of one incarnation of a node: when the
+node is killed or its power is cut, nothing of that incarnation happens any more. The actors on it are the real ones.
+"""
+
+import hashlib
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pykka
+from pykka._envelope import Envelope
+
+from actors.loop_actor import LoopActor, LoopInbox
+from actors.messages import WriteBytes
+from actors.runtime import BlockingActor, GuardedFuture, Timer, Turn
+from tests.storage.memory import SECTOR, MemoryFolder
+
+START = 1_800_000_000.0
+
+
+class Event:
+    """Something that will happen; `cancel` keeps it from that."""
+
+    __slots__ = ("action", "is_cancelled")
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self.action = action
+        self.is_cancelled = False
+
+    def cancel(self) -> None:
+        """It does not happen."""
+        self.is_cancelled = True
+
+
+class World:
+    """Time and order. `trace` hashes everything that crosses the network: one seed, one trace."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.time = 0.0
+        self.clock_offset = START
+        self.trace = hashlib.sha256()
+        self._heap: list[tuple[float, float, int, Event]] = []
+        self._serial = 0
+
+    def later(self, delay_s: float, action: Callable[[], None]) -> Event:
+        """Let something happen; things at the same moment happen in an order drawn from the seed."""
+        event = Event(action)
+        self._serial += 1
+        heapq.heappush(self._heap, (self.time + max(delay_s, 0.0), self.random.random(), self._serial, event))
+        return event
+
+    def run_until(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
+        """Let things happen up to virtual time `until`, or until `is_done`."""
+        while self._heap and self._heap[0][0] <= until and not is_done():
+            at, _, _, event = heapq.heappop(self._heap)
+            self.time = max(self.time, at)
+            if not event.is_cancelled:
+                event.action()
+        if not is_done():
+            self.time = max(self.time, until)
+
+    def note(self, *what: object) -> None:
+        """Into the trace."""
+        self.trace.update(repr((round(self.time, 9), what)).encode())
+
+
+class SimulatedRuntime:
+    """The runtime of one incarnation of a node."""
+
+    def __init__(self, world: World, folder: MemoryFolder) -> None:
+        self.world = world
+        self.folder = folder
+        self.is_alive = True
+        self.failure: BaseException | None = None
+        self.actors: list[pykka.ActorRef[Any]] = []
+        self.blocking: list[SimulatedBlocking] = []
+        self._woken: set[int] = set()
+
+    def now(self) -> float:
+        """The wall clock, which jumps when the world lets it."""
+        return self.world.time + self.world.clock_offset
+
+    def monotonic(self) -> float:
+        """Virtual time."""
+        return self.world.time
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """As long as this incarnation lives."""
+        return self.world.later(delay_s, lambda: callback() if self.is_alive else None)
+
+    def wake(self, turn: Turn) -> None:
+        """At this moment, but in any order with what else is at this moment."""
+        self.call_later(0.0, turn.take_turn)
+
+    def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+        """A failure is a failed test."""
+        self.failure = self.failure or error
+
+    def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
+        """The same class, its thread replaced by virtual time that passes before each message is handled."""
+        simulated = type(f"Simulated{actor_class.__name__}", (SimulatedBlocking, actor_class), {})
+        return simulated.start(self, *arguments)
+
+    def end(self, *, power_cut: bool) -> None:
+        """Nothing of this incarnation happens any more; what the disk was doing may be done, half done or not."""
+        self.is_alive = False
+        for actor in self.blocking:
+            write = actor.in_progress
+            if isinstance(write, WriteBytes):
+                self._tear(write, power_cut)
+        if power_cut:
+            self.folder.power_cut(self.world.random)
+        for ref in list(pykka.ActorRegistry.get_all()):
+            pykka.ActorRegistry.unregister(ref)
+
+    def _tear(self, message: WriteBytes, power_cut: bool) -> None:
+        write, random = message.write, self.world.random
+        if not power_cut:
+            if random.random() < 0.5:
+                write.file.write_at(write.offset, write.data)
+                write.file.flush()
+            return
+        for at in range(0, len(write.data), SECTOR):
+            if random.random() < 0.5:
+                write.file.write_at(write.offset + at, write.data[at : at + SECTOR])
+
+
+class SimulatedBlocking:
+    """Stands before a blocking actor's class and takes the thread out of it."""
+
+    runtime: SimulatedRuntime
+    actor_inbox: LoopInbox
+    in_progress: Any = None
+    _has_started = False
+    _create_actor_inbox = staticmethod(LoopActor._create_actor_inbox)
+    _create_future = staticmethod(GuardedFuture)
+
+    def _start_actor_loop(self) -> None:
+        self.runtime.blocking.append(self)
+        self._waiting: deque[Any] = deque()
+        self.actor_inbox.attach(self)  # type: ignore[arg-type]  # it has what an inbox needs of a LoopActor
+
+    def take_turn(self) -> None:
+        """Begin the next message, whose effect comes after the disk's latency."""
+        inbox = self.actor_inbox
+        while not inbox.empty():
+            self._waiting.append(inbox.get())
+        inbox.rest()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self.in_progress is None and self._waiting:
+            envelope: Envelope[Any] = self._waiting.popleft()
+            self.in_progress = envelope.message
+            latency_s = self.runtime.world.random.choice([0.0001, 0.0002, 0.001, 0.02])
+            self.runtime.call_later(latency_s, lambda: self._finish(envelope))
+
+    def _finish(self, envelope: Envelope[Any]) -> None:
+        self.in_progress = None
+        try:
+            self._handle_receive(envelope.message)  # type: ignore[attr-defined]  # pykka's, in the class behind
+        except Exception as error:
+            self.runtime.actor_failed(self, error)  # type: ignore[arg-type]
+        self.runtime.folder.settle()
+        self._begin()

@@ -1,5 +1,6 @@
 """Putting one shard's actors together, the same way in a worker process and in the simulator."""
 
+import contextlib
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from actors.queue_owner import OwnerSettings, QueueOwner
 from actors.router import Router
 from actors.runtime import Runtime
 from storage.disk import Folder
+from storage.errors import DiskFullError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.recovery import Recovered, recover
@@ -62,6 +64,10 @@ def open_shard(tables: Tables, folder: Folder, settings: ShardSettings, queue_si
     store = LogStore(tables, settings.shard)
     state = ShardState(settings.shard, queue_size)
     recovered = recover(tables, folder, store, state, now)
+    if recovered.unstored:
+        with contextlib.suppress(DiskFullError):  # then the journal keeps them, and the checkpoints try again
+            store.store(recovered.unstored)
+            recovered.unstored.clear()
     journal = begin_journal(
         folder,
         settings.segment_bytes,

@@ -48,6 +48,8 @@ class LogWriter(LoopActor):
         self._lane_count = len(lanes)
         self._flush_interval_s = flush_interval_s
         self._is_flush_due = False
+        self._is_flushing = False
+        self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
         self._owner: pykka.ActorRef[Any] | None = None
 
@@ -61,6 +63,7 @@ class LogWriter(LoopActor):
             self._completed(message.write)
             self._write()
         elif isinstance(message, FileFlushed):
+            self._is_flushing = False
             self._journal.flushed(message.file, message.end)
             self._write()
         elif isinstance(message, Recycle):
@@ -108,7 +111,7 @@ class LogWriter(LoopActor):
             self._flush()
 
     def _send_errand(self) -> None:
-        errand = self._journal.errand()
+        errand = None if self._is_blocked else self._journal.errand()
         if errand is not None:
             self._next_lane().tell(RunErrand(errand, self.actor_ref))
 
@@ -116,7 +119,13 @@ class LogWriter(LoopActor):
         self._journal.errand_failed()
         if self._entries and self._owner is not None:
             self._owner.tell(JournalBlocked(message.reason))
-        self.runtime.call_later(RETRY_S, self._send_errand)
+        self._is_blocked = True  # each try writes until the disk is full: not more often than this
+        self.runtime.call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._is_blocked = False
+        if self.actor_ref.is_alive():
+            self._send_errand()
 
     def _flush_later(self) -> None:
         if not self._is_flush_due and self._flush_interval_s is not None:
@@ -126,5 +135,6 @@ class LogWriter(LoopActor):
     def _flush(self) -> None:
         self._is_flush_due = False
         unflushed = self._journal.written()
-        if unflushed is not None:
+        if unflushed is not None and not self._is_flushing and self.actor_ref.is_alive():
+            self._is_flushing = True
             self._lanes[0].tell(FlushFile(*unflushed, self.actor_ref))

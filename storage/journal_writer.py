@@ -8,8 +8,18 @@ records LMDB has, so that switching to it costs nothing and needs no space.
 from collections import deque
 from typing import NamedTuple
 
-from storage.disk import DiskFile, Folder
-from storage.journal import FRAME_HEAD_BYTES, HEAD_BYTES, SUFFIX, frame, frame_size, head_bytes, segment_name
+from storage.disk import UNFINISHED, DiskFile, Folder
+from storage.journal import (
+    FRAME_HEAD_BYTES,
+    HEAD_BYTES,
+    SUFFIX,
+    frame,
+    frame_size,
+    head_bytes,
+    is_empty_segment,
+    is_segment_name,
+    segment_name,
+)
 from storage.log_store import StoredEntry
 
 
@@ -38,14 +48,18 @@ class Errand(NamedTuple):
 
 
 def run_errand(folder: Folder, errand: Errand, segment_bytes: int, alignment: int) -> Segment:
-    """Do it. Blocks. Raises `DiskFullError` when a segment had to be made and there was no space."""
+    """Do it; doing it twice is the same as once. Blocks. Raises `DiskFullError` when there was no space for it."""
+    names = set(folder.names())
     for name in errand.remove:
-        folder.remove(name)
+        if name in names:
+            folder.remove(name)
     name = segment_name(errand.number)
-    if errand.reuse is not None:
+    if errand.reuse is not None and errand.reuse in names:
         folder.rename(errand.reuse, name)
-        file = folder.open(name)
-    else:
+        names.add(name)
+    file = folder.open(name) if name in names else folder.create(name, segment_bytes)
+    if file.size() != segment_bytes:  # of another configuration
+        file.close()
         file = folder.create(name, segment_bytes)
     file.write_at(0, head_bytes(errand.number, alignment))
     file.flush()
@@ -152,18 +166,18 @@ class JournalWriter:
         if self._is_errand_out or self._ready is not None:
             return None
         self._is_errand_out = True
-        reuse = self._reusable.pop(0) if self._reusable else None
-        surplus, self._reusable = tuple(self._reusable[1:]), self._reusable[:1]
-        return Errand(self._next_number, reuse, surplus)
+        reuse = self._reusable[0] if self._reusable else None
+        return Errand(self._next_number, reuse, tuple(self._reusable[2:]))
 
     def errand_done(self, segment: Segment) -> None:
-        """The segment is ready."""
+        """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
         self._is_errand_out = False
+        self._reusable = self._reusable[1:2]
         self._ready = segment
         self._next_number = segment.number + 1
 
     def errand_failed(self) -> None:
-        """There was no space for it; ask again later."""
+        """There was no space for it; ask again later, the same."""
         self._is_errand_out = False
 
     def close(self) -> None:
@@ -171,6 +185,7 @@ class JournalWriter:
         unflushed = self.written()
         if unflushed is not None:
             unflushed[0].flush()
+            self._synced = self._offset
         for segment in (self._active, self._ready, *(segment for _, segment in self._full)):
             if segment is not None:
                 segment.file.close()
@@ -189,22 +204,25 @@ def begin_journal(
 
     The torn frame at `torn_at`, if there is one, is erased first. Older segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
     """
-    names = [name for name in folder.names() if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit()]
     if torn_at is not None:
         torn = folder.open(torn_at[0])
         torn.write_at(torn_at[1], bytes(FRAME_HEAD_BYTES))
         torn.flush()
         torn.close()
-    number = max((int(name.removesuffix(SUFFIX)) for name in names), default=0)
-    kept = names
-    if stored >= last_trans_id:  # nothing there is needed: use two again, drop the others
-        kept = []
-        reuse: list[str | None] = [*names[:2]]
-        for name in names[2:]:
+    names = [name for name in folder.names() if is_segment_name(name)]
+    for name in folder.names():
+        if name.endswith(UNFINISHED):
             folder.remove(name)
-    else:
-        reuse = []
-    reuse += [None] * (2 - len(reuse))
+    number = max((int(name.removesuffix(SUFFIX)) for name in names), default=0)
+    kept = [] if stored >= last_trans_id else [name for name in names if not is_empty_segment(folder, name)]
+    free = [name for name in names if name not in kept]
+    for name in free[2:]:
+        folder.remove(name)
+    for name in kept:
+        file = folder.open(name)
+        file.flush()  # recovery may have read what only the system's cache held
+        file.close()
+    reuse: list[str | None] = [*free[:2], None, None]
     alignment = folder.alignment if writes_are_durable else 8
     first = run_errand(folder, Errand(number + 1, reuse[0], ()), segment_bytes, alignment)
     second = run_errand(folder, Errand(number + 2, reuse[1], ()), segment_bytes, alignment)

@@ -14,7 +14,7 @@ from storage import entry as entry_codec
 from storage.disk import Folder
 from storage.entry import Entry
 from storage.errors import DamagedError, StorageError
-from storage.journal import SUFFIX, read_journal
+from storage.journal import is_segment_name, read_journal, salvage_journal
 from storage.log_store import LogStore, TrimRows, decode_message_row, decode_queue_row, encode_row, queue_row
 from storage.state import ShardState
 from storage.tables import BACKLOG, LOG, QUEUES, Tables
@@ -56,7 +56,7 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
     )
     LogStore(tables, shard).replace(rows, findings.last_trans_id)
-    for name in [name for name in folder.names() if name.endswith(SUFFIX)]:
+    for name in [name for name in folder.names() if is_segment_name(name)]:
         folder.remove(name)
     return findings
 
@@ -75,10 +75,15 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
             end = int.from_bytes(key, "big")
             findings.entries += 1
             _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
-    content = read_journal(folder, tolerant=True)
-    if content.torn:
-        (findings.torn if _is_plain_torn(folder) else findings.faults).append(content.torn)
-    for index, data in enumerate(content.payloads):
+    try:
+        content = read_journal(folder)
+        payloads = content.payloads
+        if content.torn:
+            findings.torn.append(content.torn)
+    except DamagedError as error:
+        payloads = salvage_journal(folder)
+        findings.faults.append(str(error))
+    for index, data in enumerate(payloads):
         end = entry_codec.span(data)[1] if entry_codec.is_whole(data) else 0
         if end == 0 or end > state.trans_id:
             findings.journal_entries += 1
@@ -89,14 +94,6 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     findings.queues = len(state.queues)
     state.finish_loading(state.time)
     return findings, state
-
-
-def _is_plain_torn(folder: Folder) -> bool:
-    try:
-        read_journal(folder)
-    except DamagedError:
-        return False
-    return True
 
 
 def _read_rows(tables: Tables, state: ShardState, findings: Findings) -> None:

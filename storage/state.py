@@ -220,5 +220,9 @@ class ShardState:
 
     def _remove_queue(self, trans_id: int, record: Remove) -> None:
         queue = self.queues.get(record.queue)
-        if queue is not None and not queue.size:
+        if queue is None:
+            return
+        if queue.size:  # only in a replay: messages that a later record moves here are here already
+            queue.configure(QueueState(record.queue, self.default_max_size).settings())
+        else:
             del self.queues[record.queue]

@@ -24,6 +24,9 @@ TABLES: Final = (LOG, BACKLOG, QUEUES, META)
 MAP_BYTES_MIN: Final = 64 << 20
 PAGE_BYTES: Final = 4096
 
+NO_SPACE_BYTES: Final = 8 << 20
+"""An I/O error with less space than this left is taken for the want of it: one commit may need so much."""
+
 
 class ReadTransaction(Protocol):
     """A view of all tables as of one moment."""
@@ -113,6 +116,7 @@ class LmdbTables:
 
     def __init__(self, path: Path, *, writable: bool = True, map_bytes: int = MAP_BYTES_MIN) -> None:
         path.mkdir(parents=True, exist_ok=True)
+        self._path = path
         data = path / "data.mdb"
         if data.exists():
             map_bytes = max(map_bytes, data.stat().st_size)
@@ -161,10 +165,20 @@ class LmdbTables:
             raise MapGrownError(str(error)) from error
         except lmdb.Error as error:
             transaction.abort()
-            raise _translated(error) from error
+            raise self._translated(error) from error
         except BaseException:
             transaction.abort()
             raise
+
+    def _translated(self, error: lmdb.Error) -> Exception:
+        """LMDB says a full disk as ENOSPC, or, when only a part of a page run was written, as an I/O error."""
+        text = str(error)
+        if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT)):
+            return DiskFullError(text)
+        space = os.statvfs(self._path)
+        if os.strerror(errno.EIO) in text and space.f_bavail * space.f_frsize < NO_SPACE_BYTES:
+            return DiskFullError(f"{text}; {space.f_bavail * space.f_frsize} bytes are free")
+        return error
 
     @property
     def map_bytes(self) -> int:
@@ -182,12 +196,3 @@ class LmdbTables:
 
     def _grow(self) -> None:
         self._environment.set_mapsize(self.map_bytes * 2)
-
-
-def _translated(error: lmdb.Error) -> Exception:
-    """LMDB says a full disk with the system's words alone."""
-    if isinstance(error, lmdb.DiskError) or os.strerror(errno.ENOSPC) in str(error):
-        return DiskFullError(str(error))
-    if os.strerror(errno.EDQUOT) in str(error):
-        return DiskFullError(str(error))
-    return error

@@ -179,9 +179,7 @@ def _check_same(shard: Shard, model: Model) -> None:
     shard.settle()
     model.pass_time(shard.now)
     live = {m.msg_id: (m.queue, m.deliveries, m.flying_until is not None) for m in model.messages}
-    held = {
-        m.msg_id: (m.queue, m.deliveries, m.place == Place.IN_FLIGHT) for m in shard.state.messages.values()
-    }
+    held = {m.msg_id: (m.queue, m.deliveries, m.place == Place.IN_FLIGHT) for m in shard.state.messages.values()}
     assert held == live
     replayed = shard.replayed()
     assert {m.msg_id: (m.queue, m.deliveries) for m in replayed.messages.values()} == {

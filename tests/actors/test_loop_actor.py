@@ -148,9 +148,7 @@ def test_an_exception_goes_to_who_asked_and_the_actor_lives_on(start: Start) -> 
     assert ref.ask("still there", timeout=5) == ("echo", "still there")
 
 
-def test_an_exception_that_nobody_asked_for_ends_the_actor(
-    start: Start, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_exception_that_nobody_asked_for_ends_the_actor(start: Start, caplog: pytest.LogCaptureFixture) -> None:
     ref, log = start()
     with caplog.at_level(logging.CRITICAL):
         ref.tell("raise")

@@ -27,7 +27,7 @@ PIECES = st.one_of(
     REQUESTS.map(lambda value: json.dumps(value, indent=1).encode()),
     REQUESTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")),
     st.sampled_from([b"\n", b" \r\n", b"\t", b"", b"}", b"[1]", b"hello\n", b'"x"', b"\xff\xfe\n", b"\x00"]),
-    st.sampled_from([b'{"action":1,"queue":"a","queue":"b"}', b'{"action":tru}', b'{"a', b'{]', b'{"x":"\\"}{"}']),
+    st.sampled_from([b'{"action":1,"queue":"a","queue":"b"}', b'{"action":tru}', b'{"a', b"{]", b'{"x":"\\"}{"}']),
     st.binary(max_size=12),
 )
 
@@ -151,4 +151,6 @@ def test_a_fault_reply_names_the_request_where_it_can() -> None:
 
 
 def test_a_reply_is_one_line_without_what_is_not_set() -> None:
-    assert encode_reply(Reply(action=1, code=0, queue="q", msg_id=5)) == b'{"action":1,"code":0,"queue":"q","msg_id":5}\n'
+    assert (
+        encode_reply(Reply(action=1, code=0, queue="q", msg_id=5)) == b'{"action":1,"code":0,"queue":"q","msg_id":5}\n'
+    )

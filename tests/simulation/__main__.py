@@ -16,7 +16,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
-    seeds = [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.seeds)
+    seeds = (
+        [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.seeds)
+    )
     begun = time.monotonic()
     virtual_s, requests, crashes, torn, failed = 0.0, 0, 0, 0, 0
     for seed in seeds:

@@ -91,11 +91,11 @@ class SimulatedRuntime:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """As long as this incarnation lives."""
-        return self.world.later(delay_s, lambda: callback() if self.is_alive else None)
+        return self.world.later(max(delay_s, 5e-5), lambda: callback() if self.is_alive else None)
 
     def wake(self, turn: Turn) -> None:
         """At this moment, but in any order with what else is at this moment."""
-        self.call_later(0.0, turn.take_turn)
+        self.world.later(0.0, lambda: turn.take_turn() if self.is_alive else None)
 
     def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
         """A failure is a failed test."""

@@ -33,6 +33,10 @@ class MemoryFile:
         self.write_at(offset, data)
         self._folder.on_their_way.append((self, offset, data))
 
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.content)
+
     def read_all(self) -> bytes:
         """The content."""
         return bytes(self.content)

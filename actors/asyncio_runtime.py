@@ -6,6 +6,7 @@ Actors that have messages stand in a line. One callback on the loop serves the l
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -46,6 +47,14 @@ class AsyncioRuntime:
     def monotonic(self) -> float:
         """The monotonic clock (seconds)."""
         return time.monotonic()
+
+    def process(self) -> tuple[int, int]:
+        """From the system."""
+        try:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return os.getpid(), int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return os.getpid(), 0
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """A timer of the loop."""

@@ -4,7 +4,6 @@ Bounds: how many clients there may be, how many requests may be open in all, and
 Its sockets are opened and closed by the composition root; it only ever sees connections.
 """
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -128,11 +127,10 @@ class Listener(LoopActor):
             call.client.answer(call.order, reply)
 
     def _complete(self, reply: StatusReply) -> None:
-        reply.pid = os.getpid()
+        reply.pid, reply.resident_bytes = self.runtime.process()
         reply.connections = len(self._connections)
         reply.requests = self._requests
         reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
-        reply.resident_bytes = resident_bytes()
 
     def _sweep(self) -> None:
         for connection in list(self._connections):
@@ -143,12 +141,3 @@ class Listener(LoopActor):
         for connection in list(self._connections):
             connection.close_when_answered()
         self._on_stopped()
-
-
-def resident_bytes() -> int:
-    """The process's resident memory (bytes); 0 where the system does not tell."""
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

@@ -38,6 +38,9 @@ class Runtime(Protocol):
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
 
+    def process(self) -> tuple[int, int]:
+        """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
 

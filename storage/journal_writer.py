@@ -202,7 +202,8 @@ def begin_journal(
 ) -> JournalWriter:
     """Start behind all segments that are there, whose records end at `last_trans_id`; LMDB has those up to `stored`.
 
-    The torn frame at `torn_at`, if there is one, is erased first. Older segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
+    The torn frame at `torn_at`, if there is one, is erased first. Older
+    segments are kept until LMDB has all of their records. Blocks. Raises `DiskFullError`.
     """
     if torn_at is not None:
         torn = folder.open(torn_at[0])

@@ -24,7 +24,8 @@ RowT = TypeVar("RowT")
 class Recovered(NamedTuple):
     """What recovery found. `unstored` are the journal's entries that LMDB does not have yet.
 
-    `torn` says in words what was cut off, None if nothing was; `torn_at` is its place in the journal. `vote_id` is that of the last entry.
+    `torn` says in words what was cut off, None if nothing was; `torn_at` is its place in
+    the journal. `vote_id` is that of the last entry.
     """
 
     unstored: list[StoredEntry]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pykka
@@ -132,7 +133,12 @@ def test_messages_are_handled_in_the_order_they_were_sent(start: Start) -> None:
 
 def test_many_threads_may_send_and_nothing_is_lost(start: Start) -> None:
     ref, log = start()
-    threads = [threading.Thread(target=lambda: [ref.tell(n) for n in range(500)]) for _ in range(4)]
+
+    def send() -> None:
+        for number in range(500):
+            ref.tell(number)
+
+    threads = [threading.Thread(target=send) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -212,7 +218,7 @@ def test_waiting_for_a_future_on_the_loop_raises_at_once(loop: Loop) -> None:
     blocking = loop.runtime.start_blocking(Blocking)
     for target in (ref, blocking):
         with pytest.raises(BlockedLoopError):
-            loop.call(lambda target=target: target.ask("never"))
+            loop.call(partial(target.ask, "never"))
 
 
 def test_a_failing_actor_is_reported_to_the_runtime_once_with_its_exception(

@@ -34,11 +34,8 @@ PIECES = st.one_of(
 
 def received(codec: JsonCodec, pieces: list[bytes]) -> list[Any]:
     """What the codec makes of the pieces, comparable."""
-    out: list[Any] = []
-    for piece in pieces:
-        for found in codec.receive(piece):
-            out.append(found if isinstance(found, Fault) else msgspec.json.encode(found))
-    return out
+    found = [one for piece in pieces for one in codec.receive(piece)]
+    return [one if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
 
 
 @given(st.lists(PIECES, max_size=6), st.data())

@@ -1,12 +1,13 @@
 """Simulated clients, and what they know for certain: the history that the checkers judge."""
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.cluster import SimulatedNode, Stream
-from tests.simulation.world import World
+from tests.simulation.world import Event, World
 
 QUEUES = ["q0", "q1", "q2"]
 TTL = 100_000
@@ -35,10 +36,10 @@ class History:
     problems: list[str] = field(default_factory=list)
     done: int = 0
 
-    def saw(self, msg_id: int, token: str, deliveries: int, now: float, wall: float) -> None:
-        """A delivery reached a client."""
-        if msg_id in self.confirmed:
-            self.problems.append(f"message {msg_id} delivered at {now} after its confirmation was acknowledged")
+    def saw(self, msg_id: int, token: str, at: float, wall: float) -> None:
+        """A delivery reached a client, which the node had written `at` (virtual seconds)."""
+        if at > self.confirmed.get(msg_id, math.inf):
+            self.problems.append(f"message {msg_id} delivered at {at} after its confirmation was acknowledged")
         known = self.acknowledged.get(msg_id)
         if known is not None and known.token != token:
             self.problems.append(f"message {msg_id} has data {token}, produced as {known.token}")
@@ -50,7 +51,7 @@ class History:
         due_at = float(token.split("@")[1].split("r")[0])
         if wall < due_at - 1e-3:
             self.problems.append(f"message {msg_id} delivered at {wall}, due at {due_at}")
-        self.delivered.setdefault(msg_id, []).append(now)
+        self.delivered.setdefault(msg_id, []).append(at)
 
 
 class SimulatedClient:
@@ -68,15 +69,23 @@ class SimulatedClient:
         self._held: list[int] = []
         self._count = 0
         self.is_stopped = False
-        world.later(world.random.random(), self._next)
+        self._written_at = 0.0
+        self._pending: Event | None = None
+        self._soon(world.random.random())
+
+    def _soon(self, delay_s: float) -> None:
+        if self._pending is not None:
+            self._pending.cancel()
+        self._pending = self._world.later(delay_s, self._next)
 
     def _next(self) -> None:
+        self._pending = None
         if self.is_stopped:
             return
         if self._stream is None:
             stream = Stream(self._world, self._received, self._broke)
             if not self._node.connect(stream):
-                self._world.later(0.5, self._next)
+                self._soon(0.5)
                 return
             self._stream = stream
             self._buffer = b""
@@ -101,7 +110,8 @@ class SimulatedClient:
         queue = random.choice([*QUEUES, "virtual"])
         at = self._world.time + self._world.clock_offset
         due_at = at + delay if delay else 0
-        token = f"{self._name}.{self._count}@{due_at:.6f}r{retry}"
+        padding = "x" * random.choice([0, 0, 0, 300])  # an entry of several sectors can be torn
+        token = f"{padding}{self._name}.{self._count}@{due_at:.6f}r{retry}"
         request = {"action": 1, "queue": queue, "data": token, "retry": retry, "ttl": TTL}
         if delay:
             request["delay"] = due_at
@@ -135,7 +145,7 @@ class SimulatedClient:
             messages = reply.get("messages") or ([reply] if "msg_id" in reply else [])
             for one in messages:
                 wall = self._world.time + self._world.clock_offset
-                self._history.saw(one["msg_id"], one["data"], one["deliveries"], self._world.time, wall)
+                self._history.saw(one["msg_id"], one["data"], self._written_at, wall)
                 if not one["data"].endswith("r0"):
                     self._held.append(one["msg_id"])
 
@@ -178,15 +188,18 @@ class SimulatedClient:
     def _received(self, data: bytes) -> None:
         self._buffer += data
         if self._buffer.endswith(b"\n") and self._on_reply is not None:
+            assert self._buffer.count(b"\n") == 1, f"more than one reply to one request: {self._buffer!r}"
+            assert self._stream is not None
+            self._written_at = self._stream.written_at.popleft()
             reply, self._buffer = json.loads(self._buffer), b""
             on_reply, self._on_reply = self._on_reply, None
             self._history.done += 1
             on_reply(reply)
-            self._world.later(self._world.random.choice([0.0, 0.01, 0.3]), self._next)
+            self._soon(self._world.random.choice([0.0, 0.01, 0.3]))
 
     def _broke(self) -> None:
         self._stream = None
         if self._on_reply is not None:
             self._on_reply = None
             self._on_loss()
-        self._world.later(self._world.random.random(), self._next)
+        self._soon(self._world.random.random())

@@ -4,6 +4,7 @@ Safety first, under faults; then the faults stop, and the node must serve everyt
 virtual time (liveness).
 """
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,9 +54,10 @@ class Run:
         world.run_until(world.time + 3)
         if not node.is_up:
             assert node.start()
+        confirmed_before = set(self.history.confirmed)
         drained = _Drain(self)
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
-        self._check(drained)
+        self._check(drained, confirmed_before)
         node.end(power_cut=world.random.random() < 0.5)
         return Outcome(
             self.seed,
@@ -73,11 +75,12 @@ class Run:
         world, node, random = self.world, self.node, self.world.random
         choice = random.random()
         if choice < 0.5:
-            if node.is_up:
-                self.crashes += 1
-                world.note("crash")
-                node.end(power_cut=random.random() < 0.6)
-                world.later(random.choice([0.0, 0.5, 3.0]), self._restart)
+            if node.runtime is None:
+                pass
+            elif random.random() < 0.7:
+                node.runtime.on_write = self._crash  # the moment at which a crash is worth most
+            else:
+                self._crash()
         elif choice < 0.65 and node.streams:
             random.choice(node.streams).break_off()
         elif choice < 0.8:
@@ -87,11 +90,18 @@ class Run:
             world.clock_offset += random.choice([0.5, 3.0, 60.0])
         world.later(random.choice([0.05, 0.5, 2.0, 8.0]), self._fault)
 
+    def _crash(self) -> None:
+        if self.node.is_up and self._faults_on:
+            self.crashes += 1
+            self.world.note("crash")
+            self.node.end(power_cut=self.world.random.random() < 0.6)
+            self.world.later(self.world.random.choice([0.0, 0.5, 3.0]), self._restart)
+
     def _restart(self) -> None:
         if not self.node.is_up and not self.node.start():
             self.world.later(0.5, self._restart)
 
-    def _check(self, drained: "_Drain") -> None:
+    def _check(self, drained: "_Drain", confirmed_before: set[int]) -> None:
         problems = self.history.problems
         if not drained.is_done:
             problems.append("the node did not serve what was left in time")
@@ -105,7 +115,7 @@ class Run:
                 continue  # a delivery of it may have been lost with its connection: that is at most once
             problems.append(f"acknowledged message {msg_id} ({sent.token}) is lost")
         for msg_id in drained.seen:
-            if msg_id in self.history.confirmed:
+            if msg_id in confirmed_before:
                 problems.append(f"message {msg_id} came back after its confirmation")
         state = self.node.state_on_disk()
         if state.messages:
@@ -130,16 +140,13 @@ class _Drain:
         self._send({"action": 2, "queues": QUEUES, "count": 50, "wait": 1})
 
     def _send(self, request: dict[str, Any]) -> None:
-        import json
-
         self._stream.send(json.dumps(request).encode())
 
     def _received(self, data: bytes) -> None:
-        import json
-
         self._buffer += data
         if not self._buffer.endswith(b"\n"):
             return
+        written_at = self._stream.written_at.popleft()
         reply, self._buffer = json.loads(self._buffer), b""
         world, history = self._run.world, self._run.history
         if reply["action"] == 3:
@@ -150,7 +157,7 @@ class _Drain:
         messages = reply.get("messages", ())
         for one in messages:
             wall = world.time + world.clock_offset
-            history.saw(one["msg_id"], one["data"], one["deliveries"], world.time, wall)
+            history.saw(one["msg_id"], one["data"], written_at, wall)
             self.seen.add(one["msg_id"])
         self._ids = [one["msg_id"] for one in messages if not one["data"].endswith("r0")]
         if self._ids:

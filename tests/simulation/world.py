@@ -70,13 +70,13 @@ class World:
 
 
 class SimulatedRuntime:
-    """The runtime of one incarnation of a node."""
+    """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way."""
 
     def __init__(self, world: World, folder: MemoryFolder) -> None:
         self.world = world
         self.folder = folder
         self.is_alive = True
-        self.failure: BaseException | None = None
+        self.on_write: Callable[[], None] | None = None
         self.actors: list[pykka.ActorRef[Any]] = []
         self.blocking: list[SimulatedBlocking] = []
         self._woken: set[int] = set()
@@ -89,6 +89,10 @@ class SimulatedRuntime:
         """Virtual time."""
         return self.world.time
 
+    def process(self) -> tuple[int, int]:
+        """Always the same."""
+        return 1, 0
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """As long as this incarnation lives."""
         return self.world.later(max(delay_s, 5e-5), lambda: callback() if self.is_alive else None)
@@ -99,12 +103,13 @@ class SimulatedRuntime:
 
     def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
         """A failure is a failed test."""
-        self.failure = self.failure or error
+        raise AssertionError(f"{type(actor).__name__} failed: {error!r}") from error
 
     def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """The same class, its thread replaced by virtual time that passes before each message is handled."""
         simulated = type(f"Simulated{actor_class.__name__}", (SimulatedBlocking, actor_class), {})
-        return simulated.start(self, *arguments)
+        ref: pykka.ActorRef[Any] = simulated.start(self, *arguments)  # type: ignore[attr-defined]  # from actor_class
+        return ref
 
     def end(self, *, power_cut: bool) -> None:
         """Nothing of this incarnation happens any more; what the disk was doing may be done, half done or not."""
@@ -157,6 +162,10 @@ class SimulatedBlocking:
         if self.in_progress is None and self._waiting:
             envelope: Envelope[Any] = self._waiting.popleft()
             self.in_progress = envelope.message
+            on_write = self.runtime.on_write
+            if on_write is not None and isinstance(self.in_progress, WriteBytes):
+                self.runtime.on_write = None
+                self.runtime.world.later(0.0, on_write)
             latency_s = self.runtime.world.random.choice([0.0001, 0.0002, 0.001, 0.02])
             self.runtime.call_later(latency_s, lambda: self._finish(envelope))
 

@@ -102,7 +102,7 @@ def start_shard(
     owner_settings = OwnerSettings(
         writes_max=LANES if settings.flush_interval_s is None else 1,
         entry_bytes_max=settings.segment_bytes // 4,
-        tail_bytes_max=settings.segment_bytes * 2,
+        tail_bytes_max=settings.segment_bytes,
         journal_low_bytes=settings.segment_bytes // 2,
     )
     owner = QueueOwner.start(runtime, broker, view, log_writer, checkpointer, owner_settings, opened.recovered.unstored)

@@ -7,6 +7,7 @@ Actors that have messages stand in a line. One callback on the loop serves the l
 import asyncio
 import logging
 import os
+import sys
 import threading
 import time
 from collections import deque
@@ -21,6 +22,14 @@ log = logging.getLogger("quorate.runtime")
 
 SERVE_MAX_S: Final = 0.005
 """How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
+
+
+SWITCH_INTERVAL_S: Final = 0.0005
+"""How long a busy thread may keep the interpreter from the others, set for the whole process.
+
+Python's 5 ms would delay each flush by that. And where the loop lets go of the interpreter as often as that by itself
+(see `SERVE_MAX_S`), a waiting thread never asks for it in earnest, and starves.
+"""
 
 
 class AsyncioRuntime:
@@ -39,6 +48,7 @@ class AsyncioRuntime:
         self._line: deque[Turn] = deque()
         self._is_serving = False
         mark_loop_thread(True)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     def now(self) -> float:
         """The wall clock (Unix seconds)."""

@@ -42,23 +42,29 @@ NEEDS_SPACE: Final = frozenset({Action.PRODUCE, Action.CONFIGURE})
 
 
 class Limits(NamedTuple):
-    """What a shard takes on. Bytes, seconds and counts; `queue_size` is a new queue's `max_size` (0: no limit)."""
+    """What a shard takes on. Bytes, seconds and counts; `queue_size` is a new queue's `max_size` (0: no limit).
+
+    `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
+    have open, so that its end is always noticed.
+    """
 
     queue_size: int = 0
     queues_max: int = 100_000
     memory_bytes_max: int = 8 << 30
     data_bytes_max: int = 1 << 20
     wait_s_max: float = 3600.0
-    waiters_max: int = 100_000
+    waiters_max: int = 50_000
+    waits_per_client_max: int = 64
 
 
 class _Clearing:
-    """A clear or remove that is under way: the ids that were there when it began."""
+    """A clear or remove that is under way: of the messages older than `before`, which are looked up when it begins."""
 
-    def __init__(self, call: Call, queue: str, ids: list[int]) -> None:
+    def __init__(self, call: Call, queue: str, before: int) -> None:
         self.call = call
         self.queue = queue
-        self.ids = ids
+        self.before = before
+        self.ids: list[int] | None = None
         self.next = 0
         self.removed = 0
 
@@ -276,8 +282,11 @@ class Broker:
         wait_s = request.wait or 0.0
         if wait_s > self._limits.wait_s_max:
             return self._refuse_field(call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed")
-        if wait_s and self.delivery.waiter_count >= self._limits.waiters_max:
+        if wait_s and self.delivery.waited_names + len(names) > self._limits.waiters_max:
             return self._refuse(call, ErrorWord.OVERLOADED, f"{self._limits.waiters_max} consumers wait already")
+        if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
+            reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
+            return self._refuse(call, ErrorWord.OVERLOADED, reason)
         return self.delivery.consume(call, names, request.count, wait_s)
 
     def _named(self, call: Call) -> list[int] | None:
@@ -349,9 +358,9 @@ class Broker:
         delay = request.delay
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         for name, messages in by_queue.items():
-            self.ledger.append(
-                Release(name, [m.msg_id for m in messages], [m.previous for m in messages], [due_at] * len(messages))
-            )
+            # what was delivered before may not go out after it expires: then is when it is dropped
+            due_ats = [min(due_at, message.expires_at) for message in messages]
+            self.ledger.append(Release(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
             for message in messages:
                 self.delivery.place(message)
         reply = Reply(
@@ -372,7 +381,7 @@ class Broker:
         if by_queue is None:
             return None
         for name, messages in by_queue.items():
-            due_ats = [self.delivery.retry_at(message, request.retry) for message in messages]
+            due_ats = [max(m.due_at, self.delivery.retry_at(m, request.retry)) for m in messages]
             self.ledger.append(Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
             self.delivery.watch(name, min(due_ats))
         reply = Reply(
@@ -436,17 +445,24 @@ class Broker:
         queue = self._state.queues.get(request.queue)
         if queue is None:
             return self._refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
-        self._clearings.append(_Clearing(call, request.queue, self._ids_in(queue)))
+        self._clearings.append(_Clearing(call, request.queue, message_id(self._state.trans_id + 1, self._state.shard)))
+        if len(self._clearings) == 1:
+            self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
         return None
 
-    def _ids_in(self, queue: QueueState) -> list[int]:
+    def _ids_in(self, name: str, before: int) -> list[int]:
+        queue = self._state.queues.get(name)
+        if queue is None:
+            return []
         ids = dict.fromkeys(chain((t[2] for t in queue.ready), (t[1] for t in queue.waiting)))
         if queue.unplaced:
             ids.update(dict.fromkeys(self.ledger.uncommitted_ids))
-        return list(ids)
+        return [msg_id for msg_id in ids if msg_id < before]
 
     def _clear_piece(self, clearing: _Clearing) -> None:
         """Remove the next messages; at the end answer, and drop the queue if that was asked."""
+        if clearing.ids is None:
+            clearing.ids = self._ids_in(clearing.queue, clearing.before)
         ids = clearing.ids[clearing.next : clearing.next + CLEAR_CHUNK]
         clearing.next += CLEAR_CHUNK
         messages = self._found(ids, clearing.queue).get(clearing.queue)
@@ -458,11 +474,10 @@ class Broker:
         request = clearing.call.request
         queue = self._state.queues.get(clearing.queue)
         if request.action == Action.REMOVE and queue is not None:
-            if queue.size:  # more came in while the first were removed
-                clearing.ids = self._ids_in(queue)
-                clearing.next = 0
-                return
-            self.ledger.append(Remove(clearing.queue))
+            if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
+                self.ledger.append(QueueState(clearing.queue, self._limits.queue_size).settings())
+            else:
+                self.ledger.append(Remove(clearing.queue))
         self._clearings.remove(clearing)
         self.ledger.park(
             clearing.call,

@@ -5,12 +5,15 @@ A JSON file, comments (`//`, `/* */`) and a comma before a closing bracket allow
 """
 
 import json
+import math
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+
+from quorate.protocol import name_fault
 
 ENVIRONMENT_PREFIX: Final = "QUORATE_"
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -69,9 +72,9 @@ OPTIONS: Final = (
     Option("max_request_bytes", 4 * MIB, "a request's size", 1024, 6 * MIB, is_live=True),
     Option("max_data_bytes", 1 * MIB, "a message's size", 1, 4 * MIB, is_live=True),
     Option("max_connections", 10_000, "clients at the same time", 1, 1_000_000, is_live=True),
-    Option("max_pipelined", 1000, "requests of one client that wait for their replies", 1, 100_000, is_live=True),
+    Option("max_pipelined", 128, "requests of one client that wait for their replies", 1, 100_000, is_live=True),
     Option("max_open_requests", 100_000, "requests of all clients that wait", 1, 10_000_000, is_live=True),
-    Option("max_waiters", 100_000, "consumers that wait for a message", 0, 10_000_000, is_live=True),
+    Option("max_waiters", 50_000, "consumers that wait for a message", 0, 10_000_000, is_live=True),
     Option("max_wait_s", 3600.0, "how long a consumer may ask to wait (s)", 0, 31_536_000, is_live=True),
     Option("max_queues", 100_000, "queues", 1, 10_000_000, is_live=True),
     Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),
@@ -127,7 +130,7 @@ def load(
         if value is not None:
             value = _from_text(name, value) if isinstance(value, str) else value
             _take(name, value, "command line", config, faults)
-    _check_together(config, faults)
+    check_together(config, faults)
     if faults:
         raise ConfigError(faults)
     return config
@@ -267,7 +270,7 @@ def _checked(option: Option, value: Any) -> Any:
         return value
     if isinstance(value, bool) and option.choices == (0, 1):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ValueError(f"{value!r} is not a number")
     if isinstance(option.default, int):
         if value != int(value):
@@ -317,6 +320,12 @@ def _virtual(value: Any) -> dict[str, list[str]]:
     for name, queues in value.items():
         if not isinstance(queues, list) or not queues or not all(isinstance(queue, str) and queue for queue in queues):
             raise ValueError(f"{name!r} needs a list of real queues")
+        for one in (name, *queues):
+            fault = "is empty" if not one else name_fault(one)
+            if fault is not None:
+                raise ValueError(f"the name {one!r} {fault}")
+        if len(set(queues)) != len(queues):
+            raise ValueError(f"{name!r} names a queue twice")
         if len(queues) > 100:
             raise ValueError(f"{name!r} has {len(queues)} queues, and 100 are allowed")
         for queue in queues:
@@ -325,7 +334,13 @@ def _virtual(value: Any) -> dict[str, list[str]]:
     return value
 
 
-def _check_together(config: NodeConfig, faults: list[str]) -> None:
+def check_together(config: NodeConfig, faults: list[str]) -> None:
+    """Add what is wrong with values that are right one by one."""
+    if config["log_prefix"]:
+        folder = Path(config["log_prefix"]).parent
+        existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+        if not existing.is_dir() or not os.access(existing, os.W_OK):
+            faults.append(f"{config.values['log_prefix'].source}: log_prefix: {existing} can't be written to")
     if config["max_data_bytes"] > config["max_request_bytes"]:
         faults.append(
             f"{config.values['max_data_bytes'].source}: max_data_bytes is larger than max_request_bytes "

@@ -20,9 +20,12 @@ from sortedcontainers import SortedList
 
 from actors.ledger import Ledger
 from actors.messages import Call, Client
-from quorate.protocol import DeliveredItem, Reply
+from quorate.protocol import DeliveredItem, ErrorWord, Reply, refusal
 from storage.queue_state import NEVER, QueueState
 from storage.records import Bury, Deliver, Expire, Message, Place, Take
+
+REPLY_OVERHEAD_BYTES: Final = 400
+"""What a reply needs beside each message's data: names, numbers, the queue's name."""
 
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
@@ -55,6 +58,9 @@ class Delivery:
         self._serials = count(1)
         self._alarms: list[tuple[float, str]] = []
         self._alarm_at: dict[str, float] = {}
+        self._to_serve: dict[str, QueueState] = {}
+        self._is_serving = False
+        self._named = 0
         for queue in self._state.queues.values():
             self.watch(queue.name, queue.next_event_at)
 
@@ -65,7 +71,9 @@ class Delivery:
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and queue.ready and not queue.paused:
-                messages = self._take_ready(queue, count or 1)
+                if self._is_too_large(call, queue):
+                    return
+                messages = self._take_ready(queue, count or 1, call.reply_bytes_max)
                 if messages:
                     self._hand_out(call, queue, messages, count)
                     return
@@ -75,15 +83,42 @@ class Delivery:
             self._ledger.answer(call, _nothing(call, names))
 
     def serve(self, queue: QueueState) -> None:
-        """Give what is ready to those who wait for it."""
+        """Give what is ready to those who wait for it.
+
+        Taking a message may bury others, and so call this for their dead letter queue: that queue's turn comes when
+        this one is done, since both may have the same waiter.
+        """
+        if queue.name not in self._lines:
+            return
+        self._to_serve[queue.name] = queue
+        if self._is_serving:
+            return
+        self._is_serving = True
+        while self._to_serve:
+            self._serve_one(self._to_serve.pop(next(iter(self._to_serve))))
+        self._is_serving = False
+
+    def _serve_one(self, queue: QueueState) -> None:
         line = self._lines.get(queue.name)
         while line and queue.ready and not queue.paused:
             waiter = next(iter(line.values()))
-            messages = self._take_ready(queue, waiter.count or 1)
+            if self._is_too_large(waiter.call, queue):
+                self._leave(waiter)
+                continue
+            messages = self._take_ready(queue, waiter.count or 1, waiter.call.reply_bytes_max)
             if not messages:
                 return
             self._leave(waiter)
             self._hand_out(waiter.call, queue, messages, waiter.count)
+
+    def _is_too_large(self, call: Call, queue: QueueState) -> bool:
+        """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
+        size = len(self._state.messages[queue.ready[0][2]].data)
+        if size + REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
+            return False
+        reason = f"the next message has {size} bytes, too many for a reply here: ask over TCP"
+        self._ledger.answer(call, refusal(call.request, ErrorWord.TOO_LARGE, reason))
+        return True
 
     def forget(self, client: Client) -> None:
         """The client is gone or about to go: its consumers do not wait any more."""
@@ -104,6 +139,15 @@ class Delivery:
         """How many consumers wait in all."""
         return len(self._waiters)
 
+    @property
+    def waited_names(self) -> int:
+        """How many queues they wait for, each consumer's counted: what takes memory."""
+        return self._named
+
+    def waits_of(self, client: Client) -> int:
+        """How many consumers of one client wait."""
+        return len(self._by_client.get(client, ()))
+
     # -- placing -----------------------------------------------------------------------------------------------
 
     def place(self, message: Message) -> None:
@@ -119,8 +163,7 @@ class Delivery:
             return
         if place == Place.READY_AGAIN:
             self.watch(queue.name, message.expires_at)
-        if queue.name in self._lines:
-            self.serve(queue)
+        self.serve(queue)
 
     def place_produced(self, messages: list[Message]) -> None:
         """Place messages whose produce is committed; all of them before anyone is served, so that batches fill up."""
@@ -217,13 +260,20 @@ class Delivery:
 
     # -- handing out -------------------------------------------------------------------------------------------
 
-    def _take_ready(self, queue: QueueState, count: int) -> list[Message]:
-        """The next messages, out of the indexes; those that may not go out again are ended on the way."""
+    def _take_ready(self, queue: QueueState, count: int, bytes_max: int) -> list[Message]:
+        """The next messages, out of the indexes; those that may not go out again are ended on the way.
+
+        At most `count`, and not more than fit `bytes_max`.
+        """
         messages: list[Message] = []
         ready = queue.ready
         live = self._state.messages
+        room = bytes_max
         while ready and len(messages) < count:
             message = live[ready[0][2]]
+            room -= len(message.data) + REPLY_OVERHEAD_BYTES
+            if room < 0 and messages:
+                break
             if message.place == Place.READY:
                 del ready[0]
                 message.place = Place.UNPLACED
@@ -294,6 +344,7 @@ class Delivery:
         self._waiters[waiter.serial] = waiter
         self._deadlines.add((waiter.deadline, waiter.serial))
         self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
+        self._named += len(waiter.queues)
         for name in waiter.queues:
             self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
 
@@ -308,6 +359,7 @@ class Delivery:
         del mine[waiter.serial]
         if not mine:
             del self._by_client[waiter.call.client]
+        self._named -= len(waiter.queues)
         for name in waiter.queues:
             line = self._lines.get(name)
             if line is not None:

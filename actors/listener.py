@@ -14,7 +14,7 @@ from actors.loop_actor import LoopActor
 from actors.messages import Answer, Answered, Call, ClientGone, Execute, Reconfigure, Stop, Stopped
 from actors.runtime import Runtime
 from net.connection import AT_ONCE, Connection, ConnectionLimits
-from net.udp import DatagramClient
+from net.udp import REPLY_BYTES_MAX, DatagramClient
 from quorate.protocol import ErrorWord, Request, StatusReply, refusal
 
 SWEEP_S: Final = 1.0
@@ -73,7 +73,7 @@ class Listener(LoopActor):
         """A datagram's request."""
         if not self._gathered:
             self.runtime.wake(self)
-        self._gathered.append(Call(request, client, AT_ONCE, self._actor_ref))
+        self._gathered.append(Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX))
 
     def ended(self, connection: Connection) -> None:
         """A client that asks nothing more: no message is kept waiting for it."""

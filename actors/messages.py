@@ -26,13 +26,14 @@ class Client(Protocol):
 class Call(msgspec.Struct, gc=False):
     """A request on its way: who asked, and the `order` by which its client knows which request is answered.
 
-    The answer goes to the actor `reply_to`.
+    The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
     """
 
     request: Request
     client: Client
     order: int
     reply_to: "pykka.ActorRef[Any]"
+    reply_bytes_max: int = 4 << 20
 
 
 Answer = tuple[Call, Reply]

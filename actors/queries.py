@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from actors.delivery import Delivery
+from actors.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.ledger import Ledger
 from actors.messages import Call
 from quorate.protocol import (
@@ -28,6 +28,8 @@ from storage.queue_state import QueueState
 from storage.records import Message, Place
 
 PEEK_DEFAULT: Final = 1
+NAME_REPLY_BYTES: Final = 260
+"""The longest name in a reply; a list is cut off where it might not fit (`queue_count` tells how many there are)."""
 STATE_NAMES: Final = {
     Place.UNPLACED: "ready",
     Place.DELAYED: "delayed",
@@ -102,6 +104,7 @@ class Queries:
             names = [name for name in names if matches(name)]
         elif pattern is not None:
             names = [name for name in names if pattern in name]
+        names_max = request.count or call.reply_bytes_max // NAME_REPLY_BYTES
         self._ledger.park(
             call,
             ListReply(
@@ -109,7 +112,7 @@ class Queries:
                 code=Code.OK,
                 queue=request.queue,
                 seq=request.seq,
-                queue_list=names[: request.count] if request.count else names,
+                queue_list=names[:names_max],
                 queue_count=len(names),
             ),
         )
@@ -140,7 +143,7 @@ class Queries:
         live = self._state.messages
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
         later = (live[msg_id] for _, msg_id in queue.waiting if live[msg_id].place == Place.DELAYED)
-        chosen = islice(chain(next_ones, later), request.count or PEEK_DEFAULT)
+        chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
         self._ledger.park(
             call,
             Reply(
@@ -230,6 +233,16 @@ class Queries:
         if queue is None:
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}"))
         return queue
+
+
+def _fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
+    """As many of the messages as fit a reply; at least one."""
+    room = bytes_max
+    for index, message in enumerate(messages):
+        room -= len(message.data) + REPLY_OVERHEAD_BYTES
+        if room < 0 and index:
+            return
+        yield message
 
 
 def view_of(message: Message) -> MessageView:

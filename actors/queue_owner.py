@@ -13,6 +13,7 @@ import pykka
 
 from actors.broker import Broker, Limits
 from actors.gathering import Gathering
+from actors.leader_clock import LeaderClock
 from actors.log_reading import log_reply
 from actors.loop_actor import LoopActor
 from actors.messages import (
@@ -98,6 +99,7 @@ class QueueOwner(LoopActor):
         super().__init__(runtime)
         self._broker = broker
         self._ledger = broker.ledger
+        self._clock = LeaderClock(broker.ledger.now)
         self._view = view
         self._log_writer = log_writer
         self._checkpointer = checkpointer
@@ -152,7 +154,7 @@ class QueueOwner(LoopActor):
             reason = f"nothing can be written now: {self._broker.disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
             calls = [call for call in calls if call.request.action not in WRITES]
-        self._broker.execute(self.runtime.now(), calls)
+        self._broker.execute(self._now(), calls)
         if self._broker.log_calls:
             self._read_log()
         return None
@@ -165,7 +167,7 @@ class QueueOwner(LoopActor):
         while self._under_way and self._under_way[0] <= message.trans_id:
             self._under_way.popleft()
         self._room_bytes = message.room_bytes
-        self._broker.commit(self.runtime.now(), message.trans_id)
+        self._broker.commit(self._now(), message.trans_id)
         self._gathering.committed(self.runtime.monotonic(), self._ledger.parked_count, len(self._ledger.answers))
 
     def _journal_blocked(self, message: JournalBlocked) -> None:
@@ -178,11 +180,11 @@ class QueueOwner(LoopActor):
     def _time_passed(self, message: TimePassed) -> None:
         self._alarm = None
         self._alarm_at = NEVER
-        self._broker.pass_time(self.runtime.now())
+        self._broker.pass_time(self._now())
 
     def _continue(self, message: Continue) -> None:
         self._continues = False
-        self._broker.go_on(self.runtime.now())
+        self._broker.go_on(self._now())
 
     def _reconfigure(self, message: Reconfigure) -> None:
         limits = message.limits
@@ -237,8 +239,8 @@ class QueueOwner(LoopActor):
             self._write()
 
     def _write(self) -> None:
-        if self._tail_bytes > self._settings.tail_bytes_max:
-            return  # LMDB is behind: requests wait for it
+        if self._tail_bytes > self._settings.tail_bytes_max and self._broker.disk_full is None:
+            return  # LMDB is behind: requests wait for it, but not for a full disk: the journal has room for them
         ledger = self._ledger
         records = ledger.take_records()
         first = ledger.state.trans_id - len(records) + 1
@@ -263,8 +265,11 @@ class QueueOwner(LoopActor):
         if self._alarm is not None:
             self._alarm.cancel()
         self._alarm_at = at
-        delay_s = min(max(at - self.runtime.now(), 0.0), TIMER_MAX_S)
+        delay_s = min(max(at - self._now(), 0.0), TIMER_MAX_S)
         self._alarm = self._later(delay_s, lambda: self.actor_ref.tell(TimePassed()))
+
+    def _now(self) -> float:
+        return self._clock.now(self.runtime.now(), self.runtime.monotonic())
 
     def _later(self, delay_s: float, callback: Any) -> Timer:
         return self.runtime.call_later(delay_s, callback)
@@ -317,7 +322,8 @@ class QueueOwner(LoopActor):
             if request.shard not in (None, self._ledger.state.shard):
                 self._refuse([call], ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
             elif after < self._view.stored and after >= self._view.trimmed:
-                self._checkpointer.tell(ReadLog(call, after, count, LOG_REPLY_BYTES_MAX, self.actor_ref))
+                bytes_max = min(call.reply_bytes_max // 4, LOG_REPLY_BYTES_MAX)  # names and JSON make it longer
+                self._checkpointer.tell(ReadLog(call, after, count, bytes_max, self.actor_ref))
             else:
                 self._answer_log(call, after, count, [])
 

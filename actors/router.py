@@ -88,7 +88,13 @@ class Router(LoopActor):
             request = call.request
             queues = self._virtual_queues.get(request.queue or "")
             if queues is None:
-                calls.append(call)
+                named = [request.dead_letter] if isinstance(request.dead_letter, str) else request.queues or []
+                virtual = [name for name in named if name in self._virtual_queues]
+                if virtual:
+                    reason = f"{virtual[0]!r} is a virtual queue: it only takes produce"
+                    refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+                else:
+                    calls.append(call)
             elif request.action != Action.PRODUCE:
                 reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))

@@ -114,7 +114,7 @@ class Supervisor:
 
     def _start_worker(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "actors.worker", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "actors.worker", str(theirs.fileno())]
         self._worker = subprocess.Popen(command, pass_fds=(theirs.fileno(), self._lock.fd), stdin=subprocess.DEVNULL)
         theirs.close()
         self._started_at = time.monotonic()
@@ -182,13 +182,17 @@ class Supervisor:
     def _reload(self) -> None:
         try:
             new = self._load()
+            live, fixed = self._config.changes(new)
+            for name in fixed:
+                log.warning("%s was changed; that takes a restart", name)
+                new.values[name] = self._config.values[name]
+            faults: list[str] = []
+            configuration.check_together(new, faults)
+            if faults:
+                raise ConfigError(faults)
         except ConfigError as error:
             log.error("the configuration stays as it was, since the new one has faults:\n%s", error)
             return
-        live, fixed = self._config.changes(new)
-        for name in fixed:
-            log.warning("%s was changed; that takes a restart", name)
-            new.values[name] = self._config.values[name]
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
         log.info("configuration read again; changed: %s", ", ".join(live) or "nothing")

@@ -35,7 +35,7 @@ from net.json_codec import CodecLimits
 from net.tcp import listen_tcp
 from net.udp import listen_udp
 from storage.disk import RealFolder
-from storage.errors import DiskFullError, StorageError
+from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -43,9 +43,6 @@ log = logging.getLogger("quorate.worker")
 EXIT_FAILED: Final = 70
 EXIT_UNUSABLE: Final = 65
 EXIT_NO_SPACE: Final = 75
-SWITCH_INTERVAL_S: Final = 0.0005
-"""How long a busy thread keeps the interpreter from the others: Python's 5 ms would delay each flush by that."""
-
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
@@ -62,7 +59,6 @@ def main() -> None:
         sys.exit(0)
     config = configuration.restored(messages[0]["config"])
     set_up_logging(config)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     _raise_file_limit(config["max_connections"])
     try:
         opened, summary = _open(config)
@@ -70,8 +66,11 @@ def main() -> None:
         log.critical("no space to start with, trying again: %s", error)
         sys.exit(EXIT_NO_SPACE)
     except (StorageError, OSError) as error:
-        log.critical("the data in %s can't be used: %s", config["data_dir"], error)
-        control.send({"failed": str(error)})
+        what = f"the data in {config['data_dir']} can't be used: {error}"
+        if isinstance(error, DamagedError):
+            what += ". qctl log verify names all damage, qctl log repair keeps what can be read"
+        log.critical("%s", what)
+        control.send({"failed": what})
         sys.exit(EXIT_UNUSABLE)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)

@@ -53,7 +53,7 @@ def start(
     flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port)
     loaded = configuration.load(config, flags=flags)
     arguments: dict[str, Any] = {"config": config and str(config.resolve()), "flags": flags, "ready_fd": None}
-    command = [sys.executable, "-m", "actors.supervisor"]
+    command = [sys.executable, "-P", "-m", "actors.supervisor"]
     if not background:
         os.execv(sys.executable, [*command, json.dumps(arguments)])
     folder = Path(loaded["data_dir"])

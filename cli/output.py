@@ -9,12 +9,13 @@ import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from actors.config import ConfigError
 from quorate import Client, QuorateError
 from storage.errors import StorageError
 
-console = Console(highlight=False, soft_wrap=True)
+console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -36,7 +37,7 @@ def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
             return command(*arguments, **named)
-        except (QuorateError, ConfigError, StorageError, OSError) as error:
+        except (QuorateError, ConfigError, StorageError, OSError, UnicodeError, ValueError) as error:
             raise fail(error) from error
 
     return run
@@ -59,7 +60,7 @@ def print_table(columns: list[str], rows: list[list[Any]]) -> None:
         is_number = bool(rows) and isinstance(rows[0][index], int | float) and not isinstance(rows[0][index], bool)
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(_cell(value) for value in row))
+        table.add_row(*(Text(_cell(value)) for value in row))
     console.print(table)
 
 

@@ -5,6 +5,7 @@ is answered in the order of the requests; one with `seq` as soon as its answer i
 request, in its place. After a fatal fault nothing more is read, and the connection closes when all is answered.
 """
 
+from collections import deque
 from typing import Final, NamedTuple, Protocol
 
 from net.framing import Fault
@@ -16,14 +17,15 @@ AT_ONCE: Final = -1
 
 
 class ConnectionLimits(NamedTuple):
-    """Counts and seconds. `pipelined_max`: requests a client may have open before it is not read any more.
+    """Counts and seconds. `pipelined_max`: requests a client may have open; more of them wait, and
+    it is not read meanwhile.
 
     `partial_s_max`: how long a request may take to come in whole. `stalled_s_max`: how long a client may leave its
     replies unread. `idle_s_max`: how long it may say nothing at all, with nothing open; 0: for ever.
     """
 
     codec: CodecLimits = CodecLimits()
-    pipelined_max: int = 1000
+    pipelined_max: int = 128
     partial_s_max: float = 30.0
     stalled_s_max: float = 60.0
     idle_s_max: float = 0.0
@@ -66,9 +68,11 @@ class Connection:
 
     __slots__ = (
         "_codec",
+        "_has_ended",
         "_held",
         "_is_closing",
         "_is_dead",
+        "_is_handing_on",
         "_is_paused",
         "_is_stalled",
         "_limits",
@@ -78,6 +82,7 @@ class Connection:
         "_quiet_s",
         "_sink",
         "_transport",
+        "_waiting",
         "_was_heard",
     )
 
@@ -94,6 +99,9 @@ class Connection:
         self._is_stalled = False
         self._is_closing = False
         self._is_dead = False
+        self._has_ended = False
+        self._is_handing_on = False
+        self._waiting: deque[Request | Fault] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
 
@@ -102,23 +110,52 @@ class Connection:
         if self._is_closing:
             return
         self._was_heard = True
-        for found in self._codec.receive(data):
-            self._open += 1
-            if isinstance(found, Fault):
-                order = self._next_order
-                self._next_order = order + 1
-                self.answer(order, fault_reply(found))
-                if found.is_fatal:
-                    self.close_when_answered()
-                    return
-            elif found.seq is not None:
-                self._sink.received(self, AT_ONCE, found)
+        found = self._codec.receive(data)
+        if found:
+            self._quiet_s = 0.0
+            if self._waiting or self._open + len(found) > self._limits.pipelined_max or self._is_stalled:
+                self._waiting.extend(found)
+                self._hand_on()
             else:
-                order = self._next_order
-                self._next_order = order + 1
-                self._sink.received(self, order, found)
-        if self._open >= self._limits.pipelined_max:
-            self._adjust_reading()
+                for one in found:
+                    self._take(one)
+
+    def _take(self, found: Request | Fault) -> None:
+        """Give one request to the sink, or answer one fault."""
+        if self._is_closing:
+            return
+        self._open += 1
+        if isinstance(found, Fault):
+            order = self._next_order
+            self._next_order = order + 1
+            self.answer(order, fault_reply(found))
+            if found.is_fatal:
+                self.close_when_answered()
+        elif found.seq is not None:
+            self._sink.received(self, AT_ONCE, found)
+        else:
+            order = self._next_order
+            self._next_order = order + 1
+            self._sink.received(self, order, found)
+
+    def _hand_on(self) -> None:
+        """Take what waits while there is room, and read on when nothing waits any more."""
+        if self._is_handing_on:
+            return
+        self._is_handing_on = True
+        waiting = self._waiting
+        while waiting and self._open < self._limits.pipelined_max and not self._is_stalled:
+            self._take(waiting.popleft())
+        self._is_handing_on = False
+        should_pause = bool(waiting) or self._is_stalled
+        if should_pause != self._is_paused and not self._is_closing:
+            self._is_paused = should_pause
+            if should_pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+        if self._has_ended and not waiting:
+            self.close_when_answered()
 
     def answer(self, order: int, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
@@ -139,7 +176,7 @@ class Connection:
                 order += 1
             self._next_to_send = order
         if self._is_paused:
-            self._adjust_reading()
+            self._hand_on()
         if self._is_closing and not self._open:
             self._transport.close()
 
@@ -153,20 +190,22 @@ class Connection:
 
     def end(self) -> None:
         """The client sends nothing more; it may still read what is open (`nc` works so)."""
+        self._has_ended = True
         self._sink.ended(self)
-        self.close_when_answered()
+        self._hand_on()
 
     def stall(self, is_stalled: bool) -> None:
         """The client leaves its replies unread (or reads again): until it reads, nothing is read from it."""
         self._is_stalled = is_stalled
         self._quiet_s = 0.0
-        self._adjust_reading()
+        self._hand_on()
 
     def lost(self) -> None:
         """The stream is closed."""
         if not self._is_dead:
             self._is_dead = self._is_closing = True
             self._held.clear()
+            self._waiting.clear()
             self._sink.closed(self)
 
     def sweep(self, passed_s: float) -> None:
@@ -181,6 +220,8 @@ class Connection:
         if self._is_stalled:
             if self._quiet_s > limits.stalled_s_max:
                 self._transport.abort()
+        elif self._is_paused:
+            self._quiet_s = 0.0  # it is us who do not read
         elif self._codec.has_partial:
             if self._quiet_s > limits.partial_s_max and not self._is_closing:
                 self._refuse(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
@@ -197,16 +238,3 @@ class Connection:
         self._open += 1
         self.answer(order, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
         self.close_when_answered()
-
-    def _adjust_reading(self) -> None:
-        """Read unless too many requests are open or replies unread; with some slack, so as not to flutter."""
-        if self._is_closing:
-            return
-        many = self._limits.pipelined_max if not self._is_paused else self._limits.pipelined_max // 2
-        should_pause = self._is_stalled or self._open >= max(many, 1)
-        if should_pause != self._is_paused:
-            self._is_paused = should_pause
-            if should_pause:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()

@@ -2,7 +2,9 @@
 
 Objects follow each other with or without white space. The framer looks at brackets and strings alone; whether what
 it cuts out is right inside is the codec's business. Anything else than an object gets one fault and is passed over
-to the end of its line. The result never depends on how the bytes were split.
+to the end of its line, or to the next `{`. But a capital letter or `[` is fatal: a browser that was made to send
+an HTTP request here must not have its body obeyed, nor a list's objects one by one. The result never depends on how
+the bytes were split.
 """
 
 import re
@@ -10,6 +12,10 @@ from typing import Final, NamedTuple
 
 _STRUCTURE: Final = re.compile(rb'["{}\[\]]')
 _IN_STRING: Final = re.compile(rb'["\\]')
+_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_ONE_KIND: Final = bytes.maketrans(b"{}[]", b"()()")
+_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
+_RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")
 
 
@@ -55,11 +61,11 @@ class ObjectFramer:
         buffer += data
         while buffer and not self._is_dead:
             if self._is_skipping:
-                end = buffer.find(b"\n")
-                if end < 0:
+                end = _RESUME.search(buffer)
+                if end is None:
                     buffer.clear()
                     break
-                del buffer[: end + 1]
+                del buffer[: end.start()]
                 self._is_skipping = False
             elif (not self._depth and not self._begin(out)) or (self._depth and not self._scan(out)):
                 break
@@ -77,9 +83,12 @@ class ObjectFramer:
             self._depth = 1
             self._at = 1
             return True
-        out.append(Fault("bad_json", f"a request is a JSON object, and this begins with {_shown(found[0])}"))
+        is_fatal = found[0] == b"[" or b"A" <= found[0] <= b"Z"
+        reason = f"a request is a JSON object, and this begins with {_shown(found[0])}"
+        out.append(Fault("bad_json", reason, is_fatal))
         del buffer[: found.start()]
         self._is_skipping = True
+        self._is_dead = is_fatal
         return True
 
     def _scan(self, out: list[bytes | Fault]) -> bool:
@@ -119,30 +128,23 @@ class ObjectFramer:
         del buffer[:at]
         if self._is_too_deep:
             self._is_too_deep = False
-            out.append(Fault("bad_json", f"nested deeper than {self._depth_max} levels", body=b""))
+            out.append(Fault("bad_json", f"nested deeper than {self._depth_max} levels", body=body))
         else:
             out.append(body)
         return True
 
 
-def depth_of(data: bytes) -> int:
-    """How deep the brackets of valid JSON go."""
-    depth = deepest = 0
-    at = 0
-    in_string = False
-    while (found := (_IN_STRING if in_string else _STRUCTURE).search(data, at)) is not None:
-        at = found.end()
-        character = found[0]
-        if character == b"\\":
-            at += 1
-        elif character == b'"':
-            in_string = not in_string
-        elif character in b"{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        else:
-            depth -= 1
-    return deepest
+def is_deeper(data: bytes, limit: int) -> bool:
+    """Whether the brackets of valid JSON go deeper than `limit` levels. Takes time in proportion to the size.
+
+    Strings are dropped, both kinds of bracket made one, and then the innermost level is taken away again and again.
+    """
+    brackets = _STRINGS.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
+    for _ in range(limit):
+        if not brackets:
+            return False
+        brackets = brackets.replace(b"()", b"")
+    return bool(brackets)
 
 
 def _shown(byte: bytes) -> str:

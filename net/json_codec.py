@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from net.framing import Fault, ObjectFramer, depth_of
+from net.framing import Fault, ObjectFramer, is_deeper
 from quorate.protocol import NO_DATA, Code, ErrorWord, ProduceItem, Reply, Request, name_fault
 
 REQUEST_BYTES_MAX: Final = 4 << 20
@@ -21,6 +21,7 @@ REQUEST_BYTES_MAX: Final = 4 << 20
 DEPTH_MAX: Final = 32
 """Levels of nesting: the protocol needs 3, the rest is for structured `data`."""
 
+LONG_DATA_BYTES: Final = 4096
 OPENING_BYTES: Final = frozenset(b"{[")
 _REQUEST_FIELDS: Final = len(Request.__struct_fields__)
 _ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
@@ -120,20 +121,11 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
             body.decode()
         except UnicodeDecodeError as error:
             return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {error.start}")
+    if _is_nested(request.data) and is_deeper(bytes(request.data), depth_max - 1):
+        return _too_deep(depth_max, body)
     queue = request.queue
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
-    marks = body.count(b'":')
-    set_fields = (
-        _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET) - (request.data is NO_DATA)
-    )
-    if marks != set_fields or body.count(b":") != marks:
-        duplicate = _duplicate_in(request, body, set_fields)
-        if duplicate is not None:
-            return duplicate
-    data = request.data
-    if data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES and depth_of(bytes(data)) >= depth_max:
-        return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
     if (
         request.key is not None
         or request.messages is not None
@@ -141,8 +133,23 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
         or request.pattern is not None
         or request.dead_letter is not UNSET
     ):
-        return _rare_fault_in(request, body, depth_max)
+        fault = _rare_fault_in(request, body, depth_max)
+        if fault is not None:
+            return fault
+    marks = body.count(b'":')
+    set_fields = _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET)
+    set_fields -= request.data is NO_DATA
+    if marks != set_fields or body.count(b":") != marks:
+        return _duplicate_in(request, body, set_fields)
     return None
+
+
+def _is_nested(data: msgspec.Raw) -> bool:
+    return data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES
+
+
+def _too_deep(depth_max: int, body: bytes) -> Fault:
+    return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
 
 
 def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
@@ -155,10 +162,9 @@ def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | Non
     for index, item in enumerate(request.messages or ()):
         if item.key is not None:
             names.append((f"messages[{index}].key", item.key))
-        data = item.data
         # the item and the list around it are two levels more
-        if data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES and depth_of(bytes(data)) + 2 >= depth_max:
-            return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
+        if _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
+            return _too_deep(depth_max, body)
     for field, name in names:
         if name is not None and (why := name_fault(name)):
             return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
@@ -179,6 +185,9 @@ def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | Non
     marks = body.count(b'":') - sum(one.count(b'":') for one in data)
     if marks == set_fields and body.count(b":") - sum(one.count(b":") for one in data) == marks:
         return None
+    for one in data:
+        if len(one) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
+            body = body.replace(one, b"0", 1)
     found: list[str] = []
 
     def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ What is safe to repeat is repeated once on a fresh connection when the old one b
 confirm, and a produce that has a `key`. Anything else raises `ConnectionFailedError` with `outcome_unknown`.
 """
 
+import math
 import socket
 import threading
 from collections.abc import Iterable, Sequence
@@ -156,8 +157,11 @@ class Client:
     # -- the wire ----------------------------------------------------------------------------------------------
 
     def request(self, action: int, **fields: Any) -> dict[str, Any]:
-        """Send any request and return the reply as it came. Fields of None are left out."""
+        """Send any request and return the reply as it came. Fields of None are left out. Raises ValueError for NaN."""
         body = {name: value for name, value in fields.items() if value is not None}
+        for name, value in body.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ValueError(f"{name} is {value}, which JSON can't say")
         data = msgspec.json.encode({"action": int(action), **body}) + b"\n"
         timeout = self._timeout + float(body.get("wait", 0.0))
         is_repeatable = action in REPEATABLE or (action == Action.PRODUCE and "key" in body)

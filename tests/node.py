@@ -46,7 +46,7 @@ class Node:
         arguments = json.dumps({"config": str(self.config_path), "flags": {}, "ready_fd": writer})
         with self.log_path.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "actors.supervisor", arguments],
+                [sys.executable, "-P", "-m", "actors.supervisor", arguments],
                 pass_fds=(writer,),
                 stdin=subprocess.DEVNULL,
                 stdout=log,

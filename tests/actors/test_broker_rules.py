@@ -148,7 +148,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 assert (reply["code"] == 0) == flying
                 if flying:
                     m = found[0]
-                    m.flying_until, m.due = None, shard.now + values[1]
+                    m.flying_until, m.due = None, min(shard.now + values[1], m.expires)
                     if not model.may_go_out(m, shard.now):
                         model.end(m, shard.now)
             else:
@@ -157,7 +157,9 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 if flying:
                     at = shard.now + values[1]
                     m = found[0]
-                    m.flying_until = m.expires if at >= m.expires > shard.now else at
+                    at = m.expires if at >= m.expires > shard.now else at
+                    assert m.flying_until is not None
+                    m.flying_until = max(m.flying_until, at)
         elif name == "time":
             shard.pass_time(values[0])
         elif name == "pause":

@@ -90,15 +90,33 @@ def test_a_request_that_is_too_large_is_answered_and_the_connection_closed() -> 
     assert end.requests == []
 
 
-def test_a_client_with_many_open_requests_is_not_read_until_half_are_answered() -> None:
+def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() -> None:
     end, connection = connected()
-    connection.receive(b'{"action":1,"seq":1}' * 4)
+    connection.receive(b'{"action":1,"seq":1}' * 6)
+    assert len(end.requests) == 4
     assert not end.is_reading
     connection.answer(AT_ONCE, reply(1))
+    assert len(end.requests) == 5
     assert not end.is_reading
     connection.answer(AT_ONCE, reply(2))
-    connection.answer(AT_ONCE, reply(3))
+    assert len(end.requests) == 6
     assert end.is_reading
+
+
+def test_thousands_of_faults_in_one_read_are_all_answered() -> None:
+    end, connection = connected()
+    connection.receive(b'{"x":1}' * 3000)
+    assert len(end.sent) == 3000
+
+
+def test_a_client_that_does_not_read_gets_no_more_done() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":11}' * 6)
+    connection.stall(True)
+    connection.answer(end.requests[0][0], reply(1))
+    assert len(end.requests) == 4
+    connection.stall(False)
+    assert len(end.requests) == 5
 
 
 def test_a_client_that_does_not_read_is_not_read_and_in_the_end_cut_off() -> None:

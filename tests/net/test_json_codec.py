@@ -35,7 +35,7 @@ PIECES = st.one_of(
 def received(codec: JsonCodec, pieces: list[bytes]) -> list[Any]:
     """What the codec makes of the pieces, comparable."""
     found = [one for piece in pieces for one in codec.receive(piece)]
-    return [one if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
+    return [encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
 
 
 @given(st.lists(PIECES, max_size=6), st.data())
@@ -134,10 +134,30 @@ def test_unusual_but_right_requests_are_accepted(body: bytes) -> None:
     assert isinstance(decode_request(body, LIMITS), Request)
 
 
-def test_garbage_is_answered_once_and_passed_over_to_the_end_of_its_line() -> None:
+def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
     codec = JsonCodec(LIMITS)
-    found = codec.receive(b'GET / HTTP/1.1\nhello {"action":1}\n{"action":2}')
-    assert [type(one) for one in found] == [Fault, Fault, Request]
+    found = codec.receive(b'hello\n"text" {"action":1}\n{"action":2}')
+    assert [type(one) for one in found] == [Fault, Fault, Request, Request]
+
+
+@pytest.mark.parametrize(
+    "stream", [b'POST / HTTP/1.1\r\n\r\n{"action":13,"queue":"q"}', b'[{"action":13,"queue":"q"}]']
+)
+def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
+    [fault] = JsonCodec(LIMITS).receive(stream)
+    assert isinstance(fault, Fault)
+    assert fault.is_fatal
+
+
+def test_a_large_nested_message_is_judged_in_no_time_and_not_copied_to_death() -> None:
+    data = b"[" + b"{}," * 300_000 + b"{}]"
+    body = b'{"action":1,"queue":"a:b","key":null,"data":' + data + b"}"
+    request = decode_request(body, CodecLimits())
+    assert isinstance(request, Request)
+    deep = b"[" * 990 + b"]" * 990
+    fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", CodecLimits())
+    assert isinstance(fault, Fault)
+    assert "deeper" in fault.reason
 
 
 def test_a_fault_reply_names_the_request_where_it_can() -> None:

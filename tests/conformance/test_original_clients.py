@@ -1,0 +1,173 @@
+"""A real node, spoken to over real sockets as the original's clients do: no newline, one read, absolute seconds."""
+
+import json
+import socket
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.node import Node
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Node:
+    return start_node()
+
+
+def exchange(sock: socket.socket, request: dict[str, Any]) -> dict[str, Any]:
+    """Send without a newline; read once: that is a whole JSON object."""
+    sock.sendall(json.dumps(request, separators=(",", ":")).encode())
+    reply = json.loads(sock.recv(65536))
+    assert isinstance(reply, dict)
+    return reply
+
+
+def test_produce_consume_confirm_over_tcp_with_absolute_times(node: Node) -> None:
+    now = int(time.time())
+    with node.connect() as sock:
+        produced = exchange(
+            sock, {"action": 1, "queue": "q", "delay": now, "ttl": now + 60, "retry": 5, "data": "hällo", "seq": 1}
+        )
+        assert (produced["code"], produced["action"], produced["queue"], produced["seq"]) == (0, 1, "q", 1)
+        consumed = exchange(sock, {"action": 2, "queue": "q", "seq": 2})
+        assert (consumed["data"], consumed["msg_id"]) == ("hällo", produced["msg_id"])
+        assert exchange(sock, {"action": 3, "queue": "q", "msg_id": consumed["msg_id"]})["code"] == 0
+        empty = exchange(sock, {"action": 2, "queue": "q"})
+        assert empty["code"] == 0
+        assert "msg_id" not in empty
+
+
+def test_the_same_over_udp(node: Node) -> None:
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.settimeout(10)
+        sock.connect(("127.0.0.1", node.port))
+        msg_id = exchange(sock, {"action": 1, "queue": "q", "data": 1, "seq": "a"})["msg_id"]
+        consumed = exchange(sock, {"action": 2, "queue": "q", "seq": "b"})
+        assert (consumed["msg_id"], consumed["seq"]) == (msg_id, "b")
+        sock.send(b"garbage")
+        assert json.loads(sock.recv(65536))["error"] == "bad_json"
+
+
+def test_a_message_too_large_for_a_datagram_is_not_lost_to_it(node: Node) -> None:
+    with node.client() as client, socket.socket(type=socket.SOCK_DGRAM) as sock:
+        client.produce("big", "x" * 100_000)
+        sock.settimeout(10)
+        sock.connect(("127.0.0.1", node.port))
+        assert exchange(sock, {"action": 2, "queue": "big"})["error"] == "too_large"
+        message = client.consume("big")
+        assert message is not None
+        assert len(message.data) == 100_000
+
+
+def test_objects_may_follow_each_other_in_any_way(node: Node) -> None:
+    with node.connect() as sock:
+        stream = b'{"action":7}{"action":7}\n\n {"action":7}\r\n{"action":8,"queue":"q"}'
+        for at in range(0, len(stream), 3):
+            sock.sendall(stream[at : at + 3])
+        replies = b""
+        while replies.count(b"\n") < 4:
+            replies += sock.recv(65536)
+    assert [json.loads(line)["action"] for line in replies.splitlines()] == [7, 7, 7, 8]
+
+
+def test_the_leader_is_named_as_the_original_names_it(node: Node) -> None:
+    with node.connect() as sock:
+        reply = exchange(sock, {"action": 8, "queue": "q"})
+    assert (reply["leader_node_id"], reply["leader_host"], reply["leader_port"]) == (1, "127.0.0.1", node.port)
+
+
+def test_monitor_has_the_originals_fields(node: Node) -> None:
+    with node.client() as client:
+        client.produce("q", "x")
+    with node.connect() as sock:
+        reply = exchange(sock, {"action": 4, "queue": "q"})
+    for field in ("size", "max_size", "max_id", "wait_status", "leader_node_id", "node_id", "trans_id", "log_size"):
+        assert field in reply
+
+
+def test_a_long_poll_wakes_when_a_message_comes_and_is_answered_in_vain_otherwise(node: Node) -> None:
+    with node.connect() as waiting, node.client() as client:
+        waiting.sendall(b'{"action":2,"queue":"q","wait":30}')
+        while client.status()["shards"][0]["waiting_consumers"] == 0:
+            pass
+        client.produce("q", "now")
+        assert json.loads(waiting.recv(65536))["data"] == "now"
+        assert "msg_id" not in exchange(waiting, {"action": 2, "queue": "q", "wait": 0.1})
+
+
+def test_a_consumer_that_closed_its_connection_gets_no_message(node: Node) -> None:
+    with node.client() as client:
+        for _ in range(3):
+            gone = node.connect()
+            gone.sendall(b'{"action":2,"queue":"q","wait":30}' * 40)
+            while client.status()["shards"][0]["waiting_consumers"] == 0:
+                pass
+            gone.close()
+            while client.status()["shards"][0]["waiting_consumers"] > 0:
+                pass
+        client.produce("q", "kept", retry=0)
+        message = client.consume("q")
+        assert message is not None
+        assert message.data == "kept"
+
+
+def test_a_virtual_queue_copies_to_its_queues_and_takes_nothing_else(start_node: StartNode) -> None:
+    node = start_node(virtual_queue_list={"all": ["a", "b"]})
+    with node.connect() as sock:
+        reply = exchange(sock, {"action": 1, "queue": "all", "data": "x", "retry": 9})
+        assert len(set(reply["msg_ids"])) == 2
+        assert reply["msg_id"] == reply["msg_ids"][0]
+        for queue in ("a", "b"):
+            assert exchange(sock, {"action": 2, "queue": queue})["data"] == "x"
+        assert exchange(sock, {"action": 2, "queue": "all"})["error"] == "not_supported"
+        assert exchange(sock, {"action": 5, "queue": "a", "dead_letter": "all"})["error"] == "not_supported"
+        exchange(sock, {"action": 5, "queue": "b", "max_size": 1})
+        refused = exchange(sock, {"action": 1, "queue": "all", "data": "y"})
+        assert refused["error"] == "queue_full"
+        assert len(refused["msg_ids"]) == 1
+
+
+def test_the_log_can_be_read_in_order_and_says_what_is_trimmed(start_node: StartNode) -> None:
+    node = start_node(queue_log_size=100)
+    with node.client() as client:
+        for number in range(50):
+            client.produce_many("q", [number] * 10)
+        while client.status()["shards"][0]["first_trans_id"] < 100:
+            pass
+        first = client.status()["shards"][0]["first_trans_id"]
+        with node.connect() as sock:
+            trimmed = exchange(sock, {"action": 14, "after": 0})
+        assert trimmed["error"] == "trimmed"
+        assert trimmed["first_trans_id"] >= first
+        after, seen = trimmed["first_trans_id"] - 1, []
+        while after < 500:
+            reply = client.log(after, 37)
+            seen += [record["trans_id"] for record in reply["records"]]
+            after = reply["last_trans_id"]
+        assert seen == list(range(trimmed["first_trans_id"], 501))
+        record = client.log(499, 1)["records"][0]
+        assert (record["kind"], record["queue"], record["data"]) == ("produce", "q", 49)
+
+
+def test_those_who_do_not_behave_do_not_stop_the_others(start_node: StartNode) -> None:
+    node = start_node(max_connections=20, request_timeout_s=1.0)
+    bad_manners = [b"garbage", b'{"action":', b'{"action":7}' * 2000, b'{"action":2,"queue":"w","wait":30}' * 500]
+    hogs = [node.connect() for _ in range(19)]
+    for number, hog in enumerate(hogs):
+        hog.sendall(
+            [b"garbage", b'{"action":', b'{"action":7}' * 2000, b'{"action":2,"queue":"w","wait":30}' * 500][number % 4]
+        )
+    with node.client() as client:
+        for number in range(100):
+            client.produce("q", number)
+            assert client.consume("q") is not None
+        with node.connect() as surplus:
+            assert json.loads(surplus.recv(65536))["error"] == "overloaded"
+            assert surplus.recv(1) == b""
+    slow = hogs[1]
+    reply = json.loads(slow.recv(65536))
+    assert reply["error"] == "too_slow"
+    for hog in hogs:
+        hog.close()

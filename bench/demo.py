@@ -1,0 +1,167 @@
+"""make demo: does the main job before your eyes, and proves it line by line.
+
+Every line of Python's own standard library becomes a job with a delay and a priority. The node is killed with SIGKILL
+in the middle of producing, and again in the middle of consuming. In the end every line that was acknowledged must
+have been delivered, and nothing that was confirmed may have come back.
+"""
+
+import random
+import sys
+import sysconfig
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.node import BenchNode, running_node
+from quorate import Client, ConnectionFailedError, Message
+
+PORT = 11_311
+LINES_MAX = 150_000
+BATCH = 200
+DELAYS_S = (0, 0, 0, 1, 3, 6)
+PRIORITIES = (0, 0, 0, 1, 5)
+
+
+def library_lines() -> list[str]:
+    """The lines of the standard library's own modules, in a fixed order."""
+    lines: list[str] = []
+    for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
+        lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
+        if len(lines) > LINES_MAX:
+            break
+    return lines[:LINES_MAX]
+
+
+@dataclass
+class Ledger:
+    """What is known for certain."""
+
+    acknowledged: set[int] = field(default_factory=set)
+    delivered: set[int] = field(default_factory=set)
+    confirmed: set[int] = field(default_factory=set)
+    wrong: list[str] = field(default_factory=list)
+    repeated: int = 0
+
+
+class Demo:
+    """One run of it."""
+
+    def __init__(self, node: BenchNode) -> None:
+        self._node = node
+        self._client = Client("127.0.0.1", node.port, timeout=20)
+        self._ledger = Ledger()
+        self._lines = library_lines()
+        self._random = random.Random(2026)
+        self._killer: threading.Timer | None = None
+
+    def run(self) -> bool:
+        """Produce, kill, produce on; consume, kill, consume on; prove. Whether all is well."""
+        print(f"{len(self._lines)} lines of Python's standard library, as jobs with delays of 0 to {max(DELAYS_S)} s")
+        self._produce()
+        self._consume()
+        return self._prove()
+
+    def _kill_soon(self) -> None:
+        """Kill the node in a moment, while a request is under way."""
+        self._killer = threading.Timer(0.003, self._node.kill)
+        self._killer.start()
+
+    def _came_back(self, moment: str) -> None:
+        """A request failed: that was the kill. Start the node again, on what its disk has."""
+        if self._killer is None:
+            raise RuntimeError("the node went away by itself")
+        self._killer.join()
+        self._killer = None
+        begun = time.monotonic()
+        self._node.start()
+        print(f"  SIGKILL in the middle of {moment}; ready again after {time.monotonic() - begun:.2f} s", flush=True)
+
+    def _produce(self) -> None:
+        begun = told = time.monotonic()
+        killed = False
+        at = 0
+        while at < len(self._lines):
+            numbers = range(at, min(at + BATCH, len(self._lines)))
+            jobs = [{"n": n, "line": self._lines[n]} for n in numbers]
+            options = {"delay": self._random.choice(DELAYS_S) or None, "priority": self._random.choice(PRIORITIES)}
+            if not killed and at > len(self._lines) // 2:
+                killed = True
+                self._kill_soon()
+            try:
+                self._client.produce_many("library", jobs, retry=10, ttl=3600, **options)
+            except ConnectionFailedError:
+                self._came_back("producing")
+                continue  # the outcome is unknown: once more, and these lines may be there twice
+            self._ledger.acknowledged.update(numbers)
+            at += BATCH
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                print(f"  produced {at} lines, {at / (told - begun):.0f} a second", flush=True)
+        print(
+            f"produced {len(self._lines)} lines in {time.monotonic() - begun:.1f} s, each batch on disk before its reply"
+        )
+
+    def _consume(self) -> None:
+        begun = told = time.monotonic()
+        killed = False
+        ledger = self._ledger
+        while True:
+            if not killed and len(ledger.confirmed) > len(self._lines) // 2:
+                killed = True
+                self._kill_soon()
+            try:
+                messages = self._client.consume_many("library", BATCH, wait=2)
+                if not messages:
+                    if self._client.monitor("library")["size"] == 0:
+                        break
+                    continue
+                self._take(messages)
+                self._client.confirm(messages)
+            except ConnectionFailedError:
+                self._came_back("consuming")
+                continue  # what was delivered and not confirmed comes again after its retry time
+            ledger.confirmed.update(message.msg_id for message in messages)
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                done = len(ledger.confirmed)
+                print(f"  consumed and confirmed {done} lines, {done / (told - begun):.0f} a second", flush=True)
+        print(f"consumed and confirmed all in {time.monotonic() - begun:.1f} s")
+
+    def _take(self, messages: list[Message]) -> None:
+        ledger = self._ledger
+        for message in messages:
+            number = int(message.data["n"])
+            if message.msg_id in ledger.confirmed:
+                ledger.wrong.append(f"line {number} came back after it was confirmed")
+            if message.data["line"] != self._lines[number]:
+                ledger.wrong.append(f"line {number} was changed")
+            ledger.repeated += message.deliveries > 1 or number in ledger.delivered
+            ledger.delivered.add(number)
+
+    def _prove(self) -> bool:
+        ledger = self._ledger
+        lost = ledger.acknowledged - ledger.delivered
+        print(
+            f"proof: {len(ledger.acknowledged)} lines acknowledged, {len(ledger.delivered)} delivered, {len(lost)} lost,"
+        )
+        print(
+            f"       {len(ledger.confirmed)} messages confirmed, {len(ledger.wrong)} wrong or back after confirmation, "
+            f"{ledger.repeated} delivered more than once (the kill left their outcome open)"
+        )
+        for what in [*ledger.wrong[:5], *(f"line {number} is lost" for number in sorted(lost)[:5])]:
+            print(f"  {what}")
+        return not lost and not ledger.wrong and len(ledger.delivered) == len(self._lines)
+
+
+def main() -> int:
+    """Run the demo on a node of its own."""
+    begun = time.monotonic()
+    with running_node(PORT) as node:
+        is_well = Demo(node).run()
+    print(f"{'All is well' if is_well else 'SOMETHING IS WRONG'}, after {time.monotonic() - begun:.0f} s")
+    return 0 if is_well else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

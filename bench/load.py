@@ -1,0 +1,28 @@
+"""The C load generator (bench/loadgen.c): built when needed, run against a port."""
+
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def generator() -> str:
+    """The built program's path."""
+    target = Path(tempfile.mkdtemp(prefix="quorate-loadgen-")) / "loadgen"
+    source = Path(__file__).with_name("loadgen.c")
+    subprocess.run(["gcc", "-O2", "-w", "-o", str(target), str(source)], check=True)
+    return str(target)
+
+
+def load(
+    protocol: str, port: int, connections: int, requests: int, *, queues: int = 1, data_bytes: int = 32, batch: int = 1
+) -> dict[str, float]:
+    """Put `requests` in all on the server, from so many connections; the figures by name (1/s and us)."""
+    each = max(requests // connections, 3)
+    words = [generator(), protocol, *map(str, (port, connections, each, queues, data_bytes, batch))]
+    printed = subprocess.run(words, capture_output=True, text=True, check=False)
+    if printed.returncode:
+        raise RuntimeError(printed.stderr)
+    parts = printed.stdout.split()
+    return {name: float(value) for name, value in zip(parts[::2], parts[1::2], strict=True)}

@@ -1,0 +1,200 @@
+// loadgen: closed-loop load. One epoll thread, N connections, each with one request open.
+// usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]
+//   PROTOCOL: quorate | beanstalk | redis (a stream with a consumer group). The work is the same for all of them:
+//   produce, consume, acknowledge, with BATCH messages a request (quorate alone).
+// Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { IN_BYTES = 1 << 20, OUT_BYTES = 1 << 20 };
+typedef struct {
+  int fd, step, done, len, queue;
+  double sent_at;
+  char ids[32768];
+  char in[IN_BYTES];
+} Client;
+
+static const char *protocol;
+static char *data, out[OUT_BYTES];
+static int data_bytes, batch, is_redis, is_beanstalk;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec + t.tv_nsec * 1e-9;
+}
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return (x > y) - (x < y);
+}
+static void die(const char *what, const char *detail) {
+  fprintf(stderr, "loadgen: %s %.300s\n", what, detail);
+  exit(1);
+}
+
+static int quorate_request(Client *c) {
+  int n = sprintf(out, "{\"action\":%d,\"queue\":\"bench%d\"", c->step + 1, c->queue);
+  if (c->step == 0 && batch > 1) {
+    n += sprintf(out + n, ",\"retry\":60,\"messages\":[");
+    for (int i = 0; i < batch; i++) n += sprintf(out + n, "%s{\"data\":\"%s\"}", i ? "," : "", data);
+    n += sprintf(out + n, "]");
+  } else if (c->step == 0) {
+    n += sprintf(out + n, ",\"retry\":60,\"data\":\"%s\"", data);
+  } else if (c->step == 1 && batch > 1) {
+    n += sprintf(out + n, ",\"count\":%d", batch);
+  } else if (c->step == 2) {
+    n += sprintf(out + n, batch > 1 ? ",\"msg_ids\":[%s]" : ",\"msg_id\":%s", c->ids);
+  }
+  return n + sprintf(out + n, "}\n");
+}
+static int redis_command(int n, int count, const char **words) {
+  n += sprintf(out + n, "*%d\r\n", count);
+  for (int i = 0; i < count; i++) n += sprintf(out + n, "$%zu\r\n%s\r\n", strlen(words[i]), words[i]);
+  return n;
+}
+static int request(Client *c) {
+  char stream[32];
+  sprintf(stream, "bench%d", c->queue);
+  if (is_beanstalk) {
+    if (c->step == 0) return sprintf(out, "put 0 0 60 %d\r\n%s\r\n", data_bytes, data);
+    return c->step == 1 ? sprintf(out, "reserve-with-timeout 0\r\n") : sprintf(out, "delete %s\r\n", c->ids);
+  }
+  if (is_redis) {
+    if (c->step == 0) return redis_command(0, 5, (const char *[]){"XADD", stream, "*", "d", data});
+    if (c->step == 1)
+      return redis_command(0, 9, (const char *[]){"XREADGROUP", "GROUP", "g", "c", "COUNT", "1", "STREAMS", stream, ">"});
+    int n = redis_command(0, 4, (const char *[]){"XACK", stream, "g", c->ids});
+    return redis_command(n, 3, (const char *[]){"XDEL", stream, c->ids});
+  }
+  return quorate_request(c);
+}
+
+// Each reply_* returns -1 while the reply is not whole, 0 if there was no message, 1 otherwise.
+static int quorate_reply(Client *c) {
+  if (c->in[c->len - 1] != '\n') return -1;
+  if (!strstr(c->in, "\"code\":0")) die("refused:", c->in);
+  if (c->step != 1) return 1;
+  int n = 0;
+  for (char *at = c->in; (at = strstr(at, "\"msg_id\":")); at += 9)
+    n += sprintf(c->ids + n, "%s%ld", n ? "," : "", atol(at + 9));
+  return n > 0;
+}
+static int beanstalk_reply(Client *c) {
+  char *end = strstr(c->in, "\r\n");
+  if (!end) return -1;
+  if (c->step != 1) {
+    if (strncmp(c->in, "INSERTED", 8) && strncmp(c->in, "DELETED", 7)) die("refused:", c->in);
+    return 1;
+  }
+  int size = 0;
+  if (sscanf(c->in, "RESERVED %31s %d", c->ids, &size) != 2) return 0;
+  return c->len >= end - c->in + 2 + size + 2 ? 1 : -1;
+}
+static int resp_size(const char *p, int n) {  // 0: not whole
+  const char *end = memmem(p, n, "\r\n", 2);
+  if (!end) return 0;
+  int head = end - p + 2, value = atoi(p + 1), at = head;
+  if (*p == '$') return value < 0 ? head : n >= head + value + 2 ? head + value + 2 : 0;
+  if (*p != '*') return head;
+  for (int i = 0; i < value; i++) {
+    int k = resp_size(p + at, n - at);
+    if (!k) return 0;
+    at += k;
+  }
+  return at;
+}
+static int redis_reply(Client *c) {
+  int size = resp_size(c->in, c->len);
+  if (!size || (c->step == 2 && !resp_size(c->in + size, c->len - size))) return -1;
+  if (c->in[0] == '-') die("refused:", c->in);
+  if (c->step != 1) return 1;
+  if (c->in[1] == '-' || c->in[1] == '0') return 0;
+  char *at = strstr(c->in, "bench");
+  at = at ? strstr(at, "*2\r\n$") : NULL;
+  return at && sscanf(at + 4, "$%*d %31[^\r]", c->ids) == 1;
+}
+
+static void submit(Client *c) {
+  int n = request(c);
+  c->sent_at = now();
+  for (int at = 0; at < n;) {
+    int sent = send(c->fd, out + at, n - at, 0);
+    if (sent <= 0) die("send", "failed");
+    at += sent;
+  }
+}
+
+int main(int argc, char **argv) {
+  if (argc < 5) die("usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]", "");
+  protocol = argv[1];
+  is_redis = !strcmp(protocol, "redis");
+  is_beanstalk = !strcmp(protocol, "beanstalk");
+  int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
+  data_bytes = argc > 6 ? atoi(argv[6]) : 32;
+  batch = argc > 7 ? atoi(argv[7]) : 1;
+  data = malloc(data_bytes + 1);
+  memset(data, 'x', data_bytes);
+  data[data_bytes] = 0;
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[2]))};
+  inet_pton(AF_INET, "127.0.0.1", &address.sin_addr);
+  int poll = epoll_create1(0), measured = 0, open_count = count;
+  Client *clients = calloc(count, sizeof *clients);
+  double *latency = malloc(sizeof *latency * count * each);
+  for (int i = 0; i < count; i++) {
+    Client *c = &clients[i];
+    c->fd = socket(AF_INET, SOCK_STREAM, 0);
+    c->queue = i % queues;
+    if (connect(c->fd, (void *)&address, sizeof address)) die("can't connect to port", argv[2]);
+    int one = 1;
+    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    if (is_redis) {
+      char stream[32];
+      sprintf(stream, "bench%d", c->queue);
+      int n = redis_command(0, 6, (const char *[]){"XGROUP", "CREATE", stream, "g", "$", "MKSTREAM"});
+      send(c->fd, out, n, 0);
+      recv(c->fd, c->in, IN_BYTES - 1, 0);
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+    epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
+  }
+  double begun = now();
+  for (int i = 0; i < count; i++) submit(&clients[i]);
+  while (open_count) {
+    struct epoll_event events[256];
+    int n = epoll_wait(poll, events, 256, 20000);
+    if (n == 0) die("no reply for 20 s from", protocol);
+    for (int k = 0; k < n; k++) {
+      Client *c = events[k].data.ptr;
+      int got = recv(c->fd, c->in + c->len, IN_BYTES - 1 - c->len, 0);
+      if (got <= 0) die("closed by", protocol);
+      c->len += got;
+      c->in[c->len] = 0;
+      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : quorate_reply(c);
+      if (reply < 0) continue;
+      latency[measured++] = now() - c->sent_at;
+      c->step = reply ? (c->step + 1) % 3 : 0;
+      c->len = 0;
+      if (++c->done < each) {
+        submit(c);
+      } else {
+        close(c->fd);
+        open_count--;
+      }
+    }
+  }
+  double took = now() - begun, sum = 0;
+  for (int i = 0; i < measured; i++) sum += latency[i];
+  qsort(latency, measured, sizeof *latency, ascending);
+  printf("rps %.0f mps %.0f avg_us %.0f p50_us %.0f p99_us %.0f max_us %.0f\n", measured / took,
+         measured / took / 3 * batch, sum / measured * 1e6, latency[measured / 2] * 1e6,
+         latency[measured * 99 / 100] * 1e6, latency[measured - 1] * 1e6);
+  return 0;
+}

@@ -1,0 +1,88 @@
+"""Starting and stopping a node of our own for a benchmark, by process id."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+QCTL = str(Path(sys.executable).with_name("qctl"))
+
+
+class BenchNode:
+    """A node in its own folder and process group."""
+
+    def __init__(self, folder: Path, port: int, **settings: object) -> None:
+        self.folder = folder
+        self.port = port
+        self._settings = {name: json.dumps(value) if not isinstance(value, str) else value
+                          for name, value in settings.items()}  # fmt: skip
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start, and return when it is ready. Raises RuntimeError with its log if it does not come up."""
+        reader, writer = os.pipe()
+        flags = {"data_dir": str(self.folder / "data"), "port": self.port, **self._settings}
+        arguments = json.dumps({"config": None, "flags": flags, "ready_fd": writer})
+        with (self.folder / "node.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "actors.supervisor", arguments],
+                pass_fds=(writer,),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            said = pipe.read().decode()
+        if said != "ready":
+            raise RuntimeError(f"{said}\n{(self.folder / 'node.log').read_text()}")
+
+    @property
+    def supervisor_pid(self) -> int:
+        """The first process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL to all of its processes."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def stop(self) -> None:
+        """SIGTERM, and wait."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+            self._process = None
+
+
+@contextmanager
+def running_node(port: int, **settings: object) -> Iterator[BenchNode]:
+    """A node for a block, in a folder of its own that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="quorate-bench-", dir=os.environ.get("BENCH_DIR", ".")) as folder:
+        node = BenchNode(Path(folder), port, **settings)
+        node.start()
+        try:
+            yield node
+        finally:
+            node.stop()
+
+
+def resident_bytes(pid: int) -> int:
+    """A process's resident memory (bytes)."""
+    fields = Path(f"/proc/{pid}/statm").read_text().split()
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def cpu_seconds(pid: int) -> float:
+    """The CPU time a process has used (seconds)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

@@ -5,15 +5,13 @@ from the ledger. Records are applied when they are made; answers come out when t
 """
 
 from collections.abc import Callable
-from itertools import chain
-from typing import Final, NamedTuple, TypeVar
-
-from msgspec import UnsetType
+from typing import Final, NamedTuple
 
 from actors.delivery import Delivery
 from actors.ledger import Ledger
 from actors.messages import Call
 from actors.queries import NodeView, Queries
+from actors.queue_admin import QueueAdmin
 from quorate.protocol import (
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
@@ -22,17 +20,11 @@ from quorate.protocol import (
     ProduceItem,
     Reply,
     Request,
-    SettingsReply,
     refusal,
 )
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import Clear, Configure, Confirm, Extend, Message, Place, Release, Remove, message_id
+from storage.records import Confirm, Extend, Message, Place, Release, message_id
 from storage.state import ShardState
-
-ValueT = TypeVar("ValueT")
-
-CLEAR_CHUNK: Final = 2000
-"""Messages that one piece of a clear removes: some 5 ms."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 500
 """What a live message takes in memory beside its data (bench/memory.py measures it)."""
@@ -57,18 +49,6 @@ class Limits(NamedTuple):
     waits_per_client_max: int = 64
 
 
-class _Clearing:
-    """A clear or remove that is under way: of the messages older than `before`, which are looked up when it begins."""
-
-    def __init__(self, call: Call, queue: str, before: int) -> None:
-        self.call = call
-        self.queue = queue
-        self.before = before
-        self.ids: list[int] | None = None
-        self.next = 0
-        self.removed = 0
-
-
 class Broker:
     """Decides for one shard. `view` is what the queries tell of the node; `lease_committed` see `Delivery`."""
 
@@ -76,20 +56,20 @@ class Broker:
         self.ledger = Ledger(state)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
         self.queries = Queries(self.ledger, self.delivery, view)
+        self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
         self.log_calls: list[Call] = []
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
-        self._clearings: list[_Clearing] = []
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self._produce,
             Action.CONSUME: self._consume,
             Action.CONFIRM: self._confirm,
-            Action.CONFIGURE: self._configure,
-            Action.CLEAR: self._clear,
+            Action.CONFIGURE: self.admin.configure,
+            Action.CLEAR: self.admin.clear,
             Action.RELEASE: self._release,
             Action.EXTEND: self._extend,
-            Action.REMOVE: self._clear,
+            Action.REMOVE: self.admin.clear,
             Action.LOG: self.log_calls.append,
             Action.MONITOR: self.queries.monitor,
             Action.NODE_MONITOR: self.queries.monitor,
@@ -137,18 +117,17 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return bool(self._clearings)
+        return self.admin.has_more
 
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
-        if self._clearings:
-            self._clear_piece(self._clearings[0])
+        self.admin.go_on()
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
         self._limits = limits
-        self._state.default_max_size = limits.queue_size
+        self.admin.set_limits(limits.queue_size, limits.queues_max)
 
     # -- produce -----------------------------------------------------------------------------------------------
 
@@ -395,95 +374,6 @@ class Broker:
         self.ledger.park(call, reply)
         return None
 
-    # -- queues ------------------------------------------------------------------------------------------------
-
-    def _configure(self, call: Call) -> None:
-        request = call.request
-        if request.queue is None:
-            return self._refuse_field(call, "queue", "is missing")
-        if request.dead_letter == request.queue:
-            return self._refuse_field(call, "dead_letter", "is the queue itself")
-        queue = self._state.queues.get(request.queue)
-        if queue is None and len(self._state.queues) >= self._limits.queues_max:
-            return self._refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
-        wanted = (queue or QueueState(request.queue, self._limits.queue_size)).settings()
-        asked = Configure(
-            request.queue,
-            _or(request.max_size, wanted.max_size),
-            _or(request.default_ttl, wanted.default_ttl_s) or DEFAULT_TTL_S,
-            _or(request.default_retry, wanted.default_retry_s),
-            _or(request.max_deliveries, wanted.max_deliveries),
-            wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
-            _or(request.paused, wanted.paused),
-        )
-        if asked != wanted or queue is None:
-            self.ledger.append(asked)
-            queue = self._state.queues[request.queue]
-            self.delivery.serve(queue)
-        self.ledger.park(
-            call,
-            SettingsReply(
-                action=request.action,
-                code=0,
-                queue=request.queue,
-                seq=request.seq,
-                max_size=asked.max_size,
-                default_ttl=asked.default_ttl_s,
-                default_retry=asked.default_retry_s,
-                max_deliveries=asked.max_deliveries,
-                dead_letter=asked.dead_letter,
-                paused=asked.paused,
-            ),
-        )
-        return None
-
-    def _clear(self, call: Call) -> None:
-        """Clear, or remove: that is clear and then drop the queue."""
-        request = call.request
-        if request.queue is None:
-            return self._refuse_field(call, "queue", "is missing")
-        queue = self._state.queues.get(request.queue)
-        if queue is None:
-            return self._refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
-        self._clearings.append(_Clearing(call, request.queue, message_id(self._state.trans_id + 1, self._state.shard)))
-        if len(self._clearings) == 1:
-            self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
-        return None
-
-    def _ids_in(self, name: str, before: int) -> list[int]:
-        queue = self._state.queues.get(name)
-        if queue is None:
-            return []
-        ids = dict.fromkeys(chain((t[2] for t in queue.ready), (t[1] for t in queue.waiting)))
-        if queue.unplaced:
-            ids.update(dict.fromkeys(self.ledger.uncommitted_ids))
-        return [msg_id for msg_id in ids if msg_id < before]
-
-    def _clear_piece(self, clearing: _Clearing) -> None:
-        """Remove the next messages; at the end answer, and drop the queue if that was asked."""
-        if clearing.ids is None:
-            clearing.ids = self._ids_in(clearing.queue, clearing.before)
-        ids = clearing.ids[clearing.next : clearing.next + CLEAR_CHUNK]
-        clearing.next += CLEAR_CHUNK
-        messages = self._found(ids, clearing.queue).get(clearing.queue)
-        if messages:
-            clearing.removed += len(messages)
-            self.ledger.append(Clear(clearing.queue, [m.msg_id for m in messages], [m.previous for m in messages]))
-        if clearing.next < len(clearing.ids):
-            return
-        request = clearing.call.request
-        queue = self._state.queues.get(clearing.queue)
-        if request.action == Action.REMOVE and queue is not None:
-            if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
-                self.ledger.append(QueueState(clearing.queue, self._limits.queue_size).settings())
-            else:
-                self.ledger.append(Remove(clearing.queue))
-        self._clearings.remove(clearing)
-        self.ledger.park(
-            clearing.call,
-            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed),
-        )
-
     # -- refusing ----------------------------------------------------------------------------------------------
 
     def _refuse(self, call: Call, error: str, reason: str) -> None:
@@ -491,7 +381,3 @@ class Broker:
 
     def _refuse_field(self, call: Call, field: str, fault: str) -> None:
         self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")
-
-
-def _or(asked: ValueT | None, held: ValueT) -> ValueT:
-    return held if asked is None else asked

@@ -98,9 +98,8 @@ class Demo:
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
                 print(f"  produced {at} lines, {at / (told - begun):.0f} a second", flush=True)
-        print(
-            f"produced {len(self._lines)} lines in {time.monotonic() - begun:.1f} s, each batch on disk before its reply"
-        )
+        took_s = time.monotonic() - begun
+        print(f"produced {len(self._lines)} lines in {took_s:.1f} s, each batch on disk before its reply")
 
     def _consume(self) -> None:
         begun = told = time.monotonic()
@@ -142,13 +141,11 @@ class Demo:
     def _prove(self) -> bool:
         ledger = self._ledger
         lost = ledger.acknowledged - ledger.delivered
-        print(
-            f"proof: {len(ledger.acknowledged)} lines acknowledged, {len(ledger.delivered)} delivered, {len(lost)} lost,"
-        )
-        print(
-            f"       {len(ledger.confirmed)} messages confirmed, {len(ledger.wrong)} wrong or back after confirmation, "
-            f"{ledger.repeated} delivered more than once (the kill left their outcome open)"
-        )
+        unknown = max(len(self._lines) - len(ledger.confirmed), 0)
+        acknowledged, delivered = len(ledger.acknowledged), len(ledger.delivered)
+        print(f"proof: {acknowledged} lines acknowledged, {delivered} delivered, {len(lost)} lost")
+        print(f"       {len(ledger.confirmed)} confirmed, {len(ledger.wrong)} wrong or back after their confirmation")
+        print(f"       left open by the kills: {unknown} confirmed without a reply, {ledger.repeated} delivered twice")
         for what in [*ledger.wrong[:5], *(f"line {number} is lost" for number in sorted(lost)[:5])]:
             print(f"  {what}")
         return not lost and not ledger.wrong and len(ledger.delivered) == len(self._lines)

@@ -156,9 +156,7 @@ def test_those_who_do_not_behave_do_not_stop_the_others(start_node: StartNode) -
     bad_manners = [b"garbage", b'{"action":', b'{"action":7}' * 2000, b'{"action":2,"queue":"w","wait":30}' * 500]
     hogs = [node.connect() for _ in range(19)]
     for number, hog in enumerate(hogs):
-        hog.sendall(
-            [b"garbage", b'{"action":', b'{"action":7}' * 2000, b'{"action":2,"queue":"w","wait":30}' * 500][number % 4]
-        )
+        hog.sendall(bad_manners[number % 4])
     with node.client() as client:
         for number in range(100):
             client.produce("q", number)

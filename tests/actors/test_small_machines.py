@@ -1,0 +1,59 @@
+"""The leader's clock and the gathering of siblings."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.gathering import GATHER_S, SKIPPED_MAX, Gathering
+from actors.leader_clock import LeaderClock
+
+
+def test_the_clock_follows_the_wall_clock() -> None:
+    clock = LeaderClock(0.0)
+    assert clock.now(100.0, 1.0) == 100.0
+    assert clock.now(101.5, 2.5) == 101.5
+
+
+def test_a_wall_clock_that_was_set_back_lets_time_pass_all_the_same() -> None:
+    clock = LeaderClock(1000.0)
+    assert clock.now(500.0, 1.0) == 1000.0
+    assert clock.now(501.0, 2.0) == 1001.0
+    assert clock.now(1002.0, 2.5) == 1002.0
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 100)), min_size=1, max_size=30), st.floats(0, 1e9))
+def test_time_never_goes_back(steps: list[tuple[float, float]], last: float) -> None:
+    clock, monotonic, before = LeaderClock(last), 0.0, last
+    for wall, passed in steps:
+        monotonic += passed
+        now = clock.now(wall, monotonic)
+        assert now >= before
+        before = now
+
+
+def test_without_a_commit_before_it_an_entry_is_written_at_once() -> None:
+    assert Gathering().is_over(0.0, 1)
+
+
+def test_after_a_commit_the_entry_waits_for_those_that_were_freed() -> None:
+    gathering = Gathering()
+    gathering.committed(0.0, still_parked=1, freed=3)
+    assert not gathering.is_over(0.0001, 3)
+    assert gathering.is_over(0.0002, 4)
+
+
+def test_the_wait_is_over_in_time_and_the_next_commits_do_not_wait() -> None:
+    gathering = Gathering()
+    gathering.committed(0.0, 0, 8)
+    assert gathering.is_over(GATHER_S, 1)
+    gathering.committed(1.0, 0, 8)
+    assert gathering.is_over(1.0, 1)
+
+
+def test_waits_in_vain_become_rare() -> None:
+    gathering, waits = Gathering(), 0
+    for number in range(1000):
+        gathering.committed(float(number), 0, 2)
+        if not gathering.is_over(float(number), 1):
+            waits += 1
+            assert gathering.is_over(number + GATHER_S, 1)
+    assert waits < 1000 / SKIPPED_MAX * 2 + 10

@@ -1,0 +1,113 @@
+"""qctl, run as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartNode
+from tests.node import Node, free_port
+
+QCTL = str(Path(sys.executable).with_name("qctl"))
+
+
+def qctl(*words: object, code: int = 0, folder: Path | None = None, text: str = "") -> str:
+    """Run qctl; what it printed. Its errors go with what it prints."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("QUORATE_")}
+    done = subprocess.run(
+        [QCTL, *map(str, words)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        input=text,
+        cwd=folder,
+        env={**environment, "COLUMNS": "200"},
+        check=False,
+        timeout=60,
+    )
+    assert "Traceback" not in done.stdout
+    assert done.returncode == code, done.stdout
+    return done.stdout
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Node:
+    return start_node()
+
+
+def test_a_node_is_started_looked_at_and_stopped(tmp_path: Path) -> None:
+    port = free_port()
+    assert "ready on" in qctl("node", "start", "-b", "-p", port, folder=tmp_path)
+    try:
+        assert (tmp_path / "quorate-data").is_dir()
+        assert "version 0.1.0" in qctl("node", "status", "--port", port)
+        assert "is in use by process" in qctl("node", "start", "-b", "-p", port, folder=tmp_path, code=1)
+        assert "reads its configuration again" in qctl("node", "reload", folder=tmp_path)
+    finally:
+        assert "has stopped" in qctl("node", "stop", folder=tmp_path)
+    assert "no node runs" in qctl("node", "stop", folder=tmp_path, code=1)
+    assert "no damage" in qctl("log", "verify", folder=tmp_path)
+    assert "nothing to repair" in qctl("log", "repair", folder=tmp_path)
+
+
+def test_messages_go_in_and_out_by_hand(node: Node) -> None:
+    port = ("--port", node.port)
+    msg_id = qctl("msg", "produce", "test1", "hello world", "--retry", 60, *port).strip()
+    qctl("msg", "produce", "test2", '{"a":[1]}', "--parse", *port)
+    qctl("msg", "produce", "test2", "-", *port, text="from stdin")
+    listed = qctl("queue", "ls", "--pattern", "test*", *port)
+    assert [line.split()[:2] for line in listed.splitlines()] == [["queue", "size"], ["test1", "1"], ["test2", "2"]]
+    assert qctl("msg", "consume", "test1", *port) == f"{msg_id} 1 hello world\n"
+    assert qctl("msg", "consume", "test1", *port, code=2) == ""
+    assert "1 of 1 confirmed" in qctl("msg", "confirm", msg_id, *port)
+    lines = qctl("msg", "consume", "test2", "--count", 5, "--json", *port).splitlines()
+    assert [json.loads(line)["data"] for line in lines] == [{"a": [1]}, "from stdin"]
+
+
+def test_the_logs_tail_shows_what_happened(node: Node) -> None:
+    with node.client() as client:
+        client.produce("q", "x", retry=9)
+        client.confirm(client.consume("q") or 0)
+    kinds = [json.loads(line)["kind"] for line in qctl("log", "tail", "--json", "--port", node.port).splitlines()]
+    assert kinds == ["produce", "deliver", "confirm"]
+    assert "confirm q msg_ids=[1024]" in qctl("log", "tail", "-n", 1, "--port", node.port)
+
+
+def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node) -> None:
+    port = ("--port", node.port)
+    assert "yes" in qctl("queue", "configure", "q", "--max-size", 5, "--pause", *port)
+    qctl("msg", "produce", "q", "x", *port)
+    assert "1 messages removed" in qctl("queue", "clear", "q", *port)
+    assert "removed with 0" in qctl("queue", "remove", "q", *port)
+    assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=1)
+
+
+def test_names_that_look_like_markup_are_printed_as_they_are(node: Node) -> None:
+    qctl("msg", "produce", "[red]x[/blue]", "y", "--port", node.port)
+    assert "[red]x[/blue]" in qctl("queue", "ls", "--port", node.port)
+
+
+def test_bench_prints_one_line_of_figures(node: Node) -> None:
+    figures = json.loads(qctl("bench", "-c", 4, "-n", 300, "--json", "--port", node.port))
+    assert figures["requests"] >= 300
+    assert figures["requests_per_s"] > 0
+
+
+def test_config_show_says_what_holds_and_where_it_comes_from(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text('{\n"port": 1234}')
+    shown = qctl("config", "show", "-c", "c.json", "-s", "flush=interval", folder=tmp_path)
+    assert any(line.split() == ["port", "1234", "c.json:2"] for line in shown.splitlines())
+    assert any(line.split()[:2] == ["flush", "interval"] for line in shown.splitlines())
+    assert "there is no setting 'prot'" in qctl("config", "show", "-s", "prot=1", code=1)
+
+
+def test_faults_are_one_line_each(tmp_path: Path) -> None:
+    assert "qctl: node 127.0.0.1:1 failed" in qctl("queue", "ls", "--port", 1, code=1)
+    assert "holds no log" in qctl("log", "verify", "-d", tmp_path / "none", code=1)
+    assert "which JSON can't say" in qctl("msg", "produce", "q", "x", "--ttl", "nan", "--port", 1, code=1)
+    nodes = '[{"host": "10.0.0.2", "port": 1111}]'
+    said = qctl("node", "start", "-b", "-p", free_port(), "-s", f"cluster_node_list={nodes}", folder=tmp_path, code=1)
+    assert "this version runs single nodes" in said

@@ -1,0 +1,94 @@
+"""The client library against a real node, and against one that goes away."""
+
+import socket
+import threading
+
+import pytest
+
+from quorate import Client, ConnectionFailedError, ProtocolViolationError, RefusedError
+from tests.conftest import StartNode
+
+
+def test_a_message_goes_through(start_node: StartNode) -> None:
+    node = start_node()
+    with Client("127.0.0.1", node.port) as client:
+        msg_id = client.produce("mail", {"to": "ada"}, delay=0.05, retry=60, priority=3, key="k")
+        assert client.consume("mail") is None
+        message = client.consume(["other", "mail"], wait=5)
+        assert message is not None
+        assert (message.msg_id, message.queue, message.data, message.deliveries) == (msg_id, "mail", {"to": "ada"}, 1)
+        client.extend(message, 100)
+        client.release(message)
+        again = client.consume("mail")
+        assert again is not None
+        assert again.deliveries == 2
+        assert client.confirm(again) == 1
+        assert client.confirm(again) == 0
+        ids = client.produce_many("mail", [1, 2, 3], retry=60)
+        assert [m.data for m in client.consume_many("mail", 10)] == [1, 2, 3]
+        assert client.confirm(ids) == 3
+
+
+def test_a_refusal_carries_its_word_and_its_reason(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        client.produce("q", "x", key="k")
+        with pytest.raises(RefusedError, match="has the key 'k'") as caught:
+            client.produce("q", "y", key="k")
+        assert caught.value.error == "duplicate_key"
+
+
+def test_a_client_comes_back_by_itself_after_a_restart(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        msg_id = client.produce("q", "x", key="k", retry=5)
+        node.kill()
+        node.start()
+        assert client.show(msg_id)["data"] == "x", "what only looks is repeated"
+        node.kill()
+        node.start()
+        with pytest.raises(ConnectionFailedError) as caught:
+            client.consume("q")
+        assert caught.value.outcome_unknown
+        assert client.consume("q") is not None
+
+
+class FakeNode:
+    """Answers each connection with the next of some scripts: bytes to send when a request has come, then closes."""
+
+    def __init__(self, scripts: list[bytes]) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self.requests: list[bytes] = []
+        self._scripts = scripts
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with self._listener:
+            for script in self._scripts:
+                connection, _ = self._listener.accept()
+                with connection:
+                    self.requests.append(connection.recv(65536))
+                    connection.sendall(script)
+
+
+def test_a_produce_with_a_key_is_repeated_and_its_duplicate_taken_for_success() -> None:
+    refused = b'{"action":1,"code":-1,"error":"duplicate_key","reason":"there","msg_id":1024}\n'
+    fake = FakeNode([b"", refused])
+    with Client("127.0.0.1", fake.port) as client:
+        assert client.produce("q", "x", key="k") == 1024
+    assert len(fake.requests) == 2
+
+
+def test_a_produce_without_a_key_is_not_repeated() -> None:
+    fake = FakeNode([b"", b'{"code":0,"msg_id":1}\n'])
+    with Client("127.0.0.1", fake.port) as client, pytest.raises(ConnectionFailedError) as caught:
+        client.produce("q", "x")
+    assert caught.value.outcome_unknown
+    assert len(fake.requests) == 1
+
+
+def test_what_is_no_reply_is_told() -> None:
+    fake = FakeNode([b"HTTP/1.1 400 Bad Request\n"])
+    with Client("127.0.0.1", fake.port) as client, pytest.raises(ProtocolViolationError):
+        client.status()

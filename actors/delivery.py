@@ -270,20 +270,20 @@ class Delivery:
         live = self._state.messages
         room = bytes_max
         while ready and len(messages) < count:
-            message = live[ready[0][2]]
+            first = ready.pop(0)
+            message = live[first[2]]
             room -= len(message.data) + REPLY_OVERHEAD_BYTES
             if room < 0 and messages:
+                ready.add(first)
                 break
-            if message.place == Place.READY:
-                del ready[0]
-                message.place = Place.UNPLACED
-                queue.unplaced += 1
+            if message.place == Place.READY_AGAIN:
+                queue.waiting.remove((message.expires_at, message.msg_id))
+            message.place = Place.UNPLACED
+            queue.unplaced += 1
+            if message.deliveries and self._may_not_go_out(queue, message):
+                self._end(queue, [message])
             else:
-                queue.lift(message)
-                if self._may_not_go_out(queue, message):
-                    self._end(queue, [message])
-                    continue
-            messages.append(message)
+                messages.append(message)
         return messages
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:

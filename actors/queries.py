@@ -251,7 +251,7 @@ def view_of(message: Message) -> MessageView:
         msg_id=message.msg_id,
         queue=message.queue,
         data=msgspec.Raw(message.data),
-        state=STATE_NAMES[Place(message.place)],
+        state=STATE_NAMES[message.place],
         produced_at=message.produced_at,
         due_at=message.due_at,
         expires_at=message.expires_at,

@@ -135,6 +135,7 @@ class ShardState:
             queue.keys[message.key] = message.msg_id
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
+        queues = self.queues
         for msg_id, due_at, deliveries in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):
             message = self.messages.get(msg_id)
             if message is None:
@@ -145,7 +146,7 @@ class ShardState:
                 message.deliveries = deliveries
                 message.place = Place.IN_FLIGHT
                 continue
-            queue = self.queues[message.queue]
+            queue = queues[message.queue]
             if message.place:
                 queue.lift(message)
             message.due_at = due_at

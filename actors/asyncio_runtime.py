@@ -24,7 +24,7 @@ SERVE_MAX_S: Final = 0.005
 """How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
 
 
-SWITCH_INTERVAL_S: Final = 0.0005
+SWITCH_INTERVAL_S: Final = 0.0001
 """How long a busy thread may keep the interpreter from the others, set for the whole process.
 
 Python's 5 ms would delay each flush by that. And where the loop lets go of the interpreter as often as that by itself

@@ -181,6 +181,9 @@ def _take_file(path: Path, config: NodeConfig, faults: list[str]) -> None:
     except json.JSONDecodeError as error:
         faults.append(f"{path}:{error.lineno}: {error.msg} (column {error.colno})")
         return
+    except (ValueError, RecursionError) as error:
+        faults.append(f"{path}: {error}")
+        return
     seen: dict[str, int] = {}
     for name, value, line in members:
         if name in seen:
@@ -270,7 +273,9 @@ def _checked(option: Option, value: Any) -> Any:
         return value
     if isinstance(value, bool) and option.choices == (0, 1):
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{value!r} is not a number")
     if isinstance(option.default, int):
         if value != int(value):
@@ -279,10 +284,14 @@ def _checked(option: Option, value: Any) -> Any:
     if option.choices and value not in option.choices:
         raise ValueError(f"{value!r} is none of {', '.join(map(str, option.choices))}")
     if option.minimum is not None and value < option.minimum:
-        raise ValueError(f"{value!r} is below {option.minimum:g}")
+        raise ValueError(f"{_short(value)} is below {option.minimum:g}")
     if option.maximum is not None and value > option.maximum:
-        raise ValueError(f"{value!r} is above {option.maximum:g}")
+        raise ValueError(f"{_short(value)} is above {option.maximum:g}")
     return value
+
+
+def _short(value: Any) -> str:
+    return str(value)[:40]
 
 
 def _log_level(value: Any) -> str:
@@ -297,12 +306,17 @@ def _log_level(value: Any) -> str:
 def _nodes(value: Any) -> list[dict[str, Any]]:
     if not isinstance(value, list):
         raise ValueError("a list of objects with node_id, host and port is wanted")
+    faults: list[str] = []
     for index, node in enumerate(value):
         if not isinstance(node, dict) or not isinstance(node.get("host"), str):
-            raise ValueError(f"entry {index} is not an object with a host")
-        port = node.get("port")
-        if not isinstance(port, int) or isinstance(port, bool) or not 1 <= port <= 65535:
-            raise ValueError(f"entry {index}: port {port!r} is not a number from 1 to 65535")
+            faults.append(f"entry {index} is not an object with a host")
+            continue
+        for name, least, most in (("port", 1, 65535), ("node_id", 1, 1_000_000)):
+            number = node.get(name, least if name == "node_id" else None)
+            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+                faults.append(f"entry {index}: {name} {number!r} is not a number from {least} to {most}")
+    if faults:
+        raise ValueError("; ".join(faults))
     return value
 
 
@@ -317,21 +331,25 @@ def _virtual(value: Any) -> dict[str, list[str]]:
         value = pairs
     if not isinstance(value, dict):
         raise ValueError("an object of virtual queue to list of real queues is wanted")
-    for name, queues in value.items():
-        if not isinstance(queues, list) or not queues or not all(isinstance(queue, str) and queue for queue in queues):
-            raise ValueError(f"{name!r} needs a list of real queues")
-        for one in (name, *queues):
-            fault = "is empty" if not one else name_fault(one)
-            if fault is not None:
-                raise ValueError(f"the name {one!r} {fault}")
-        if len(set(queues)) != len(queues):
-            raise ValueError(f"{name!r} names a queue twice")
-        if len(queues) > 100:
-            raise ValueError(f"{name!r} has {len(queues)} queues, and 100 are allowed")
-        for queue in queues:
-            if queue in value:
-                raise ValueError(f"{name!r} names {queue!r}, which is virtual itself")
+    faults = [fault for name, queues in value.items() if (fault := _virtual_fault(name, queues, value)) is not None]
+    if faults:
+        raise ValueError("; ".join(faults))
     return value
+
+
+def _virtual_fault(name: str, queues: Any, virtual: dict[str, Any]) -> str | None:
+    if not isinstance(queues, list) or not queues or not all(isinstance(queue, str) for queue in queues):
+        return f"{name!r} needs a list of real queues"
+    for one in (name, *queues):
+        fault = "is empty" if not one else name_fault(one)
+        if fault is not None:
+            return f"the name {one!r} {fault}"
+    if len(set(queues)) != len(queues):
+        return f"{name!r} names a queue twice"
+    if len(queues) > 100:
+        return f"{name!r} has {len(queues)} queues, and 100 are allowed"
+    nested = [queue for queue in queues if queue in virtual]
+    return f"{name!r} names {nested[0]!r}, which is virtual itself" if nested else None
 
 
 def check_together(config: NodeConfig, faults: list[str]) -> None:

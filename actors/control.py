@@ -22,7 +22,7 @@ class Control:
         """Send; a gone other end is noticed when reading, not here."""
         try:
             self.sock.sendall(msgpack.packb(message))
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:
             return
 
     def receive(self) -> list[dict[str, Any]] | None:

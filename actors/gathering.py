@@ -12,6 +12,9 @@ from typing import Final
 GATHER_S: Final = 0.0003
 """The longest wait: about two writes on a quick disk."""
 
+ENOUGH: Final = 32
+"""With so many replies an entry is full enough: waiting for more costs more than it saves."""
+
 SKIPPED_MAX: Final = 64
 """Commits that do not wait, after so many waits in vain that it has doubled to this."""
 
@@ -36,7 +39,7 @@ class Gathering:
 
     def is_over(self, now: float, parked: int) -> bool:
         """Whether the entry that so many replies wait for is to be written now."""
-        if parked >= self._wanted:
+        if parked >= min(self._wanted, ENOUGH):
             if self._wanted:
                 self._skip_next = 1
             return True

@@ -43,6 +43,9 @@ log = logging.getLogger("quorate.worker")
 EXIT_FAILED: Final = 70
 EXIT_UNUSABLE: Final = 65
 EXIT_NO_SPACE: Final = 75
+OWN_FILES: Final = 100
+"""Descriptors for what is not a client: LMDB, the journal, logs."""
+
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
@@ -59,7 +62,9 @@ def main() -> None:
         sys.exit(0)
     config = configuration.restored(messages[0]["config"])
     set_up_logging(config)
-    _raise_file_limit(config["max_connections"])
+    allowed = _raise_file_limit(config["max_connections"])
+    if allowed < config["max_connections"]:
+        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     try:
         opened, summary = _open(config)
     except DiskFullError as error:
@@ -125,7 +130,7 @@ def _broker_limits(config: NodeConfig) -> Limits:
 
 def _listener_limits(config: NodeConfig) -> ListenerLimits:
     return ListenerLimits(
-        connections_max=config["max_connections"],
+        connections_max=_raise_file_limit(config["max_connections"]),
         requests_max=config["max_open_requests"],
         connection=ConnectionLimits(
             codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
@@ -137,14 +142,15 @@ def _listener_limits(config: NodeConfig) -> ListenerLimits:
     )
 
 
-def _raise_file_limit(connections: int) -> None:
+def _raise_file_limit(connections: int) -> int:
+    """Let so many connections be open, and the node's own files; returns how many connections may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + 100
-    if soft < wanted:
-        allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-        if allowed < wanted:
-            log.warning("max_connections is %d, but only %d files may be open", connections, allowed)
+    wanted = connections + OWN_FILES
+    if soft >= wanted:
+        return connections
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(allowed - OWN_FILES, 1)
 
 
 class Worker:

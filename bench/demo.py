@@ -1,8 +1,8 @@
 """make demo: does the main job before your eyes, and proves it line by line.
 
-Every line of Python's own standard library becomes a job with a delay and a priority. The node is killed with SIGKILL
-in the middle of producing, and again in the middle of consuming. In the end every line that was acknowledged must
-have been delivered, and nothing that was confirmed may have come back.
+Every line of the standard library's own modules becomes a job with a delay and a priority. The node is killed with
+SIGKILL in the middle of producing, and again in the middle of consuming. In the end every line that was acknowledged
+must have been delivered, and nothing that was confirmed may have come back.
 """
 
 import random
@@ -57,7 +57,9 @@ class Demo:
 
     def run(self) -> bool:
         """Produce, kill, produce on; consume, kill, consume on; prove. Whether all is well."""
-        print(f"{len(self._lines)} lines of Python's standard library, as jobs with delays of 0 to {max(DELAYS_S)} s")
+        print(
+            f"{len(self._lines)} lines of the standard library's modules, as jobs with delays up to {max(DELAYS_S)} s"
+        )
         self._produce()
         self._consume()
         return self._prove()

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from actors.config import ConfigError
+from actors.node_lock import HeldError
 from quorate import Client, QuorateError
 from storage.errors import StorageError
 
@@ -37,7 +38,7 @@ def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
             return command(*arguments, **named)
-        except (QuorateError, ConfigError, StorageError, OSError, UnicodeError, ValueError) as error:
+        except (QuorateError, ConfigError, StorageError, HeldError, OSError, UnicodeError, ValueError) as error:
             raise fail(error) from error
 
     return run

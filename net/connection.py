@@ -10,7 +10,9 @@ from typing import Final, NamedTuple, Protocol
 
 from net.framing import Fault
 from net.json_codec import CodecLimits, JsonCodec, encode_reply, fault_reply
-from quorate.protocol import Code, ErrorWord, Reply, Request
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request
+
+LONG_REPLIES: Final = frozenset({Action.LIST, Action.PEEK, Action.LOG, Action.NODE_LIST})
 
 AT_ONCE: Final = -1
 """The order of a request that may be answered out of order."""
@@ -70,6 +72,7 @@ class Connection:
         "_codec",
         "_has_ended",
         "_held",
+        "_is_alone",
         "_is_closing",
         "_is_dead",
         "_is_handing_on",
@@ -101,6 +104,7 @@ class Connection:
         self._is_dead = False
         self._has_ended = False
         self._is_handing_on = False
+        self._is_alone = False
         self._waiting: deque[Request | Fault] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
@@ -113,18 +117,19 @@ class Connection:
         found = self._codec.receive(data)
         if found:
             self._quiet_s = 0.0
-            if self._waiting or self._open + len(found) > self._limits.pipelined_max or self._is_stalled:
+            if len(found) == 1 and not self._waiting and self._has_room():
+                self._take(found[0])
+            else:
                 self._waiting.extend(found)
                 self._hand_on()
-            else:
-                for one in found:
-                    self._take(one)
 
     def _take(self, found: Request | Fault) -> None:
         """Give one request to the sink, or answer one fault."""
         if self._is_closing:
             return
         self._open += 1
+        if not isinstance(found, Fault) and (found.count is not None or found.action in LONG_REPLIES):
+            self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
         if isinstance(found, Fault):
             order = self._next_order
             self._next_order = order + 1
@@ -138,13 +143,18 @@ class Connection:
             self._next_order = order + 1
             self._sink.received(self, order, found)
 
+    def _has_room(self) -> bool:
+        if self._is_stalled or self._is_alone:
+            return False
+        return self._open < self._limits.pipelined_max
+
     def _hand_on(self) -> None:
         """Take what waits while there is room, and read on when nothing waits any more."""
         if self._is_handing_on:
             return
         self._is_handing_on = True
         waiting = self._waiting
-        while waiting and self._open < self._limits.pipelined_max and not self._is_stalled:
+        while waiting and self._has_room():
             self._take(waiting.popleft())
         self._is_handing_on = False
         should_pause = bool(waiting) or self._is_stalled
@@ -160,6 +170,8 @@ class Connection:
     def answer(self, order: int, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
+        if not self._open:
+            self._is_alone = False
         if self._is_dead:
             return
         data = encode_reply(reply)
@@ -175,7 +187,7 @@ class Connection:
                 self._transport.write(held.pop(order))
                 order += 1
             self._next_to_send = order
-        if self._is_paused:
+        if self._waiting or self._is_paused:
             self._hand_on()
         if self._is_closing and not self._open:
             self._transport.close()

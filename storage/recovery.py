@@ -86,7 +86,7 @@ def _recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState,
     if bad_end is not None:
         store.cut(bad_end)
         if state.trans_id >= bad_end:
-            torn.clear()  # the journal still had it
+            torn[:] = [f"log entry {bad_end} was damaged, and the journal still had it: nothing is lost"]
     if content.torn:
         torn.append(f"{content.torn}: an entry that was being written")
     log_records = state.trans_id - store.bounds.trimmed

@@ -69,12 +69,6 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     state.trans_id = trimmed
     findings.first_trans_id = trimmed + 1
     _read_rows(tables, state, findings)
-    with tables.read() as transaction:
-        last = transaction.last(LOG)
-        for key, data in transaction.range(LOG):
-            end = int.from_bytes(key, "big")
-            findings.entries += 1
-            _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
     try:
         content = read_journal(folder)
         payloads = content.payloads
@@ -83,6 +77,16 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     except DamagedError as error:
         payloads = salvage_journal(folder)
         findings.faults.append(str(error))
+    copies = {entry_codec.span(data)[1]: data for data in payloads if entry_codec.is_whole(data)}
+    with tables.read() as transaction:
+        last = transaction.last(LOG)
+        for key, data in transaction.range(LOG):
+            end = int.from_bytes(key, "big")
+            findings.entries += 1
+            if end in copies and last is not None and key == last[0] and not entry_codec.is_whole(data):
+                findings.torn.append(f"log entry {end} is damaged, and the journal has it: nothing is lost")
+                data = copies[end]
+            _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
     for index, data in enumerate(payloads):
         end = entry_codec.span(data)[1] if entry_codec.is_whole(data) else 0
         if end == 0 or end > state.trans_id:

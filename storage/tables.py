@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 import lmdb
 
-from storage.errors import DiskFullError, MapGrownError
+from storage.errors import DamagedError, DiskFullError, MapGrownError
 
 LOG: Final = "log"
 BACKLOG: Final = "backlog"
@@ -111,7 +111,7 @@ class _LmdbTransaction:
 class LmdbTables:
     """The tables in an LMDB environment at `path`; the map grows when a transaction does not fit any more.
 
-    `writable=False` is for looking at a folder that a node may be using. Raises `lmdb.Error` as LMDB does.
+    `writable=False` is for looking at a folder that a node may be using. Raises `DamagedError` for what is not LMDB's.
     """
 
     def __init__(self, path: Path, *, writable: bool = True, map_bytes: int = MAP_BYTES_MIN) -> None:
@@ -120,6 +120,12 @@ class LmdbTables:
         data = path / "data.mdb"
         if data.exists():
             map_bytes = max(map_bytes, data.stat().st_size)
+        try:
+            self._open(path, writable, map_bytes)
+        except lmdb.Error as error:
+            raise DamagedError(str(data), f"LMDB can't open it: {error}") from error
+
+    def _open(self, path: Path, writable: bool, map_bytes: int) -> None:
         self._environment = lmdb.open(
             str(path),
             map_size=-(-map_bytes // PAGE_BYTES) * PAGE_BYTES,
@@ -148,8 +154,11 @@ class LmdbTables:
         except lmdb.MapResizedError:  # another process has grown the file
             self._environment.set_mapsize(0)
             transaction = self._environment.begin()
-        with transaction:
-            yield _LmdbTransaction(transaction, self._tables)
+        try:
+            with transaction:
+                yield _LmdbTransaction(transaction, self._tables)
+        except lmdb.Error as error:
+            raise DamagedError(str(self._path), f"LMDB can't read it: {error}") from error
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:

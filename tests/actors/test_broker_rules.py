@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +36,7 @@ class Model:
     paused: set[str] = field(default_factory=set)
     max_deliveries: dict[str, int] = field(default_factory=dict)
     dead_letter: dict[str, str] = field(default_factory=dict)
+    max_size: dict[str, int] = field(default_factory=dict)
 
     def may_go_out(self, m: ModelMessage, now: float) -> bool:
         limit = self.max_deliveries.get(m.queue, 0)
@@ -102,6 +102,7 @@ STEPS = st.lists(
         st.tuples(st.just("extend"), st.integers(0, 30), st.sampled_from([4, 50])),
         st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 40.0])),
         st.tuples(st.just("pause"), st.sampled_from(QUEUES), st.booleans()),
+        st.tuples(st.just("size"), st.sampled_from(QUEUES), st.integers(0, 4)),
         st.tuples(st.just("limit"), st.sampled_from(QUEUES), st.integers(0, 2), st.booleans()),
     ),
     min_size=8,
@@ -124,6 +125,10 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             holder = [m for m in model.messages if m.queue == queue and m.key is not None and m.key == key]
             if holder:
                 assert (reply["error"], reply["msg_id"]) == ("duplicate_key", holder[0].msg_id)
+                continue
+            size = sum(m.queue == queue for m in model.messages)
+            if 0 < model.max_size.get(queue, 0) <= size:
+                assert reply["error"] == "queue_full"
                 continue
             assert reply["code"] == 0
             now = shard.now
@@ -165,6 +170,9 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
         elif name == "pause":
             shard.ask(5, queue=values[0], paused=values[1])
             (model.paused.add if values[1] else model.paused.discard)(values[0])
+        elif name == "size":
+            shard.ask(5, queue=values[0], max_size=values[1])
+            model.max_size[values[0]] = values[1]
         elif name == "limit":
             queue, limit, has_dead_letter = values
             shard.ask(5, queue=queue, max_deliveries=limit, dead_letter="dead" if has_dead_letter else None)
@@ -218,4 +226,54 @@ def test_a_delayed_message_is_never_delivered_early_and_not_late_to_who_waits(de
     for msg_id, at in seen.items():
         assert due[msg_id] <= at <= due[msg_id] + 0.05
     assert set(seen) >= {msg_id for msg_id, at in due.items() if at < begun + wait - 0.05}
-    assert msgspec.json.encode(sorted(seen))
+
+
+WAITS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("wait"), st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True), st.integers(1, 9)
+        ),
+        st.tuples(st.just("produce"), st.sampled_from("abc")),
+        st.tuples(st.just("gone"), st.integers(0, 20)),
+        st.tuples(st.just("time"), st.integers(1, 4)),
+    ),
+    max_size=40,
+)
+
+
+@given(WAITS)
+@settings(max_examples=300)
+def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list[tuple[Any, ...]]) -> None:
+    shard = Shard()
+    waiting: list[tuple[int, object, list[str], float]] = []
+    clients: list[Any] = []
+    stored: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    for step in steps:
+        if step[0] == "wait":
+            clients.append(object())
+            number = shard.send(2, client=clients[-1], queues=step[1], wait=step[2])
+            queue = next((name for name in step[1] if stored[name]), None)
+            if queue is None:
+                waiting.append((number, clients[-1], step[1], shard.now + step[2]))
+            else:
+                assert shard.replies[number]["msg_id"] == stored[queue].pop(0)
+        elif step[0] == "produce":
+            msg_id = shard.ask(1, queue=step[1], data="x", retry=0)["msg_id"]
+            first = next((one for one in waiting if step[1] in one[2]), None)
+            if first is None:
+                stored[step[1]].append(msg_id)
+            else:
+                waiting.remove(first)
+                assert shard.replies[first[0]]["msg_id"] == msg_id
+        elif step[0] == "gone" and clients:
+            client = clients[step[1] % len(clients)]
+            shard.broker.delivery.forget(client)
+            shard.settle()
+            waiting = [one for one in waiting if one[1] is not client]
+        elif step[0] == "time":
+            shard.pass_time(step[1])
+            for one in [one for one in waiting if one[3] <= shard.now]:
+                waiting.remove(one)
+                assert "msg_id" not in shard.replies[one[0]]
+        assert all(one[0] not in shard.replies for one in waiting)
+        assert shard.broker.delivery.waiter_count == len(waiting)

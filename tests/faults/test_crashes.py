@@ -121,6 +121,38 @@ def test_a_killed_worker_is_started_again_by_its_supervisor(start_node: StartNod
     assert "signal 9" in node.log
 
 
+def test_a_reload_while_the_worker_is_being_restarted_harms_nobody(start_node: StartNode) -> None:
+    node = start_node()
+    assert node.process is not None
+    for _ in range(2):
+        os.kill(node.worker_pid, signal.SIGKILL)
+        for _ in range(10):
+            node.process.send_signal(signal.SIGHUP)
+            time.sleep(0.01)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with contextlib.suppress(QuorateError), node.client() as client:
+                client.produce("q", "x")
+                break
+            time.sleep(0.05)
+    assert node.process.poll() is None
+    assert "Traceback" not in node.log
+
+
+def test_a_file_that_is_not_lmdbs_stops_the_start_with_a_message(start_node: StartNode) -> None:
+    node = start_node()
+    assert node.stop() == 0
+    data_dir = Path(str(node.config["data_dir"]))
+    with (data_dir / "shard-0" / "data.mdb").open("r+b") as file:
+        file.write(os.urandom(8192))
+    assert "can't be used" in node.try_start()
+    node.kill()
+    done = subprocess.run([QCTL, "log", "verify", "-d", data_dir], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "LMDB can't open it" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_a_worker_whose_supervisor_is_killed_stops_by_itself(start_node: StartNode) -> None:
     node = start_node()
     pid = node.worker_pid

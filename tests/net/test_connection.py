@@ -103,6 +103,19 @@ def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() 
     assert end.is_reading
 
 
+def test_what_may_have_a_long_reply_is_done_alone() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}{"action":11}{"action":2,"count":9}{"action":1}')
+    assert [request.action for _, request in end.requests] == [1, 11]
+    connection.answer(0, reply(1))
+    assert len(end.requests) == 2
+    connection.answer(1, reply(2))
+    assert [request.action for _, request in end.requests] == [1, 11, 2]
+    connection.answer(2, reply(3))
+    assert len(end.requests) == 4
+    assert end.is_reading
+
+
 def test_thousands_of_faults_in_one_read_are_all_answered() -> None:
     end, connection = connected()
     connection.receive(b'{"x":1}' * 3000)
@@ -111,7 +124,7 @@ def test_thousands_of_faults_in_one_read_are_all_answered() -> None:
 
 def test_a_client_that_does_not_read_gets_no_more_done() -> None:
     end, connection = connected()
-    connection.receive(b'{"action":11}' * 6)
+    connection.receive(b'{"action":1}' * 6)
     connection.stall(True)
     connection.answer(end.requests[0][0], reply(1))
     assert len(end.requests) == 4

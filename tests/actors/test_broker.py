@@ -243,3 +243,48 @@ def test_unknown_actions_and_missing_fields_are_refused() -> None:
     assert shard.ask(1, queue="q")["reason"] == "data is missing"
     assert shard.ask(3)["reason"].startswith("msg_id is missing")
     assert shard.ask(1, queue="q", data="x", replicate=2)["error"] == "not_supported"
+
+
+def test_a_consumer_may_wait_on_a_queue_and_on_its_dead_letter_queue() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", dead_letter="dead")
+    first = shard.ask(1, queue="q", data="1", retry=1)["msg_id"]
+    shard.ask(2, queue="q")
+    shard.pass_time(1)
+    second = shard.ask(1, queue="q", data="2", retry=1)["msg_id"]
+    shard.ask(5, queue="q", paused=True, max_deliveries=1)
+    numbers = [shard.send(2, queues=["q", "dead"], wait=60) for _ in range(3)]
+    shard.ask(5, queue="q", paused=False)
+    served = [shard.replies[number]["msg_id"] for number in numbers if number in shard.replies]
+    assert sorted(served) == [first, second]
+    shard.state.check()
+
+
+def test_what_is_produced_after_a_remove_is_not_removed_with_it() -> None:
+    shard = Shard()
+    for _ in range(3):
+        shard.ask(1, queue="q", messages=[{"data": n} for n in range(1000)])
+    shard.ask(5, queue="q", max_size=5000)
+    shard.broker.ledger.set_time(shard.now)
+    remove = shard.send(13, queue="q")
+    late = shard.ask(1, queue="q", data="late")
+    assert shard.replies[remove]["count"] == 3000
+    assert late["code"] == 0
+    assert shard.ask(2, queue="q")["data"] == "late"
+
+
+def test_a_batch_stops_where_its_reply_would_grow_too_large() -> None:
+    shard = Shard(memory_bytes_max=1 << 30)
+    for _ in range(6):
+        shard.ask(1, queue="q", data="x" * 1_000_000, retry=5)
+    assert len(shard.ask(2, queue="q", count=6)["messages"]) == 4
+    assert len(shard.ask(11, queue="q", count=6)["messages"]) == 2
+
+
+def test_extending_never_makes_the_retry_time_earlier() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data="x", retry=60)["msg_id"]
+    due_at = shard.now + 60
+    shard.ask(2, queue="q")
+    assert shard.ask(10, msg_id=msg_id, retry=5)["extended"] == 1
+    assert shard.ask(12, msg_id=msg_id)["message"]["due_at"] == due_at

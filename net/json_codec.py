@@ -126,6 +126,19 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     queue = request.queue
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
+    marks = body.count(b'":')
+    usual = (
+        1
+        + (queue is not None)
+        + (request.seq is not None)
+        + (request.data is not NO_DATA)
+        + (request.msg_id is not None)
+        + (request.retry is not None)
+        + (request.delay is not None)
+        + (request.ttl is not None)
+    )
+    if marks == usual and body.count(b":") == marks:
+        return None  # nearly always: just these fields are there, and each once
     if (
         request.key is not None
         or request.messages is not None
@@ -136,7 +149,6 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
         fault = _rare_fault_in(request, body, depth_max)
         if fault is not None:
             return fault
-    marks = body.count(b'":')
     set_fields = _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET)
     set_fields -= request.data is NO_DATA
     if marks != set_fields or body.count(b":") != marks:

@@ -62,9 +62,6 @@ def main() -> None:
         sys.exit(0)
     config = configuration.restored(messages[0]["config"])
     set_up_logging(config)
-    allowed = _raise_file_limit(config["max_connections"])
-    if allowed < config["max_connections"]:
-        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     try:
         opened, summary = _open(config)
     except DiskFullError as error:
@@ -129,8 +126,11 @@ def _broker_limits(config: NodeConfig) -> Limits:
 
 
 def _listener_limits(config: NodeConfig) -> ListenerLimits:
+    allowed = _raise_file_limit(config["max_connections"])
+    if allowed < config["max_connections"]:
+        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     return ListenerLimits(
-        connections_max=_raise_file_limit(config["max_connections"]),
+        connections_max=allowed,
         requests_max=config["max_open_requests"],
         connection=ConnectionLimits(
             codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),

@@ -1,16 +1,14 @@
 """Starting and stopping a node of our own for a benchmark, by process id."""
 
-import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-QCTL = str(Path(sys.executable).with_name("qctl"))
+from actors.launch import READY, launch
 
 
 class BenchNode:
@@ -19,29 +17,16 @@ class BenchNode:
     def __init__(self, folder: Path, port: int, **settings: object) -> None:
         self.folder = folder
         self.port = port
-        self._settings = {name: json.dumps(value) if not isinstance(value, str) else value
-                          for name, value in settings.items()}  # fmt: skip
+        self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start, and return when it is ready. Raises RuntimeError with its log if it does not come up."""
-        reader, writer = os.pipe()
         flags = {"data_dir": str(self.folder / "data"), "port": self.port, **self._settings}
-        arguments = json.dumps({"config": None, "flags": flags, "ready_fd": writer})
-        with (self.folder / "node.log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "actors.supervisor", arguments],
-                pass_fds=(writer,),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            said = pipe.read().decode()
-        if said != "ready":
-            raise RuntimeError(f"{said}\n{(self.folder / 'node.log').read_text()}")
+        log = self.folder / "node.log"
+        self._process, said = launch(None, flags, log)
+        if said != READY:
+            raise RuntimeError(f"{said}\n{log.read_text()}")
 
     @property
     def supervisor_pid(self) -> int:

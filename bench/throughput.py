@@ -20,7 +20,6 @@ from bench.node import running_node
 
 ROUNDS = 5
 PORTS = {"commit": 11_321, "interval": 11_322, "redis": 11_323, "beanstalk-disk": 11_324, "beanstalk": 11_325}
-Measure = Callable[[int], dict[str, float]]
 
 
 @contextlib.contextmanager

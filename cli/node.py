@@ -1,17 +1,15 @@
 """qctl node: start, stop, look at and reload a node."""
 
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from actors import config as configuration
+from actors.launch import READY, launch, supervisor_command
 from actors.node_lock import holder_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 
@@ -52,28 +50,15 @@ def start(
     """Start a durable node: with nothing at all, on 127.0.0.1:1111 with its data in ./quorate-data."""
     flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port)
     loaded = configuration.load(config, flags=flags)
-    arguments: dict[str, Any] = {"config": config and str(config.resolve()), "flags": flags, "ready_fd": None}
-    command = [sys.executable, "-P", "-m", "actors.supervisor"]
     if not background:
-        os.execv(sys.executable, [*command, json.dumps(arguments)])
+        command = supervisor_command(config, flags)
+        os.execv(command[0], command)
     folder = Path(loaded["data_dir"])
     folder.mkdir(parents=True, exist_ok=True)
-    reader, writer = os.pipe()
-    arguments["ready_fd"] = writer
-    with (folder / "node.log").open("ab") as log_file:
-        process = subprocess.Popen(
-            [*command, json.dumps(arguments)],
-            pass_fds=(writer,),
-            stdin=subprocess.DEVNULL,
-            stdout=log_file,
-            stderr=log_file,
-            start_new_session=True,
-        )
-    os.close(writer)
-    said = os.read(reader, 65536).decode()
-    if said != "ready":
+    process, said = launch(config, flags, folder / "node.log")
+    if said != READY:
         process.wait()
-        raise fail(said.removeprefix("failed ") or f"the node did not start; {folder / 'node.log'} says why")
+        raise fail(said or f"the node did not start; {folder / 'node.log'} says why")
     console.print(
         f"node {loaded['node_id']} ready on {loaded['host']}:{loaded['port']}, "
         f"process {process.pid}, log in {folder / 'node.log'}"

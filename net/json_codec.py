@@ -200,35 +200,24 @@ def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | Non
     for one in data:
         if len(one) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
             body = body.replace(one, b"0", 1)
-    found: list[str] = []
-
-    def note(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        fields = dict(pairs)
-        found.clear()  # the outermost object comes last; what a message holds is looked at from there
-        found.extend(_twice(pairs))
-        for name, value in pairs:
-            if name == "messages" and isinstance(value, list):
-                for one in value:
-                    found.extend(one.twice if isinstance(one, _Noted) else ())
-        return _Noted(fields, _twice(pairs))
-
-    json.loads(body, object_pairs_hook=note, parse_int=str, parse_float=str)
-    if found:
-        return Fault(ErrorWord.FIELD, f"{found[0]} stands there twice", body=body)
+    outermost = json.loads(body, object_pairs_hook=_Noted, parse_int=str, parse_float=str)
+    items = outermost.get("messages", ())
+    for one in (outermost, *(items if isinstance(items, list) else ())):
+        if isinstance(one, _Noted) and one.twice is not None:
+            return Fault(ErrorWord.FIELD, f"{one.twice} stands there twice", body=body)
     return None
 
 
 class _Noted(dict[str, Any]):
-    """A JSON object that remembers which of its fields stood there twice."""
+    """A JSON object that remembers the first of its fields that stood there twice, if any did."""
 
-    def __init__(self, fields: dict[str, Any], twice: list[str]) -> None:
-        super().__init__(fields)
-        self.twice = twice
-
-
-def _twice(pairs: list[tuple[str, Any]]) -> list[str]:
-    seen: set[str] = set()
-    return [name for name, _ in pairs if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.twice: str | None = None
+        for name, value in pairs:
+            if name in self and self.twice is None:
+                self.twice = name
+            self[name] = value
 
 
 def _syntax_reason(text: str) -> str:

@@ -56,7 +56,6 @@ class Code(IntEnum):
 
     OK = 0
     ERROR = -1
-    REDIRECT = -2
 
 
 class ErrorWord:
@@ -77,8 +76,6 @@ class ErrorWord:
     TRIMMED: Final = "trimmed"
     DISK_FULL: Final = "disk_full"
     LIMIT: Final = "limit_reached"
-    NO_LEADER: Final = "no_leader"
-    UNKNOWN_OUTCOME: Final = "unknown_outcome"
     STOPPING: Final = "stopping"
 
 
@@ -256,7 +253,7 @@ class ListReply(Reply, kw_only=True):
 
 
 class LeaderReply(Reply, kw_only=True):
-    """The reply to leader, and every redirect."""
+    """The reply to leader."""
 
     leader_node_id: int
     leader_host: str

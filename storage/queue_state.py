@@ -6,8 +6,7 @@ those ready again at their expiry. The messages themselves are in `ShardState.me
 """
 
 import math
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterable
 from typing import Final
 
 from sortedcontainers import SortedList
@@ -148,10 +147,6 @@ class QueueState:
         self.unplaced = 0
         self.ready = SortedList(ready)
         self.waiting = SortedList(waiting)
-
-    def ready_ids(self, count: int) -> Iterator[int]:
-        """The ids of the first `count` ready messages, in delivery order."""
-        return (msg_id for _, _, msg_id in islice(self.ready, count))
 
     def check(self, messages: Iterable[Message]) -> None:
         """Assert every invariant against the messages that are this queue's; for tests."""

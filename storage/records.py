@@ -21,11 +21,6 @@ def message_id(trans_id: int, shard: int) -> int:
     return trans_id * SHARDS_MAX + shard
 
 
-def produce_trans_id(msg_id: int) -> int:
-    """The trans_id of the record that produced message `msg_id`."""
-    return msg_id // SHARDS_MAX
-
-
 class Place:
     """Where a live message stands in its queue's indexes. Plain numbers: an enum's members cost twice to look up."""
 

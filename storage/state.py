@@ -10,7 +10,7 @@ A message that was produced, released or buried stays unplaced until the caller 
 produced one when its record is committed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from storage.queue_state import QueueState
@@ -105,10 +105,6 @@ class ShardState:
             by_queue.setdefault(message.queue, []).append(message)
         for name, messages in by_queue.items():
             self.queues[name].place_all(messages, now)
-
-    def messages_in(self, queue: str) -> Iterator[Message]:
-        """The live messages of a queue, oldest first, at the cost of looking at all of the shard's."""
-        return (message for message in self.messages.values() if message.queue == queue)
 
     def check(self) -> None:
         """Assert every invariant; for tests."""

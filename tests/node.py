@@ -6,10 +6,10 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from actors.launch import READY, launch
 from quorate import Client
 
 
@@ -37,25 +37,13 @@ class Node:
     def start(self) -> None:
         """Start and wait until it is ready. Raises AssertionError with its log if it does not come up."""
         said = self.try_start()
-        assert said == "ready", f"{said}\n{self.log}"
+        assert said == READY, f"{said}\n{self.log}"
 
     def try_start(self) -> str:
         """Start; returns "ready", or why it did not come up."""
         self.config_path.write_text(json.dumps(self.config))
-        reader, writer = os.pipe()
-        arguments = json.dumps({"config": str(self.config_path), "flags": {}, "ready_fd": writer})
-        with self.log_path.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "actors.supervisor", arguments],
-                pass_fds=(writer,),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        os.close(writer)
-        with os.fdopen(reader, "rb") as pipe:
-            return pipe.read().decode()
+        self.process, said = launch(self.config_path, {}, self.log_path)
+        return said
 
     @property
     def log(self) -> str:

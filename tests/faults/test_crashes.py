@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -211,96 +212,70 @@ def test_a_restart_while_the_log_is_trimmed_loses_nothing(start_node: StartNode)
         assert {m["data"] for m in client.peek("q", 1000)} == set(range(100))
 
 
-def _small_disk(tmp_path: Path) -> Path | None:
-    """A tmpfs of 24 MB, in this process's mount namespace if it may mount; None where that is not allowed."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    if (
-        shutil.which("mount")
-        and subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(disk)], capture_output=True, check=False
-        ).returncode
-        == 0
-    ):
-        return disk
-    return None
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of our own with 24 MB: a tmpfs."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a small tmpfs needs root")  # and there is no other disk that a test may fill
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def test_a_full_disk_refuses_what_needs_space_serves_the_rest_and_recovers(
-    start_node: StartNode, tmp_path: Path
-) -> None:
-    disk = _small_disk(tmp_path)
-    if disk is None:
-        pytest.skip("mounting a small tmpfs needs root")  # there is no other disk of our own to fill
-    try:
-        ballast = disk / "ballast"
-        ballast.write_bytes(bytes(12 << 20))
-        node = start_node(
-            data_dir=str(disk / "data"),
-            journal_segment_bytes=1 << 20,
-            max_request_bytes=128 << 10,
-            max_data_bytes=64 << 10,
-            queue_log_size=100,
-        )
-        with node.client() as client:
-            kept: list[int] = []
-            refused = ""
-            for _ in range(3000):
-                try:
-                    kept.append(client.produce("q", "x" * 20_000, retry=300))
-                except QuorateError as error:
-                    refused = str(error)
-                    break
-            assert "disk_full" in refused, f"{refused}\n{node.log}"
-            assert client.monitor("q")["size"] == len(kept)
-            taken = client.consume_many("q", 10)
-            assert client.confirm(taken) == 10
-            node.kill()
-            ballast.unlink()
-            node.start()
-            deadline = time.monotonic() + 20
-            produced = 0
-            while not produced and time.monotonic() < deadline:
-                with contextlib.suppress(QuorateError):
-                    produced = client.produce("q", "after")
-            assert produced
-            assert client.monitor("q")["size"] == len(kept) - 10 + 1
-        assert node.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=False)
+SMALL = {"journal_segment_bytes": 1 << 20, "max_request_bytes": 128 << 10, "max_data_bytes": 64 << 10}
 
 
-def test_a_full_disk_that_gets_space_again_serves_without_a_restart(start_node: StartNode, tmp_path: Path) -> None:
-    disk = _small_disk(tmp_path)
-    if disk is None:
-        pytest.skip("mounting a small tmpfs needs root")  # there is no other disk of our own to fill
-    try:
-        ballast = disk / "ballast"
-        ballast.write_bytes(bytes(14 << 20))
-        node = start_node(
-            data_dir=str(disk / "data"),
-            journal_segment_bytes=1 << 20,
-            max_request_bytes=128 << 10,
-            max_data_bytes=64 << 10,
-        )
-        with node.client() as client:
-            pid = client.status()["pid"]
-            for _ in range(3000):
-                try:
-                    client.produce("q", "x" * 20_000, retry=300)
-                except QuorateError:
-                    break
-            ballast.unlink()
-            deadline = time.monotonic() + 20
-            produced = 0
-            while not produced and time.monotonic() < deadline:
-                with contextlib.suppress(QuorateError):
-                    produced = client.produce("q", "after")
-            assert produced, node.log
-            assert client.status()["pid"] == pid, "without a restart"
-        assert node.stop() == 0
-    finally:
-        subprocess.run(["umount", "-l", str(disk)], check=False)
+def fill(client: Client) -> tuple[list[int], str]:
+    """Produce until that is refused; the ids of what was stored, and the refusal."""
+    kept: list[int] = []
+    for _ in range(3000):
+        try:
+            kept.append(client.produce("q", "x" * 20_000, retry=300))
+        except QuorateError as error:
+            return kept, str(error)
+    return kept, "never refused"
+
+
+def produce_when_there_is_space(client: Client) -> int:
+    """Try until a produce succeeds; its id, 0 if none did in 20 s."""
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with contextlib.suppress(QuorateError):
+            return client.produce("q", "after")
+    return 0
+
+
+def test_a_full_disk_refuses_what_needs_space_serves_the_rest_and_recovers(start_node: StartNode, disk: Path) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(12 << 20))
+    node = start_node(data_dir=str(disk / "data"), queue_log_size=100, **SMALL)
+    with node.client() as client:
+        kept, refusal = fill(client)
+        assert "disk_full" in refusal, f"{refusal}\n{node.log}"
+        assert client.monitor("q")["size"] == len(kept)
+        assert client.confirm(client.consume_many("q", 10)) == 10
+        node.kill()
+        ballast.unlink()
+        node.start()
+        assert produce_when_there_is_space(client)
+        assert client.monitor("q")["size"] == len(kept) - 10 + 1
+    assert node.stop() == 0
+
+
+def test_a_full_disk_that_gets_space_again_serves_without_a_restart(start_node: StartNode, disk: Path) -> None:
+    ballast = disk / "ballast"
+    ballast.write_bytes(bytes(14 << 20))
+    node = start_node(data_dir=str(disk / "data"), **SMALL)
+    with node.client() as client:
+        pid = client.status()["pid"]
+        _, refusal = fill(client)
+        assert "disk_full" in refusal, f"{refusal}\n{node.log}"
+        ballast.unlink()
+        assert produce_when_there_is_space(client), node.log
+        assert client.status()["pid"] == pid, "without a restart"
+    assert node.stop() == 0
 
 
 def test_the_second_node_on_a_folder_is_told_who_holds_it(start_node: StartNode, tmp_path: Path) -> None:

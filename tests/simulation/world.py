@@ -174,6 +174,6 @@ class SimulatedBlocking:
         try:
             self._handle_receive(envelope.message)  # type: ignore[attr-defined]  # pykka's, in the class behind
         except Exception as error:
-            self.runtime.actor_failed(self, error)  # type: ignore[arg-type]
+            self.runtime.actor_failed(self, error)  # type: ignore[arg-type]  # it is an actor by the class behind
         self.runtime.folder.settle()
         self._begin()

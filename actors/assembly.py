@@ -1,40 +1,64 @@
 """Putting one shard's actors together, the same way in a worker process and in the simulator."""
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pykka
 
-from actors.broker import Broker, Limits
+from actors.broker import Limits
 from actors.checkpointer import Checkpointer
 from actors.disk_lane import DiskLane
+from actors.election import Election
+from actors.elector import Elector
 from actors.log_writer import LogWriter
+from actors.membership import Membership
+from actors.peers import PeerNetwork, Peers
 from actors.queries import NodeView
 from actors.queue_owner import OwnerSettings, QueueOwner
+from actors.replication import Replication
+from actors.replicator import Neighbours, Replicator, ReplicatorSettings
 from actors.router import Router
+from actors.routing import Routing
 from actors.runtime import Runtime
 from storage.disk import Folder
-from storage.errors import DiskFullError
+from storage.errors import DiskFullError, StorageError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
+from storage.log_tail import LogTail
+from storage.records import Member, Members
 from storage.recovery import Recovered, recover
 from storage.state import ShardState
 from storage.tables import Tables
+from storage.vote_file import Identity, VoteFile, open_vote_file
 
 LANES: Final = 1
 """Writes that are under way at once. A second gains the disk something and costs the interpreter more."""
 
+ID_MAX: Final = 1 << 62
+
+_FORGOTTEN: Final = (
+    "the record of this node's votes is gone, and the data are a cluster's: it can't remember how it voted. Remove "
+    "node {0} from the cluster, empty the folder, start the node, and add it again"
+)
+
 
 @dataclass
 class ShardSettings:
-    """What a shard's actors need of the configuration."""
+    """What a shard's actors need of the configuration. `own` is this node, `listed` are the others that it names."""
 
     shard: int = 0
     log_records_max: int = 1_000_000
     segment_bytes: int = 16 << 20
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
+    own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 1111))
+    listed: tuple[Member, ...] = ()
+    node_type: int = 1
+    election_timeout_s: float = 0.4
+    sync_records_per_s: int = 100_000
+    forwards: bool = True
 
 
 @dataclass
@@ -46,41 +70,72 @@ class OpenShard:
     journal: JournalWriter
     folder: Folder
     recovered: Recovered
+    vote_file: VoteFile
+    is_alone: bool
+    tail: LogTail
 
 
 @dataclass
 class ShardActors:
-    """A running shard. Requests go to `router`."""
+    """A running shard. Requests go to `router`; `peers` is the actor itself, since sockets call it."""
 
     router: "pykka.ActorRef[Any]"
     owner: "pykka.ActorRef[Any]"
     log_writer: "pykka.ActorRef[Any]"
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
+    replicator: "pykka.ActorRef[Any]"
+    peers: Peers
 
 
-def open_shard(tables: Tables, folder: Folder, settings: ShardSettings, queue_size: int, now: float) -> OpenShard:
-    """Recover a shard from its disk. Raises what `recover` raises, and `DiskFullError` without space for a journal."""
+def open_shard(
+    tables: Tables, folder: Folder, settings: ShardSettings, queue_size: int, now: float, random: Callable[[], float]
+) -> OpenShard:
+    """Recover a shard from its disk; `now` is Unix seconds, `random` draws from [0, 1).
+
+    Raises what `recover` and `open_vote_file` raise, `DiskFullError` without space for a journal, and `StorageError`
+    when the folder is not the one that the cluster knows this node by.
+    """
+    vote_file = open_vote_file(folder, Identity(0, settings.own.node_id, _drawn(random)))
+    identity = vote_file.identity
+    if identity.node_id != settings.own.node_id:
+        raise StorageError(f"the data are node {identity.node_id}'s, and node_id is set to {settings.own.node_id}")
     store = LogStore(tables, settings.shard)
     state = ShardState(settings.shard, queue_size)
-    recovered = recover(tables, folder, store, state, now)
-    if recovered.unstored:
+
+    def is_alone(members: Members | None) -> bool:
+        if members is not None:
+            return members.voters == [identity.node_id]
+        return not identity.cluster_id and (not settings.listed or state.trans_id > 0)
+
+    recovered = recover(tables, folder, store, state, now, is_alone)
+    alone = is_alone(recovered.members)
+    if vote_file.is_new and recovered.members is not None and not alone:
+        raise StorageError(_FORGOTTEN.format(identity.node_id))
+    committed = [entry for entry in recovered.unstored if entry.last_trans_id <= state.trans_id]
+    if committed:
         with contextlib.suppress(DiskFullError):  # then the journal keeps them, and the checkpoints try again
-            store.store(recovered.unstored)
-            recovered.unstored.clear()
+            store.store(committed)
+    unstored = [entry for entry in recovered.unstored if entry.last_trans_id > store.bounds.stored]
+    tail = LogTail(recovered.history, store.bounds.stored, unstored)
     journal = begin_journal(
         folder,
         settings.segment_bytes,
         writes_are_durable=settings.flush_interval_s is None,
         stored=store.bounds.stored,
-        last_trans_id=state.trans_id,
+        last_trans_id=tail.end.trans_id,
         torn_at=recovered.torn_at,
     )
-    return OpenShard(state, store, journal, folder, recovered)
+    return OpenShard(state, store, journal, folder, recovered, vote_file, alone, tail)
+
+
+def _drawn(random: Callable[[], float]) -> int:
+    return int(random() * ID_MAX) + 1
 
 
 def start_shard(
     runtime: Runtime,
+    network: PeerNetwork,
     opened: OpenShard,
     settings: ShardSettings,
     limits: Limits,
@@ -88,23 +143,63 @@ def start_shard(
     virtual_queues: dict[str, list[str]],
 ) -> ShardActors:
     """Start the shard's actors."""
-    view.vote_id = max(opened.recovered.vote_id, 1)
+    now = runtime.monotonic()
+    identity = opened.vote_file.identity
     view.max_log_size = settings.log_records_max
     view.trimmed, view.stored = opened.store.bounds
     view.recovery = opened.recovered.torn or ""
-    broker = Broker(opened.state, limits, view, lease_committed=settings.is_lease_committed)
+    view.cluster_id = identity.cluster_id
+    shard, queue_size = opened.state.shard, opened.state.default_max_size
     lanes = [
-        runtime.start_blocking(DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment)
+        runtime.start_blocking(
+            DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment, opened.vote_file
+        )
         for _ in range(LANES)
     ]
     log_writer = LogWriter.start(runtime, opened.journal, lanes, settings.flush_interval_s)
-    checkpointer = runtime.start_blocking(Checkpointer, opened.store, settings.log_records_max)
+    checkpointer = runtime.start_blocking(
+        Checkpointer, opened.store, settings.log_records_max, lambda: ShardState(shard, queue_size)
+    )
     owner_settings = OwnerSettings(
         writes_max=LANES if settings.flush_interval_s is None else 1,
         entry_bytes_max=settings.segment_bytes // 4,
         tail_bytes_max=settings.segment_bytes,
         journal_low_bytes=settings.segment_bytes // 2,
+        lease_committed=settings.is_lease_committed,
     )
-    owner = QueueOwner.start(runtime, broker, view, log_writer, checkpointer, owner_settings, opened.recovered.unstored)
-    router = Router.start(runtime, owner, virtual_queues)
-    return ShardActors(router, owner, log_writer, lanes, checkpointer)
+    owner = QueueOwner(runtime, opened.state, limits, view, owner_settings)
+    router = Router(runtime, owner.actor_ref, virtual_queues, Routing(forwards=settings.forwards))
+    peers = Peers(runtime, network, settings.node_type)
+    election = Election(identity, settings.election_timeout_s, runtime.random, now)
+    elector = Elector(runtime, election, lanes[0])
+    own = Member(identity.node_id, settings.own.host, settings.own.port, identity.disk_id)
+    membership = Membership(own, opened.recovered.members)
+    replication = Replication(
+        opened.tail,
+        membership,
+        opened.state.trans_id,
+        identity.vote_id,
+        settings.election_timeout_s,
+        settings.sync_records_per_s,
+        now,
+    )
+    replication.trimmed = opened.store.bounds.trimmed
+    replicator = Replicator(
+        runtime,
+        replication,
+        membership,
+        identity,
+        view,
+        ReplicatorSettings(settings.listed, opened.is_alone, settings.election_timeout_s / 8),
+        opened.store.staged,
+        lambda: _drawn(runtime.random),
+    )
+    near = Neighbours(owner.actor_ref, elector.actor_ref, log_writer, checkpointer, peers.actor_ref, router.actor_ref)
+    replicator.attach(near)
+    owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
+    router.attach(peers.actor_ref)
+    peers.attach(replicator.actor_ref, router.actor_ref)
+    elector.attach(replicator.actor_ref)
+    for actor in (owner, router, peers, elector, replicator):
+        actor.begin()
+    return ShardActors(router.actor_ref, owner.actor_ref, log_writer, lanes, checkpointer, replicator.actor_ref, peers)

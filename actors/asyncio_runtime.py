@@ -7,6 +7,7 @@ Actors that have messages stand in a line. One callback on the loop serves the l
 import asyncio
 import logging
 import os
+import random
 import sys
 import threading
 import time
@@ -57,6 +58,10 @@ class AsyncioRuntime:
     def monotonic(self) -> float:
         """The monotonic clock (seconds)."""
         return time.monotonic()
+
+    def random(self) -> float:
+        """From Python's generator, seeded by the system."""
+        return random.random()
 
     def process(self) -> tuple[int, int]:
         """From the system."""

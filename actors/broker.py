@@ -58,6 +58,7 @@ class Broker:
         self.queries = Queries(self.ledger, self.delivery, view)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
         self.log_calls: list[Call] = []
+        self.cluster_calls: list[Call] = []
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
@@ -71,6 +72,8 @@ class Broker:
             Action.EXTEND: self._extend,
             Action.REMOVE: self.admin.clear,
             Action.LOG: self.log_calls.append,
+            Action.CLUSTER: self.cluster_calls.append,
+            Action.NODE_INIT: self.cluster_calls.append,
             Action.MONITOR: self.queries.monitor,
             Action.NODE_MONITOR: self.queries.monitor,
             Action.LIST: self.queries.list_queues,
@@ -135,10 +138,9 @@ class Broker:
         request = call.request
         if request.queue is None:
             return self._refuse_field(call, "queue", "is missing")
-        if request.replicate is not None and request.replicate > 1:
-            return self._refuse(
-                call, ErrorWord.NOT_SUPPORTED, f"replicate: {request.replicate} nodes were asked for, there is 1"
-            )
+        if request.replicate is not None and request.replicate > self.queries.view.node_count:
+            reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.view.node_count}"
+            return self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._limits.queues_max:
             return self._refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
@@ -153,11 +155,17 @@ class Broker:
             return None
         self.ledger.append(made)
         self.ledger.produced(made)
-        self.ledger.park(
-            call,
-            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_id=made.msg_id),
+        self._park_produced(
+            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_id=made.msg_id)
         )
         return None
+
+    def _park_produced(self, call: Call, reply: Reply) -> None:
+        nodes = call.request.replicate
+        if nodes is None:
+            self.ledger.park(call, reply)
+        else:
+            self.ledger.park_for(nodes, call, reply)
 
     def _produce_many(self, call: Call, request: Request, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
@@ -183,7 +191,9 @@ class Broker:
             self.ledger.append(made)
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
-        self.ledger.park(call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids))
+        self._park_produced(
+            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
+        )
         return None
 
     def _message(

@@ -4,6 +4,7 @@ On a thread of its own, since LMDB's commits wait for the disk. The only one tha
 goes in pieces, each with one question to the queue owner in between, so that it never holds up requests.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import pykka
@@ -13,24 +14,47 @@ from actors.messages import (
     Checkpointed,
     CheckpointFailed,
     DescribeRows,
+    EntriesRead,
+    LoadState,
     LogRead,
+    PartStaged,
+    ReadEntries,
     ReadLog,
+    ReadSnapshot,
     RowsDescribed,
+    SnapshotRead,
+    StagePart,
+    StateLoaded,
 )
 from actors.runtime import BlockingActor, Runtime
 from storage.errors import DiskFullError
-from storage.log_store import LogStore
+from storage.log_store import LogStore, TrimPlan
+from storage.recovery import load_state
+from storage.state import ShardState
+
+PIN_S: Final = 30.0
+"""For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
+
+SNAPSHOT_PART_BYTES: Final = 256 << 10
 
 TRIM_RECORDS: Final = 5000
 """Records that one step of trimming takes: its question costs the owner a few ms at worst."""
 
 
 class Checkpointer(BlockingActor):
-    """Owns the shard's tables. Keeps the last `log_records_max` records in the log, and up to a tenth more."""
+    """Owns the shard's tables. Keeps the last `log_records_max` records in the log, and up to a tenth more.
 
-    def __init__(self, runtime: Runtime, store: LogStore, log_records_max: int) -> None:
+    `new_state` makes an empty state.
+    """
+
+    def __init__(
+        self, runtime: Runtime, store: LogStore, log_records_max: int, new_state: Callable[[], ShardState]
+    ) -> None:
         super().__init__(runtime)
         self._store = store
+        self._new_state = new_state
+        self._pinned_until = 0.0
+        self._plan: TrimPlan | None = None
         self._log_records_max = log_records_max
         self._is_trimming = False
         self._described: RowsDescribed | None = None
@@ -40,11 +64,24 @@ class Checkpointer(BlockingActor):
         if isinstance(message, Checkpoint):
             self._checkpoint(message)
         elif isinstance(message, RowsDescribed):
-            self._described = message
-            self._trim()
+            if message.plan is self._plan:
+                self._described = message
+                self._trim()
         elif isinstance(message, ReadLog):
             entries = self._store.read(message.after, message.count, message.bytes_max)
             message.reply_to.tell(LogRead(message.call, message.after, message.count, entries))
+        elif isinstance(message, ReadEntries):
+            entries = self._store.read(message.after, message.records_max, message.bytes_max)
+            assert message.reply_to is not None
+            message.reply_to.tell(EntriesRead(message.node_id, message.after, entries))
+        elif isinstance(message, ReadSnapshot):
+            self._pinned_until = self.runtime.monotonic() + PIN_S
+            part = self._store.read_part(message.cursor, SNAPSHOT_PART_BYTES)
+            message.reply_to.tell(SnapshotRead(message.node_id, message.cursor, part))
+        elif isinstance(message, StagePart):
+            self._stage(message)
+        elif isinstance(message, LoadState):
+            self._load(message)
         else:
             raise TypeError(message)
 
@@ -66,9 +103,27 @@ class Checkpointer(BlockingActor):
         self._trim()
         self._plan_trim()
 
+    def _stage(self, message: StagePart) -> None:
+        part = message.part
+        try:
+            self._store.stage(part, message.source, is_first=message.is_first)
+            if part.is_last:
+                self._store.install(part)
+                self._is_trimming = False
+                self._plan = self._described = None
+        except DiskFullError as error:
+            message.reply_to.tell(PartStaged(part, str(error)))
+        else:
+            message.reply_to.tell(PartStaged(part))
+
+    def _load(self, message: LoadState) -> None:
+        state = self._new_state()
+        load_state(self._store.tables, self._store, state, self.runtime.now())
+        message.reply_to.tell(StateLoaded(state))
+
     def _plan_trim(self) -> None:
-        """Ask about the head's messages if the log is too long."""
-        if self._is_trimming:
+        """Ask about the head's messages if the log is too long. Not while a snapshot is being read: it would tear."""
+        if self._is_trimming or self.runtime.monotonic() < self._pinned_until:
             return
         trimmed, stored = self._store.bounds
         slack = max(self._log_records_max // 10, 1)
@@ -76,7 +131,7 @@ class Checkpointer(BlockingActor):
             self._ask(stored - self._log_records_max)
 
     def _ask(self, until: int) -> None:
-        plan = self._store.plan_trim(until, TRIM_RECORDS)
+        self._plan = plan = self._store.plan_trim(until, TRIM_RECORDS)
         self._is_trimming = plan is not None
         if plan is not None:
             self._reply_to.tell(DescribeRows(plan))
@@ -86,6 +141,8 @@ class Checkpointer(BlockingActor):
         described = self._described
         if described is None or described.as_of > self._store.bounds.stored:
             return
+        if self.runtime.monotonic() < self._pinned_until:
+            return  # a snapshot is being read; when that is over, the next checkpoint comes here again
         self._described = None
         self._is_trimming = False
         try:

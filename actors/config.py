@@ -52,7 +52,8 @@ OPTIONS: Final = (
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),
     Option("queue_log_size", 1_000_000, "records that the change log keeps", 100, 10**9),
-    Option("queue_sync_rate", 20_000, "records a second that a node behind pulls (cluster)", 1, 10**9),
+    Option("queue_sync_rate", 100_000, "records a second that a node behind pulls (cluster)", 1, 10**9),
+    Option("election_timeout_ms", 400, "the least time without a leader before a node acts (cluster)", 100, 60_000),
     Option("forward_request", 1, "a node that does not lead: 1 forwards, 0 redirects (cluster)", choices=(0, 1)),
     Option("cluster_node_list", [], "the cluster's nodes (cluster): objects with node_id, host, port"),
     Option("virtual_queue_list", {}, "virtual queues: an object of name to list of real queues", is_live=True),
@@ -96,10 +97,9 @@ class Value:
 
 @dataclass
 class NodeConfig:
-    """A checked configuration: `config["port"]`. `other_nodes` are those of the cluster beside this one."""
+    """A checked configuration: `config["port"]`."""
 
     values: dict[str, Value] = field(default_factory=dict)
-    other_nodes: list[str] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
@@ -371,5 +371,28 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
         )
     if config["shards"] != 1:
         faults.append(f"{config.values['shards'].source}: shards: this version runs one shard")
-    others = [n for n in config["cluster_node_list"] if (n["host"], n["port"]) != (config["host"], config["port"])]
-    config.other_nodes = [f"{node['host']}:{node['port']}" for node in others]
+    _check_nodes(config, faults)
+
+
+def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
+    """The listed nodes have a number and an address each, and this node is one of them, if any are listed."""
+    nodes = config["cluster_node_list"]
+    source = config.values["cluster_node_list"].source
+    ids = [node.get("node_id", 1) for node in nodes]
+    addresses = [(node["host"], node["port"]) for node in nodes]
+    if len(set(ids)) < len(ids):
+        faults.append(f"{source}: cluster_node_list: a node_id stands there twice")
+    if len(set(addresses)) < len(addresses):
+        faults.append(f"{source}: cluster_node_list: an address stands there twice")
+    for node_id, address in zip(ids, addresses, strict=True):
+        if (node_id == config["node_id"]) != (address == (config["host"], config["port"])):
+            faults.append(
+                f"{source}: cluster_node_list: node {node_id} is at {address[0]}:{address[1]} there, but this is "
+                f"node {config['node_id']} at {config['host']}:{config['port']}"
+            )
+
+
+def other_nodes(config: NodeConfig) -> list[tuple[int, str, int]]:
+    """The listed nodes beside this one: number, host, port."""
+    nodes = [(node.get("node_id", 1), node["host"], node["port"]) for node in config["cluster_node_list"]]
+    return [node for node in nodes if node[0] != config["node_id"]]

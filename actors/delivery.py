@@ -125,6 +125,13 @@ class Delivery:
         for waiter in list(self._by_client.get(client, {}).values()):
             self._give_up(waiter)
 
+    def take_waiting(self) -> list[Call]:
+        """All consumers that wait; they do not any more."""
+        waiters = list(self._waiters.values())
+        for waiter in waiters:
+            self._leave(waiter)
+        return [waiter.call for waiter in waiters]
+
     def end_waiting(self) -> None:
         """Answer all who wait with what there is: nothing."""
         for waiter in list(self._waiters.values()):
@@ -311,7 +318,7 @@ class Delivery:
         else:
             items = [DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries) for m in messages]
             reply = Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
-        if gone or self._leases_are_committed:
+        if gone or self._leases_are_committed or not self._ledger.is_leased:
             self._ledger.park(call, reply)
         else:
             self._ledger.answer(call, reply)

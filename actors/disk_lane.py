@@ -10,7 +10,9 @@ from actors.messages import (
     ErrandFailed,
     FileFlushed,
     FlushFile,
+    IdentitySaved,
     RunErrand,
+    SaveIdentity,
     SegmentReady,
     WriteBytes,
 )
@@ -18,13 +20,17 @@ from actors.runtime import BlockingActor, Runtime
 from storage.disk import Folder
 from storage.errors import DiskFullError
 from storage.journal_writer import run_errand
+from storage.vote_file import VoteFile
 
 
 class DiskLane(BlockingActor):
-    """One of the LogWriter's ways to the disk. `alignment` is that of the journal's frames."""
+    """The LogWriter's and the Elector's way to the disk. `alignment` is that of the journal's frames."""
 
-    def __init__(self, runtime: Runtime, folder: Folder, segment_bytes: int, alignment: int) -> None:
+    def __init__(
+        self, runtime: Runtime, folder: Folder, segment_bytes: int, alignment: int, vote_file: VoteFile
+    ) -> None:
         super().__init__(runtime)
+        self._vote_file = vote_file
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._alignment = alignment
@@ -42,6 +48,9 @@ class DiskLane(BlockingActor):
         elif isinstance(message, FlushFile):
             message.file.flush()
             message.reply_to.tell(FileFlushed(message.file, message.end))
+        elif isinstance(message, SaveIdentity):
+            self._vote_file.save(message.identity)
+            message.reply_to.tell(IdentitySaved(message.identity))
         elif isinstance(message, RunErrand):
             try:
                 segment = run_errand(self._folder, message.errand, self._segment_bytes, self._alignment)

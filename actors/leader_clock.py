@@ -1,7 +1,7 @@
 """The leader's clock: follows the wall clock, never goes back, and never stands still. A machine.
 
-Times in a log never go back. When the wall clock is set back (or a restart finds it behind the log), this clock goes
-on from where it was at the pace of the monotonic clock until the wall clock has caught up.
+Times in a log never go back. When the wall clock is set back (or a restart, or a new leader, finds its own behind the
+log), this clock goes on from where it was at the pace of the monotonic clock until the wall clock has caught up.
 """
 
 
@@ -10,11 +10,20 @@ class LeaderClock:
 
     def __init__(self, last: float) -> None:
         self._last = last
-        self._monotonic: float | None = None
+        self._base = last
+        self._base_monotonic: float | None = None
 
     def now(self, wall: float, monotonic: float) -> float:
-        """The time, given what the two clocks say."""
-        passed = 0.0 if self._monotonic is None else monotonic - self._monotonic
-        self._monotonic = monotonic
-        self._last = max(wall, self._last + passed)
+        """The time, given what the two clocks say.
+
+        Reckoned from the last moment at which the wall clock was ahead: to add up many short times would run fast, by
+        what each of the sums is rounded.
+        """
+        if self._base_monotonic is None:
+            self._base_monotonic = monotonic
+        reckoned = self._base + (monotonic - self._base_monotonic)
+        if wall >= reckoned:
+            self._base, self._base_monotonic = wall, monotonic
+            reckoned = wall
+        self._last = max(self._last, reckoned)
         return self._last

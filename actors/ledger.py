@@ -15,7 +15,11 @@ from storage.state import ShardState
 
 
 class Ledger:
-    """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds."""
+    """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
+
+    `majority` is of the cluster's nodes; `is_leased`: no other node can be leading now, so what this one knows of a
+    message holds.
+    """
 
     def __init__(self, state: ShardState) -> None:
         self.state = state
@@ -26,6 +30,9 @@ class Ledger:
         self._parked: deque[tuple[int, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
+        self._replicated: list[tuple[int, int, Call, Reply]] = []
+        self.majority = 1
+        self.is_leased = True
 
     def set_time(self, now: float) -> None:
         """The leader's clock within a log never goes back."""
@@ -53,6 +60,50 @@ class Ledger:
         else:
             self._parked.append((trans_id, call, reply))
 
+    def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
+        """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
+        if nodes == self.majority:
+            self.park(call, reply)
+        else:
+            self._replicated.append((self.state.trans_id, nodes, call, reply))
+
+    def stored(self, stored: int, replicas: tuple[int, ...]) -> None:
+        """This node's disk has the records up to `stored`; n nodes have those up to the n-th of `replicas`."""
+        if not self._replicated:
+            return
+        open_still: list[tuple[int, int, Call, Reply]] = []
+        for waiting in self._replicated:
+            trans_id, nodes, call, reply = waiting
+            if nodes == 1:
+                is_done = trans_id <= stored
+            else:
+                has_nodes = nodes <= len(replicas) and trans_id <= replicas[nodes - 1]
+                is_done = has_nodes and (nodes < self.majority or trans_id <= self.committed)
+            if is_done:
+                self.answers.append((call, reply))
+            else:
+                open_still.append(waiting)
+        self._replicated = open_still
+
+    def take_open(self) -> list[tuple[int, Call, Reply]]:
+        """All that is parked, and behind which record: it will not be committed by this node's doing."""
+        taken = [*self._parked, *((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)]
+        self._parked.clear()
+        self._replicated = []
+        self._after_commit.clear()
+        return taken
+
+    def followed(self, trans_id: int, time: float) -> None:
+        """A follower's state was brought to record `trans_id`, which is committed."""
+        self.committed = trans_id
+        self.set_time(time)
+
+    def take_unplaced(self) -> list[Message]:
+        """The messages that are produced but not committed."""
+        taken = list(self._unplaced)
+        self._unplaced.clear()
+        return taken
+
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call `action` when all that is applied by now is committed."""
         if self.state.trans_id == self.committed:
@@ -62,7 +113,7 @@ class Ledger:
 
     def commit(self, trans_id: int) -> list[Message]:
         """Records up to `trans_id` are committed: free the replies; returns the produced messages to place now."""
-        self.committed = trans_id
+        self.committed = trans_id = max(trans_id, self.committed)
         parked = self._parked
         answers = self.answers
         while parked and parked[0][0] <= trans_id:
@@ -92,12 +143,12 @@ class Ledger:
     @property
     def parked_count(self) -> int:
         """How many replies wait for a commit."""
-        return len(self._parked)
+        return len(self._parked) + len(self._replicated)
 
     @property
     def is_awaited(self) -> bool:
         """Whether anyone waits for a commit."""
-        return bool(self._parked or self._after_commit)
+        return bool(self._parked or self._after_commit or self._replicated)
 
     @property
     def is_settled(self) -> bool:

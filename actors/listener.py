@@ -73,7 +73,7 @@ class Listener(LoopActor):
         """A datagram's request."""
         if not self._gathered:
             self.runtime.wake(self)
-        self._gathered.append(Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX))
+        self._gathered.append(Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX, is_single=True))
 
     def ended(self, connection: Connection) -> None:
         """A client that asks nothing more: no message is kept waiting for it."""

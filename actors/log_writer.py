@@ -12,9 +12,8 @@ import pykka
 
 from actors.loop_actor import LoopActor
 from actors.messages import (
-    Append,
-    Appended,
     BytesWritten,
+    EntriesWritten,
     ErrandFailed,
     FileFlushed,
     FlushFile,
@@ -23,10 +22,11 @@ from actors.messages import (
     RunErrand,
     SegmentReady,
     WriteBytes,
+    WriteEntries,
 )
 from actors.runtime import Runtime
+from storage.entry import StoredEntry
 from storage.journal_writer import JournalWriter, Write
-from storage.log_store import StoredEntry
 
 RETRY_S: Final = 0.5
 """How often a full disk is asked again for a segment."""
@@ -51,12 +51,12 @@ class LogWriter(LoopActor):
         self._is_flushing = False
         self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
-        self._owner: pykka.ActorRef[Any] | None = None
+        self._replicator: pykka.ActorRef[Any] | None = None
 
     def on_receive(self, message: Any) -> None:
         """Dispatch."""
-        if isinstance(message, Append):
-            self._owner = message.reply_to
+        if isinstance(message, WriteEntries):
+            self._replicator = message.reply_to
             self._entries.extend(message.entries)
             self._write()
         elif isinstance(message, BytesWritten):
@@ -97,8 +97,8 @@ class LogWriter(LoopActor):
 
     def _completed(self, write: Write) -> None:
         durable = self._journal.completed(write)
-        if durable is not None and self._owner is not None:
-            self._owner.tell(Appended(durable, self._journal.room_bytes))
+        if durable is not None and self._replicator is not None:
+            self._replicator.tell(EntriesWritten(durable, self._journal.room_bytes))
 
     def _next_lane(self) -> "pykka.ActorRef[Any]":
         self._lanes.rotate(1)
@@ -117,8 +117,8 @@ class LogWriter(LoopActor):
 
     def _errand_failed(self, message: ErrandFailed) -> None:
         self._journal.errand_failed()
-        if self._entries and self._owner is not None:
-            self._owner.tell(JournalBlocked(message.reason))
+        if self._entries and self._replicator is not None:
+            self._replicator.tell(JournalBlocked(message.reason))
         self._is_blocked = True  # each try writes until the disk is full: not more often than this
         self.runtime.call_later(RETRY_S, self._try_again)
 

@@ -104,9 +104,13 @@ class LoopActor(pykka.Actor):
     def start_object(cls, *arguments: Any, **named: Any) -> Self:
         """As `start`, but gives the actor itself: for the composition root, where sockets call it on its own loop."""
         actor = cls(*arguments, **named)
-        ActorRegistry.register(actor.actor_ref)
-        actor._start_actor_loop()
+        actor.begin()
         return actor
+
+    def begin(self) -> None:
+        """Start an actor that was made already: where actors know each other, all are made before one begins."""
+        ActorRegistry.register(self.actor_ref)
+        self._start_actor_loop()
 
     @staticmethod
     def _create_actor_inbox() -> LoopInbox:

@@ -10,10 +10,16 @@ from typing import Any, Protocol
 import msgspec
 import pykka
 
+from net.peer_messages import Hello, PeerMessage, Vote
 from quorate.protocol import Reply, Request
 from storage.disk import DiskFile
+from storage.entry import StoredEntry
 from storage.journal_writer import Errand, Segment, Write
-from storage.log_store import StoredEntry, TrimPlan, TrimRows
+from storage.log_store import SnapshotPart, TrimPlan, TrimRows
+from storage.log_tail import LogEnd
+from storage.records import Member, Record
+from storage.state import ShardState
+from storage.vote_file import Identity
 
 
 class Client(Protocol):
@@ -27,6 +33,7 @@ class Call(msgspec.Struct, gc=False):
     """A request on its way: who asked, and the `order` by which its client knows which request is answered.
 
     The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
+    `is_single`: its client has this call alone, and is not said to be gone.
     """
 
     request: Request
@@ -34,6 +41,7 @@ class Call(msgspec.Struct, gc=False):
     order: int
     reply_to: "pykka.ActorRef[Any]"
     reply_bytes_max: int = 4 << 20
+    is_single: bool = False
 
 
 Answer = tuple[Call, Reply]
@@ -55,6 +63,13 @@ class Answered:
 
 
 @dataclass(slots=True)
+class Returned:
+    """These requests were not done, since this node does not lead (any more)."""
+
+    calls: list[Call]
+
+
+@dataclass(slots=True)
 class ClientGone:
     """Nobody reads this client's replies any more: consumers that wait for it need no message."""
 
@@ -63,17 +78,28 @@ class ClientGone:
 
 @dataclass(slots=True)
 class Append:
-    """Make these entries durable, in order."""
+    """The leader's next entries."""
+
+    vote_id: int
+    entries: list[StoredEntry]
+
+
+@dataclass(slots=True)
+class WriteEntries:
+    """Make these entries (and cuts) durable, in order."""
 
     entries: list[StoredEntry]
     reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
-class Appended:
-    """All records up to `trans_id` are durable here; the journal has `room_bytes` more without asking for space."""
+class EntriesWritten:
+    """The first `entry_count` entries since the start are durable here.
 
-    trans_id: int
+    The journal has `room_bytes` more without asking for space.
+    """
+
+    entry_count: int
     room_bytes: int
 
 
@@ -82,6 +108,337 @@ class JournalBlocked:
     """Entries wait: the journal needs space for a segment, and the disk is full. It goes on when there is some."""
 
     reason: str
+
+
+@dataclass(slots=True)
+class LogAdvanced:
+    """The log is on disk here up to `stored`, and settled up to `committed`.
+
+    `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before
+    (monotonic seconds). `tail_bytes` wait for LMDB. `disk_full`: the last checkpoint found no space.
+    """
+
+    stored: int
+    committed: int
+    replicas: tuple[int, ...]
+    leased_until: float
+    tail_bytes: int
+    room_bytes: float
+    disk_full: str | None
+
+
+@dataclass(slots=True)
+class Apply:
+    """These entries are committed; they follow what was applied before."""
+
+    entries: list[StoredEntry]
+
+
+@dataclass(slots=True)
+class Promoted:
+    """This node leads. `entries` are in its log, but not known to be committed yet."""
+
+    vote_id: int
+    entries: list[StoredEntry]
+
+
+@dataclass(slots=True)
+class Deposed:
+    """This node does not lead any more; its log ends at `log_end`. `leader` is who does, if that is known."""
+
+    log_end: int
+    leader: int | None
+
+
+@dataclass(slots=True)
+class ReloadNeeded:
+    """The state holds changes that never got into the log: it must be made anew from the disk."""
+
+
+@dataclass(slots=True)
+class StateDropped:
+    """What was applied is not part of the log any more; a fresh state will come."""
+
+
+@dataclass(slots=True)
+class LoadState:
+    """Make a state out of what LMDB has."""
+
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class StateLoaded:
+    """A fresh state, of what is committed up to its trans_id."""
+
+    state: ShardState
+
+
+@dataclass(slots=True)
+class Propose:
+    """Put this record into the log."""
+
+    vote_id: int
+    record: Record
+
+
+@dataclass(slots=True)
+class Drain:
+    """Take nothing new on, and say `Drained` when all is committed; `Undrain` takes it back."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class Undrain:
+    """Serve again."""
+
+
+@dataclass(slots=True)
+class Drained:
+    """All that was open is committed."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class LeaderChanged:
+    """`leader` leads, 0: nobody that is known; `is_self`; it can be reached at `host` and `port`."""
+
+    leader: int
+    is_self: bool
+    host: str = ""
+    port: int = 0
+
+
+@dataclass(slots=True)
+class PeerSaid:
+    """A node said this; it belongs to cluster `cluster_id`, 0: to none yet."""
+
+    node_id: int
+    message: PeerMessage
+    cluster_id: int = 0
+
+
+@dataclass(slots=True)
+class PeerUp:
+    """The link to a node is open; this is how it introduced itself."""
+
+    node_id: int
+    hello: Hello
+
+
+@dataclass(slots=True)
+class PeerDown:
+    """The link to a node is closed: what was said last may not have arrived."""
+
+    node_id: int
+
+
+@dataclass(slots=True)
+class SendPeers:
+    """Say this to these nodes; to those that no link is open to it is not said."""
+
+    node_ids: tuple[int, ...]
+    message: PeerMessage
+
+
+@dataclass(slots=True)
+class CutPeer:
+    """What this node says can't be right: close its link."""
+
+    node_id: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Acquaintances:
+    """Whom to keep links to and whom to accept. `nodes`: all that are known; `identity` is this node's own."""
+
+    identity: Identity
+    nodes: tuple[Member, ...]
+    accepts_all: bool
+
+
+@dataclass(slots=True)
+class VoteAsked:
+    """A candidate asks for a vote in `vote_id`. `comparison`: of its log with ours, below 0 if it is behind."""
+
+    candidate: int
+    vote_id: int
+    is_pre: bool
+    is_forced: bool
+    end: LogEnd
+    comparison: int
+
+
+@dataclass(slots=True)
+class VoteGiven:
+    """A voter has answered."""
+
+    voter: int
+    vote: Vote
+
+
+@dataclass(slots=True)
+class LeaderHeard:
+    """A node speaks as the leader of `vote_id`, in cluster `cluster_id`."""
+
+    vote_id: int
+    leader: int
+    cluster_id: int
+
+
+@dataclass(slots=True)
+class VoteIdSeen:
+    """Somebody has been through a later election."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class QuorumHeard:
+    """A majority took this node for the leader at that moment (monotonic seconds)."""
+
+    at: float
+
+
+@dataclass(slots=True)
+class VotersChanged:
+    """These nodes vote, by the last members in the log."""
+
+    voters: frozenset[int]
+
+
+@dataclass(slots=True)
+class ClusterFounded:
+    """This node belongs to cluster `cluster_id`."""
+
+    cluster_id: int
+
+
+@dataclass(slots=True)
+class TakeOverAsked:
+    """The leader of `vote_id` wants this node to lead."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class AskVotes:
+    """Ask all voters, saying where the log ends."""
+
+    vote_id: int
+    is_pre: bool
+    is_forced: bool
+
+
+@dataclass(slots=True)
+class CastVote:
+    """Send this vote, if the log is still not ahead of the candidate's, which ends at `end`."""
+
+    candidate: int
+    vote: Vote
+    end: LogEnd
+
+
+@dataclass(slots=True)
+class Follow:
+    """`leader` leads in `vote_id`, None: nobody does yet. Nothing of an older vote_id counts any more."""
+
+    vote_id: int
+    leader: int | None
+    cluster_id: int = 0
+
+
+@dataclass(slots=True)
+class TakeLead:
+    """This node leads in `vote_id`."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class SaveIdentity:
+    """Make it durable."""
+
+    identity: Identity
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class IdentitySaved:
+    """It is."""
+
+    identity: Identity
+
+
+@dataclass(slots=True)
+class HandOver:
+    """This node is about to stop: let another lead, and say `HandedOver`."""
+
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """It does not lead any more, or there is nobody else who could."""
+
+
+@dataclass(slots=True)
+class ReadEntries:
+    """Read what follows record `after` for a node that pulls."""
+
+    node_id: int
+    after: int
+    records_max: int
+    bytes_max: int
+    reply_to: "pykka.ActorRef[Any] | None" = None
+
+
+@dataclass(slots=True)
+class EntriesRead:
+    """The entries that a `ReadEntries` asked for."""
+
+    node_id: int
+    after: int
+    entries: list[bytes]
+
+
+@dataclass(slots=True)
+class ReadSnapshot:
+    """Read the snapshot's rows behind `cursor` for a node."""
+
+    node_id: int
+    cursor: bytes
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class SnapshotRead:
+    """The rows that a `ReadSnapshot` asked for."""
+
+    node_id: int
+    after_cursor: bytes
+    part: SnapshotPart
+
+
+@dataclass(slots=True)
+class StagePart:
+    """Keep a part of a snapshot; the last one makes it count."""
+
+    part: SnapshotPart
+    source: int
+    is_first: bool
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class PartStaged:
+    """It is kept; or there was no space, and it must be asked for again."""
+
+    part: SnapshotPart
+    refused: str | None = None
 
 
 @dataclass(slots=True)
@@ -182,6 +539,20 @@ class RowsDescribed:
     plan: TrimPlan
     rows: TrimRows
     as_of: int
+
+
+@dataclass(slots=True)
+class LogAsked:
+    """A client wants to read the log."""
+
+    call: Call
+
+
+@dataclass(slots=True)
+class ClusterAsked:
+    """A client asks about, or for, the cluster."""
+
+    call: Call
 
 
 @dataclass(slots=True)

@@ -1,11 +1,11 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -41,7 +41,10 @@ STATE_NAMES: Final = {
 
 @dataclass
 class NodeView:
-    """What the queries tell of the node beside the state: who it is, and the log's bounds, kept up by the host."""
+    """What the queries tell of the node beside the state: who it is, its part in the cluster, the log's bounds.
+
+    Kept up by the Replicator. `followers` are objects for status; `role` is leader, follower or none.
+    """
 
     node_id: int = 1
     node_type: int = 1
@@ -53,6 +56,15 @@ class NodeView:
     stored: int = 0
     vote_id: int = 1
     recovery: str = ""
+    leader_node_id: int = 0
+    leader_host: str = ""
+    leader_port: int = 0
+    role: str = "none"
+    node_count: int = 1
+    cluster_id: int = 0
+    committed: int = 0
+    followers: Callable[[], list[dict[str, Any]]] = list
+    members: Callable[[], list[dict[str, Any]]] = list
 
 
 class Queries:
@@ -62,7 +74,7 @@ class Queries:
         self._ledger = ledger
         self._delivery = delivery
         self._state = ledger.state
-        self._view = view
+        self.view = view
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
@@ -70,7 +82,7 @@ class Queries:
         queue = self._queue_of(call)
         if queue is None:
             return
-        view = self._view
+        view = self.view
         self._ledger.park(
             call,
             MonitorReply(
@@ -86,7 +98,7 @@ class Queries:
                 max_id=queue.max_id,
                 wait_status=self._delivery.waiting_for(queue.name),
                 paused=queue.paused,
-                leader_node_id=view.node_id,
+                leader_node_id=view.leader_node_id,
                 node_id=view.node_id,
                 trans_id=self._state.trans_id,
                 log_size=self._state.trans_id - view.trimmed,
@@ -118,9 +130,12 @@ class Queries:
         )
 
     def leader(self, call: Call) -> None:
-        """Who leads: this node, as long as it is the only one."""
+        """Who leads."""
         request = call.request
-        view = self._view
+        view = self.view
+        if not view.leader_node_id:
+            self._ledger.park(call, refusal(request, ErrorWord.NO_LEADER, "no node leads at the moment"))
+            return
         self._ledger.park(
             call,
             LeaderReply(
@@ -128,9 +143,9 @@ class Queries:
                 code=Code.OK,
                 queue=request.queue,
                 seq=request.seq,
-                leader_node_id=view.node_id,
-                leader_host=view.host,
-                leader_port=view.port,
+                leader_node_id=view.leader_node_id,
+                leader_host=view.leader_host,
+                leader_port=view.leader_port,
             ),
         )
 
@@ -186,14 +201,16 @@ class Queries:
 
     def status(self, call: Call) -> None:
         """This node and its shard; the listener adds what it knows."""
-        view = self._view
+        view = self.view
         state = self._state
         shard = {
             "shard": state.shard,
-            "leader_node_id": view.node_id,
+            "leader_node_id": view.leader_node_id,
+            "role": view.role,
+            "cluster_id": f"{view.cluster_id:x}",
             "vote_id": view.vote_id,
             "trans_id": state.trans_id,
-            "committed": self._ledger.committed,
+            "committed": view.committed,
             "stored": view.stored,
             "first_trans_id": view.trimmed + 1,
             "log_size": state.trans_id - view.trimmed,
@@ -203,7 +220,8 @@ class Queries:
             "data_bytes": state.data_bytes,
             "waiting_consumers": self._delivery.waiter_count,
             "recovery": view.recovery,
-            "followers": [],
+            "followers": view.followers(),
+            "members": view.members(),
         }
         self._ledger.park(
             call,

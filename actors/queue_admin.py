@@ -55,6 +55,12 @@ class QueueAdmin:
         """Whether `go_on` has something to do."""
         return bool(self._clearings)
 
+    def take_open(self) -> list[Call]:
+        """The clears that are under way; they do not go on."""
+        calls = [clearing.call for clearing in self._clearings]
+        self._clearings.clear()
+        return calls
+
     def go_on(self) -> None:
         """Clear one more piece."""
         if self._clearings:

@@ -1,7 +1,8 @@
-"""QueueOwner: one shard's state. Hosts the broker: requests in, entries to the log, answers out.
+"""QueueOwner: one shard's state. Leading it hosts the broker: requests in, entries to the log, answers out.
 
-Records gather while entries are on their way to the disk, and go to the LogWriter as one entry when one has arrived;
-what the broker parked is freed by `Appended` alone. On a single node durable here is committed.
+Leading, records gather while entries are on their way to the disk, and go to the Replicator as one entry when one has
+arrived; what the broker parked is freed by `LogAdvanced` alone. Nothing is served before the first entry of the own
+vote_id is committed. Following, it applies what is committed, and answers only what is asked about this node.
 """
 
 from collections import deque
@@ -12,60 +13,63 @@ from typing import Any, Final
 import pykka
 
 from actors.broker import Broker, Limits
+from actors.entry_making import make_entries
 from actors.gathering import Gathering
 from actors.leader_clock import LeaderClock
-from actors.log_reading import log_reply
 from actors.loop_actor import LoopActor
 from actors.messages import (
     Answer,
     Answered,
     Append,
-    Appended,
+    Apply,
     Call,
-    Checkpoint,
-    CheckpointDue,
-    Checkpointed,
-    CheckpointFailed,
     ClientGone,
+    ClusterAsked,
     Continue,
+    Deposed,
     DescribeRows,
+    Drain,
+    Drained,
     Execute,
     JournalBlocked,
-    LogRead,
-    ReadLog,
+    LogAdvanced,
+    LogAsked,
+    Promoted,
+    Propose,
     Reconfigure,
-    Recycle,
+    ReloadNeeded,
+    Returned,
     RowsDescribed,
+    StateDropped,
+    StateLoaded,
     Stop,
-    Stopped,
     TimePassed,
+    Undrain,
 )
 from actors.queries import NodeView
+from actors.routing import OWN_VIEW
 from actors.runtime import Runtime, Timer
-from quorate.protocol import Action, ErrorWord, refusal
+from quorate.protocol import Action, Code, ErrorWord, refusal
 from storage import entry as entry_codec
-from storage.log_store import StoredEntry, rows_now
+from storage.entry import StoredEntry
+from storage.log_store import rows_now
 from storage.queue_state import NEVER
-from storage.records import Message, Record, messages_of
-
-SMALL_ENTRY_RECORDS: Final = 100
+from storage.records import Lead, Record
+from storage.state import ShardState
 
 LINGER_S: Final = 0.002
 """How long records that no reply waits for (deliveries) may wait for others to be flushed with."""
 
 LINGER_RECORDS_MAX: Final = 1000
 
-CHECKPOINT_INTERVAL_S: Final = 0.05
-RETRY_S: Final = 0.5
 TIMER_MAX_S: Final = 1.0
 """A timer is checked this often, so that a jump of the wall clock makes nothing late by more."""
 
-LOG_REPLY_BYTES_MAX: Final = 1 << 20
-LOG_COUNT_DEFAULT: Final = 100
 WRITES: Final = frozenset(
     {Action.PRODUCE, Action.CONSUME, Action.CONFIRM, Action.CONFIGURE, Action.CLEAR, Action.RELEASE, Action.EXTEND}
     | {Action.REMOVE}
 )
+IN_PIECES: Final = frozenset({Action.CLEAR, Action.REMOVE})
 
 
 @dataclass
@@ -81,34 +85,35 @@ class OwnerSettings:
     entry_bytes_max: int = 4 << 20
     tail_bytes_max: int = 64 << 20
     journal_low_bytes: int = 1 << 20
+    lease_committed: bool = False
 
 
 class QueueOwner(LoopActor):
-    """Owns the broker. `unstored` are the entries that recovery found in the journal and LMDB does not have."""
+    """Owns a shard's state; begins as a follower."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        broker: Broker,
-        view: NodeView,
-        log_writer: "pykka.ActorRef[Any]",
-        checkpointer: "pykka.ActorRef[Any]",
-        settings: OwnerSettings,
-        unstored: list[StoredEntry],
+        self, runtime: Runtime, state: ShardState, limits: Limits, view: NodeView, settings: OwnerSettings
     ) -> None:
         super().__init__(runtime)
-        self._broker = broker
-        self._ledger = broker.ledger
-        self._clock = LeaderClock(broker.ledger.now)
+        self._limits = limits
         self._view = view
-        self._log_writer = log_writer
-        self._checkpointer = checkpointer
         self._settings = settings
+        self._replicator: pykka.ActorRef[Any]
+        self._checkpointer: pykka.ActorRef[Any]
+        self._router: pykka.ActorRef[Any]
+        self._vote_id = 0
+        self._is_leading = False
+        self._lead_trans_id = 0
+        self._is_serving = False
+        self._awaits_state = False
+        self._is_drained = False
+        self._draining: Drain | None = None
+        self._held: list[Execute] = []
+        self._describe: DescribeRows | None = None
+        self._leased_until = NEVER
         self._under_way: deque[int] = deque()
-        self._tail: deque[StoredEntry] = deque(unstored)
-        self._tail_bytes = sum(len(entry.data) for entry in unstored)
-        self._is_checkpointing = False
-        self._checkpoint_timer: Timer | None = None
+        self._tail_bytes = 0
+        self._logged = state.trans_id
         self._alarm: Timer | None = None
         self._alarm_at = NEVER
         self._linger: Timer | None = None
@@ -118,61 +123,95 @@ class QueueOwner(LoopActor):
         self._room_bytes = NEVER
         self._stopping: Stop | None = None
         self._has_stopped = False
+        self._disk_full: str | None = None
+        self._proposal: Record | None = None
+        self._take_state(state)
         self._handlers: dict[type, Callable[[Any], None]] = {
             Execute: self._execute,
-            Appended: self._appended,
+            LogAdvanced: self._log_advanced,
+            Apply: self._apply,
+            Promoted: self._promoted,
+            Deposed: self._deposed,
+            StateDropped: self._state_dropped,
+            StateLoaded: self._state_loaded,
+            Propose: self._propose,
+            Drain: self._drain,
+            Undrain: self._undrain,
             ClientGone: self._client_gone,
             TimePassed: self._time_passed,
             Continue: self._continue,
-            CheckpointDue: self._checkpoint_due,
-            Checkpointed: self._checkpointed,
-            CheckpointFailed: self._checkpoint_failed,
             JournalBlocked: self._journal_blocked,
             DescribeRows: self._describe_rows,
-            LogRead: self._log_read,
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
         }
 
-    def on_start(self) -> None:
-        """Store what the journal had left over; ask for the log's bounds."""
-        self._checkpoint_due(None)
-        self._arm_alarm()
+    def attach(
+        self, replicator: "pykka.ActorRef[Any]", checkpointer: "pykka.ActorRef[Any]", router: "pykka.ActorRef[Any]"
+    ) -> None:
+        """Whom it tells; called by the assembly before any message."""
+        self._router = router
+        self._replicator = replicator
+        self._checkpointer = checkpointer
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
         self._handlers[type(message)](message)
         self._carry_out()
 
-    # -- what comes in -----------------------------------------------------------------------------------------
+    def _take_state(self, state: ShardState) -> None:
+        """A broker over `state`, with nothing open."""
+        self._broker = Broker(state, self._limits, self._view, lease_committed=self._settings.lease_committed)
+        self._broker.disk_full = self._disk_full
+        self._ledger = self._broker.ledger
+        self._clock = LeaderClock(state.time)
+
+    # -- requests ----------------------------------------------------------------------------------------------
 
     def _execute(self, message: Execute) -> None:
         calls = message.calls
         if self._stopping is not None:
             return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
+        if not self._is_serving:
+            calls = self._own_view_of(message)
+            if not calls:
+                return None
         if self._broker.disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
             reason = f"nothing can be written now: {self._broker.disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
             calls = [call for call in calls if call.request.action not in WRITES]
         self._broker.execute(self._now(), calls)
         if self._broker.log_calls:
-            self._read_log()
+            for call in self._broker.log_calls:
+                self._replicator.tell(LogAsked(call))
+            self._broker.log_calls.clear()
+        if self._broker.cluster_calls:
+            for call in self._broker.cluster_calls:
+                self._replicator.tell(ClusterAsked(call))
+            self._broker.cluster_calls.clear()
         return None
+
+    def _own_view_of(self, message: Execute) -> list[Call]:
+        """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
+        own = [call for call in message.calls if call.request.action in OWN_VIEW]
+        others = [call for call in message.calls if call.request.action not in OWN_VIEW]
+        if others and self._is_leading:
+            self._held.append(Execute(others))
+        else:
+            self._return(others)
+        if self._awaits_state:
+            self._refuse(own, ErrorWord.NO_LEADER, "this node reads its data again, since it lost its place as leader")
+            return []
+        return own
 
     def _refuse(self, calls: list[Call], error: str, reason: str) -> None:
         for call in calls:
-            self._ledger.park(call, refusal(call.request, error, reason))
+            self._ledger.answer(call, refusal(call.request, error, reason))
 
-    def _appended(self, message: Appended) -> None:
-        while self._under_way and self._under_way[0] <= message.trans_id:
-            self._under_way.popleft()
-        self._room_bytes = message.room_bytes
-        self._broker.commit(self._now(), message.trans_id)
-        self._gathering.committed(self.runtime.monotonic(), self._ledger.parked_count, len(self._ledger.answers))
-
-    def _journal_blocked(self, message: JournalBlocked) -> None:
-        self._broker.disk_full = message.reason
-        self._room_bytes = 0
+    def _return(self, calls: list[Call]) -> None:
+        """They were not done: the Router finds out who leads."""
+        if calls:
+            self._router.tell(Returned(calls))
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
@@ -180,7 +219,8 @@ class QueueOwner(LoopActor):
     def _time_passed(self, message: TimePassed) -> None:
         self._alarm = None
         self._alarm_at = NEVER
-        self._broker.pass_time(self._now())
+        if self._is_serving and not self._is_drained:
+            self._broker.pass_time(self._now())
 
     def _continue(self, message: Continue) -> None:
         self._continues = False
@@ -189,7 +229,143 @@ class QueueOwner(LoopActor):
     def _reconfigure(self, message: Reconfigure) -> None:
         limits = message.limits
         assert isinstance(limits, Limits)
+        self._limits = limits
         self._broker.set_limits(limits)
+
+    # -- the log -----------------------------------------------------------------------------------------------
+
+    def _log_advanced(self, message: LogAdvanced) -> None:
+        self._room_bytes = message.room_bytes
+        self._tail_bytes = message.tail_bytes
+        self._broker.disk_full = self._disk_full = message.disk_full
+        self._leased_until = message.leased_until
+        if not self._is_leading:
+            return
+        while self._under_way and self._under_way[0] <= message.stored:
+            self._under_way.popleft()
+        ledger = self._ledger
+        answers_before = len(ledger.answers)
+        is_news = message.committed > ledger.committed
+        if is_news:
+            self._broker.commit(self._now(), message.committed)
+        ledger.stored(message.stored, message.replicas)
+        if is_news:
+            freed = len(ledger.answers) - answers_before
+            self._gathering.committed(self.runtime.monotonic(), ledger.parked_count, freed)
+        if not self._is_serving and message.committed >= self._lead_trans_id:
+            self._is_serving = True
+            held, self._held = self._held, []
+            for execute in held:
+                self._execute(execute)
+
+    def _journal_blocked(self, message: JournalBlocked) -> None:
+        self._broker.disk_full = self._disk_full = message.reason
+        self._room_bytes = 0
+
+    def _apply(self, message: Apply) -> None:
+        state = self._ledger.state
+        for stored in message.entries:
+            self._follow(state, stored)
+        self._ledger.followed(state.trans_id, state.time)
+        self._tell_rows()
+
+    @staticmethod
+    def _follow(state: ShardState, stored: StoredEntry) -> None:
+        entry = entry_codec.decode(stored.data, "a replicated entry")
+        if entry.last_trans_id <= state.trans_id:
+            return  # applied when this node led
+        assert entry.first_trans_id == state.trans_id + 1, (entry.first_trans_id, state.trans_id)
+        trans_id = entry.first_trans_id
+        for record in entry.records:
+            state.follow(trans_id, record, entry.time)
+            trans_id += 1
+        state.time = entry.time
+
+    # -- leading and following ---------------------------------------------------------------------------------
+
+    def _promoted(self, message: Promoted) -> None:
+        """Apply what the log holds beyond the commit point, and put the first entry of the own vote_id behind it."""
+        if self._awaits_state:
+            return  # said again with the fresh state
+        state = self._ledger.state
+        for entry in message.entries:
+            self._follow(state, entry)
+        self._take_state(state)
+        self._proposal = None
+        self._tail_bytes = 0
+        self._vote_id = message.vote_id
+        self._is_leading = True
+        self._is_serving = self._is_drained = False
+        self._logged = state.trans_id
+        self._ledger.set_time(self._now())
+        self._ledger.append(Lead("", self._view.node_id))
+        self._lead_trans_id = state.trans_id
+        self._under_way.clear()
+        self._write()
+        self._tell_rows()
+        self._arm_alarm()
+
+    def _deposed(self, message: Deposed) -> None:
+        """Answer all that is open as far as it is known, and go on as a follower."""
+        if not self._is_leading:
+            return
+        who = f"node {message.leader}" if message.leader else "another node"
+        undone: list[Call] = []
+        unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
+        ledger = self._ledger
+        for trans_id, call, reply in ledger.take_open():
+            is_write = call.request.action in WRITES and reply.code == Code.OK
+            if is_write and (trans_id <= self._logged or call.request.action in IN_PIECES):
+                self._refuse([call], ErrorWord.UNKNOWN_OUTCOME, unknown)
+            else:
+                undone.append(call)
+        self._refuse(self._broker.admin.take_open(), ErrorWord.UNKNOWN_OUTCOME, unknown)
+        undone += self._broker.delivery.take_waiting()
+        for execute in self._held:
+            undone += execute.calls
+        self._held = []
+        self._return(undone)
+        self._send(ledger.take_answers())
+        self._is_leading = self._is_serving = self._is_drained = False
+        self._draining = None
+        state = ledger.state
+        if state.trans_id != message.log_end:
+            self._awaits_state = True
+            self._take_state(ShardState(state.shard, state.default_max_size))
+            self._replicator.tell(ReloadNeeded())
+            return
+        for produced in ledger.take_unplaced():
+            if produced.msg_id in state.messages and not produced.place:
+                state.queues[produced.queue].place(produced, state.time)
+        self._take_state(state)
+        self._tell_rows()
+
+    def _state_dropped(self, message: StateDropped) -> None:
+        state = self._ledger.state
+        self._awaits_state = True
+        self._take_state(ShardState(state.shard, state.default_max_size))
+
+    def _state_loaded(self, message: StateLoaded) -> None:
+        self._awaits_state = False
+        self._take_state(message.state)
+        self._tell_rows()
+
+    def _propose(self, message: Propose) -> None:
+        if self._is_leading and message.vote_id == self._vote_id:
+            self._proposal = message.record
+            self._write()
+
+    def _drain(self, message: Drain) -> None:
+        if not self._is_serving or message.vote_id != self._vote_id:
+            return
+        self._is_drained = True
+        self._draining = message
+        self._return(self._broker.delivery.take_waiting())
+
+    def _undrain(self, message: Undrain) -> None:
+        self._is_drained = False
+        self._draining = None
+        self._arm_alarm()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
@@ -198,24 +374,30 @@ class QueueOwner(LoopActor):
         if ledger.answers:
             self._send(ledger.take_answers())
         if ledger.records and len(self._under_way) < self._settings.writes_max:
-            if ledger.is_awaited or self._stopping is not None or len(ledger.records) >= LINGER_RECORDS_MAX:
-                if self._stopping or self._gathering.is_over(self.runtime.monotonic(), ledger.parked_count):
+            is_urgent = self._stopping is not None or self._is_drained
+            if ledger.is_awaited or is_urgent or len(ledger.records) >= LINGER_RECORDS_MAX:
+                if is_urgent or self._gathering.is_over(self.runtime.monotonic(), ledger.parked_count):
                     self._write()
                 elif not self._is_gathering:
                     self._is_gathering = True
                     self.runtime.call_later(0.0, self._gathered)
             elif self._linger is None:
                 self._linger = self._later(LINGER_S, self._linger_over)
-        if self._broker.next_event_at < self._alarm_at:
+        if self._broker.next_event_at < self._alarm_at and self._is_leading:
             self._arm_alarm()
         if self._broker.has_more and not self._continues:
             self._continues = True
             self.actor_ref.tell(Continue())
+        if self._draining is not None and ledger.is_settled and not self._broker.has_more:
+            self._replicator.tell(Drained(self._draining.vote_id))
+            self._draining = None
         if self._stopping is not None:
             self._go_on_stopping()
 
     def _send(self, answers: list[Answer]) -> None:
         """Answers go to whoever the call came from; nearly always that is one."""
+        if not answers:
+            return
         first = answers[0][0].reply_to
         for call, _ in answers:
             if call.reply_to is not first:
@@ -239,23 +421,24 @@ class QueueOwner(LoopActor):
             self._write()
 
     def _write(self) -> None:
+        ledger = self._ledger
+        if not (ledger.records or self._proposal) or not self._is_leading:
+            return
         if self._tail_bytes > self._settings.tail_bytes_max and self._broker.disk_full is None:
             return  # LMDB is behind: requests wait for it, but not for a full disk: the journal has room for them
-        ledger = self._ledger
         records = ledger.take_records()
-        first = ledger.state.trans_id - len(records) + 1
-        ledger.state.time = ledger.now
-        entries: list[StoredEntry] = []
-        for part in _parts(records, self._settings.entry_bytes_max):
-            data = entry_codec.encode(self._view.vote_id, first, ledger.now, part)
-            first += len(part)
-            entries.append(StoredEntry(first - 1, data))
-            self._tail_bytes += len(data)
-        self._tail.extend(entries)
-        self._under_way.append(first - 1)
-        self._log_writer.tell(Append(entries, self.actor_ref))
-        if self._checkpoint_timer is None and not self._is_checkpointing:
-            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
+        state = ledger.state
+        first = state.trans_id - len(records) + 1
+        state.time = ledger.now
+        entries = make_entries(self._vote_id, first, ledger.now, records, self._settings.entry_bytes_max)
+        if self._proposal is not None:  # an entry of its own, so that a follower sees it without decoding all others
+            ledger.append(self._proposal)
+            self._proposal = None
+            entries += make_entries(self._vote_id, state.trans_id, ledger.now, ledger.take_records(), 1)
+        self._logged = state.trans_id
+        self._tail_bytes += sum(len(entry.data) for entry in entries)
+        self._under_way.append(state.trans_id)
+        self._replicator.tell(Append(self._vote_id, entries))
 
     def _arm_alarm(self) -> None:
         """One timer, at the broker's next event; never further than `TIMER_MAX_S`, since the wall clock may jump."""
@@ -269,72 +452,36 @@ class QueueOwner(LoopActor):
         self._alarm = self._later(delay_s, lambda: self.actor_ref.tell(TimePassed()))
 
     def _now(self) -> float:
-        return self._clock.now(self.runtime.now(), self.runtime.monotonic())
+        monotonic = self.runtime.monotonic()
+        self._ledger.is_leased = monotonic < self._leased_until
+        return self._clock.now(self.runtime.now(), monotonic)
 
     def _later(self, delay_s: float, callback: Any) -> Timer:
         return self.runtime.call_later(delay_s, callback)
 
-    # -- checkpoints and trimming ------------------------------------------------------------------------------
-
-    def _checkpoint_due(self, message: CheckpointDue | None) -> None:
-        self._checkpoint_timer = None
-        if self._is_checkpointing:
-            return
-        committed = self._ledger.committed
-        entries = [entry for entry in self._tail if entry.last_trans_id <= committed]
-        if entries or message is None:
-            self._is_checkpointing = True
-            self._checkpointer.tell(Checkpoint(entries, self.actor_ref))
-        elif self._tail:
-            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
-
-    def _checkpointed(self, message: Checkpointed) -> None:
-        self._is_checkpointing = False
-        self._broker.disk_full = None
-        self._view.stored = message.trans_id
-        self._view.trimmed = message.trimmed
-        tail = self._tail
-        while tail and tail[0].last_trans_id <= message.trans_id:
-            self._tail_bytes -= len(tail.popleft().data)
-        self._log_writer.tell(Recycle(message.trans_id))
-        if tail and self._checkpoint_timer is None:
-            self._checkpoint_timer = self._later(CHECKPOINT_INTERVAL_S, lambda: self.actor_ref.tell(CheckpointDue()))
-
-    def _checkpoint_failed(self, message: CheckpointFailed) -> None:
-        self._is_checkpointing = False
-        self._broker.disk_full = message.reason
-        self._checkpoint_timer = self._later(RETRY_S, lambda: self.actor_ref.tell(CheckpointDue()))
+    # -- trimming ----------------------------------------------------------------------------------------------
 
     def _describe_rows(self, message: DescribeRows) -> None:
+        self._describe = message
+        self._tell_rows()
+
+    def _tell_rows(self) -> None:
+        """Say what was asked for trimming, as soon as what is said is committed."""
+        asked = self._describe
         state = self._ledger.state
-        described = RowsDescribed(message.plan, rows_now(message.plan, state.messages, state.queues), state.trans_id)
-        self._ledger.after_commit(lambda: self._checkpointer.tell(described))
+        if asked is None or self._awaits_state or (not self._is_leading and state.trans_id > self._view.committed):
+            return
+        rows = rows_now(asked.plan, state.messages, state.queues, state.members)
+        described = RowsDescribed(asked.plan, rows, state.trans_id)
+        if self._is_leading:
+            self._ledger.after_commit(lambda: self._rows_committed(asked, described))
+        else:
+            self._rows_committed(asked, described)
 
-    # -- reading the log ---------------------------------------------------------------------------------------
-
-    def _read_log(self) -> None:
-        calls = list(self._broker.log_calls)
-        self._broker.log_calls.clear()
-        for call in calls:
-            request = call.request
-            after = request.after or 0
-            count = request.count or LOG_COUNT_DEFAULT
-            if request.shard not in (None, self._ledger.state.shard):
-                self._refuse([call], ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
-            elif after < self._view.stored and after >= self._view.trimmed:
-                bytes_max = min(call.reply_bytes_max // 4, LOG_REPLY_BYTES_MAX)  # names and JSON make it longer
-                self._checkpointer.tell(ReadLog(call, after, count, bytes_max, self.actor_ref))
-            else:
-                self._answer_log(call, after, count, [])
-
-    def _log_read(self, message: LogRead) -> None:
-        self._answer_log(message.call, message.after, message.count, list(message.entries))
-
-    def _answer_log(self, call: Call, after: int, count: int, stored: list[bytes]) -> None:
-        """From LMDB's entries, or from memory if it had none behind `after`."""
-        committed = self._ledger.committed
-        entries = stored or [e.data for e in self._tail if after < e.last_trans_id <= committed][:count]
-        self._ledger.answer(call, log_reply(call.request, after, count, entries, self._view.trimmed, committed))
+    def _rows_committed(self, asked: DescribeRows, described: RowsDescribed) -> None:
+        if self._describe is asked:
+            self._describe = None
+            self._checkpointer.tell(described)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
@@ -343,30 +490,9 @@ class QueueOwner(LoopActor):
         self._broker.delivery.end_waiting()
 
     def _go_on_stopping(self) -> None:
-        """Stopped is: all committed, all of it in LMDB (unless its disk is full: then the journal keeps it)."""
-        if self._has_stopped or not self._ledger.is_settled or self._broker.has_more:
-            return
-        if self._tail and self._broker.disk_full is None:
-            if not self._is_checkpointing:
-                self._checkpoint_due(CheckpointDue())
+        """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
+        if self._has_stopped or (self._is_leading and (not self._ledger.is_settled or self._broker.has_more)):
             return
         assert self._stopping is not None
         self._has_stopped = True
-        self._stopping.reply_to.tell(Stopped("queue_owner"))  # and still answers that the node is stopping
-
-
-def _parts(records: list[Record], bytes_max: int) -> list[list[Record]]:
-    """The records, cut so that no entry has more than about `bytes_max` and one record more."""
-    if len(records) < SMALL_ENTRY_RECORDS:
-        size = sum(len(record.data) for record in records if type(record) is Message)
-        if size < bytes_max // 2:
-            return [records]
-    parts: list[list[Record]] = [[]]
-    size = 0
-    for record in records:
-        if parts[-1] and size > bytes_max:
-            parts.append([])
-            size = 0
-        parts[-1].append(record)
-        size += len(record.data) + 400 if isinstance(record, Message) else 400 + 40 * len(messages_of(record)[0])
-    return parts
+        self._replicator.tell(Stop(self._stopping.reply_to))  # and still answers that the node is stopping

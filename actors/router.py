@@ -1,8 +1,6 @@
-"""Router: which owner does a request. With one shard that is the one there is; what it splits are virtual queues.
+"""Router: which node does a request. Hosts the routing machine; splits produces to virtual queues, and gathers.
 
-A virtual queue is a name for several real ones: a produce to it becomes one produce to each, and one reply with all
-the ids (its `msg_id` is the first, for clients that look at that). If some refuse, the reply is the first refusal,
-and still names the ids of the copies that were stored.
+Its other half serves what other nodes forward: those calls come from a client that is a node, and go to the owner.
 """
 
 from typing import Any
@@ -10,60 +8,70 @@ from typing import Any
 import msgspec
 import pykka
 
+from actors.gather import Gather
 from actors.loop_actor import LoopActor
-from actors.messages import Answer, Answered, Call, ClientGone, Execute, Reconfigure, Stop
-from actors.runtime import Runtime
-from quorate.protocol import Action, Code, ErrorWord, Reply, refusal
+from actors.messages import (
+    Answer,
+    Answered,
+    Call,
+    ClientGone,
+    CutPeer,
+    Drain,
+    Execute,
+    LeaderChanged,
+    PeerDown,
+    PeerSaid,
+    PeerUp,
+    Reconfigure,
+    Returned,
+    SendPeers,
+    Stop,
+    Undrain,
+)
+from actors.routing import Routed, Routing
+from actors.runtime import Runtime, Timer
+from net.json_codec import encode_reply
+from net.peer_messages import ClientLeft, Forward, ForwardAnswers, ForwardReturned
+from quorate.protocol import Action, EncodedReply, ErrorWord, Reply, Request, refusal
+
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_reply = msgspec.json.Decoder(Reply).decode
 
 
-class Gather:
-    """A produce to a virtual queue that waits for its copies' replies; it is the client of each of them."""
+class RemoteClient:
+    """A client of another node, whose calls that node forwards."""
 
-    def __init__(self, call: Call, size: int) -> None:
-        self.call = call
-        self._replies: list[Reply | None] = [None] * size
-        self._missing = size
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
 
     def answer(self, order: int, reply: Reply) -> None:
-        """The reply to the copy number `order`."""
-        self._replies[order] = reply
-        self._missing -= 1
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all replies are there."""
-        return not self._missing
-
-    def reply(self) -> Reply:
-        """The one reply to the produce."""
-        request = self.call.request
-        ids: list[int] = []
-        refused: Reply | None = None
-        for reply in self._replies:
-            assert reply is not None
-            if reply.code != Code.OK:
-                refused = refused or reply
-            elif reply.msg_ids is not None:
-                ids += reply.msg_ids
-            elif reply.msg_id is not None:
-                ids.append(reply.msg_id)
-        gathered = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
-        if refused is not None:
-            gathered.code = refused.code
-            gathered.error = refused.error
-            gathered.reason = f"queue {refused.queue!r}: {refused.reason}; {len(ids)} of the copies are stored"
-        gathered.msg_ids = ids
-        gathered.msg_id = ids[0] if ids else None
-        return gathered
+        """Answers go back by the Router."""
+        raise AssertionError("a forwarded call is answered by the Router")
 
 
 class Router(LoopActor):
-    """Hands requests to the queue owner. `virtual_queues` maps a name to the real queues' names."""
+    """Hands requests on. `virtual_queues` maps a name to the real queues' names."""
 
-    def __init__(self, runtime: Runtime, owner: "pykka.ActorRef[Any]", virtual_queues: dict[str, list[str]]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        owner: "pykka.ActorRef[Any]",
+        virtual_queues: dict[str, list[str]],
+        routing: Routing,
+    ) -> None:
         super().__init__(runtime)
         self._owner = owner
         self._virtual_queues = virtual_queues
+        self._machine = routing
+        self._peers: pykka.ActorRef[Any]
+        self._timer: Timer | None = None
+        self._session = int(runtime.random() * (1 << 48))
+        self._remote: dict[int, dict[int, RemoteClient]] = {}
+        self._heard: dict[int, tuple[int, int]] = {}
+
+    def attach(self, peers: "pykka.ActorRef[Any]") -> None:
+        """Whom it tells; called by the assembly before any message."""
+        self._peers = peers
 
     def on_receive(self, message: Any) -> None:
         """Dispatch."""
@@ -71,15 +79,161 @@ class Router(LoopActor):
             if self._virtual_queues:
                 self._split(message)
             else:
-                self._owner.tell(message)
+                self._route(message)
         elif isinstance(message, Answered):
-            self._gather(message)
+            self._answered(message.answers)
+        elif isinstance(message, PeerSaid):
+            self._peer_said(message)
+        elif isinstance(message, Returned):
+            self._returned(message.calls)
+        elif isinstance(message, LeaderChanged):
+            self._do(self._machine.leader_changed(self.runtime.monotonic(), message))
+        elif isinstance(message, PeerUp):
+            pass
+        elif isinstance(message, PeerDown):
+            self._link_lost(message.node_id)
+        elif isinstance(message, Drain):
+            self._machine.drain()
+            self._owner.tell(message)
+        elif isinstance(message, Undrain):
+            self._owner.tell(message)
+            self._do(self._machine.undrain(self.runtime.monotonic()))
         elif isinstance(message, Reconfigure):
             self._virtual_queues = message.limits
-        elif isinstance(message, ClientGone | Stop):
+        elif isinstance(message, ClientGone):
+            number = self._machine.client_gone(message.client)
+            if number is not None and self._machine.leader:
+                self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
+            self._owner.tell(message)
+        elif isinstance(message, Stop):
             self._owner.tell(message)
         else:
             raise TypeError(message)
+
+    # -- requests of this node's clients -----------------------------------------------------------------------
+
+    def _route(self, message: Execute) -> None:
+        if self._machine.is_direct:
+            self._owner.tell(message)
+        else:
+            self._do(self._machine.route(self.runtime.monotonic(), message.calls))
+
+    def _do(self, routed: Routed) -> None:
+        if routed.own:
+            self._owner.tell(Execute(routed.own))
+        if routed.forwards:
+            self._peers.tell(SendPeers((routed.to,), Forward(self._session, routed.forwards)))
+        self._answer(routed.answers)
+        self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is None and self._machine.has_open:
+            delay_s = min(max(self._machine.next_at - self.runtime.monotonic(), 0.001), 0.25)
+            self._timer = self.runtime.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self.actor_ref.is_alive():
+            self._do(self._machine.tick(self.runtime.monotonic()))
+
+    @staticmethod
+    def _answer(answers: list[Answer]) -> None:
+        for answer in answers:
+            answer[0].reply_to.tell(Answered([answer]))
+
+    def _returned(self, calls: list[Call]) -> None:
+        """Calls that the owner did not do: ours are routed again, others' go back to where they came from."""
+        ours: list[Call] = []
+        others: dict[int, list[int]] = {}
+        for call in calls:
+            if isinstance(call.client, RemoteClient):
+                others.setdefault(call.client.node_id, []).append(call.order)
+            else:
+                ours.append(call)
+        for node_id, serials in others.items():
+            self._peers.tell(SendPeers((node_id,), ForwardReturned(serials)))
+        self._machine.returned(self.runtime.monotonic(), ours)
+        self._arm()
+
+    def _link_lost(self, node_id: int) -> None:
+        self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
+        for client in self._remote.pop(node_id, {}).values():
+            self._owner.tell(ClientGone(client))
+        self._arm()
+
+    # -- answers -----------------------------------------------------------------------------------------------
+
+    def _answered(self, answers: list[Answer]) -> None:
+        """Of copies to a virtual queue, and of calls that other nodes forwarded."""
+        by_node: dict[int, list[tuple[int, bytes]]] = {}
+        for call, reply in answers:
+            client = call.client
+            if isinstance(client, RemoteClient):
+                by_node.setdefault(client.node_id, []).append((call.order, encode_reply(reply)))
+                continue
+            assert isinstance(client, Gather)
+            if isinstance(reply, EncodedReply):
+                reply = _decode_reply(reply.encoded)
+            client.answer(call.order, reply)
+            if client.is_complete:
+                client.call.reply_to.tell(Answered([(client.call, client.reply())]))
+        for node_id, encoded in by_node.items():
+            self._peers.tell(SendPeers((node_id,), ForwardAnswers(encoded)))
+
+    # -- other nodes -------------------------------------------------------------------------------------------
+
+    def _peer_said(self, said: PeerSaid) -> None:
+        message, node_id = said.message, said.node_id
+        if isinstance(message, Forward):
+            self._serve(node_id, message)
+        elif isinstance(message, ForwardAnswers):
+            answers = [self._machine.answered(serial, reply) for serial, reply in message.answers]
+            by_actor: dict[str, list[Answer]] = {}
+            for answer in answers:
+                if answer is not None:
+                    by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
+            for group in by_actor.values():
+                group[0][0].reply_to.tell(Answered(group))
+        elif isinstance(message, ForwardReturned):
+            self._machine.came_back(self.runtime.monotonic(), node_id, message.serials)
+            self._arm()
+        elif isinstance(message, ClientLeft):
+            client = self._remote.get(node_id, {}).pop(message.client, None)
+            if client is not None:
+                self._owner.tell(ClientGone(client))
+        else:
+            raise TypeError(message)
+
+    def _serve(self, node_id: int, message: Forward) -> None:
+        """Do what another node forwards, each call once."""
+        session, heard = self._heard.get(node_id, (0, 0))
+        if session != message.session:
+            heard = 0
+            for client in self._remote.pop(node_id, {}).values():
+                self._owner.tell(ClientGone(client))
+        fresh = [one for one in message.calls if one.serial > heard]
+        if not fresh:
+            return
+        self._heard[node_id] = (message.session, fresh[-1].serial)
+        if not self._machine.is_direct:
+            returned = ForwardReturned([one.serial for one in fresh])
+            self._peers.tell(SendPeers((node_id,), returned))
+            return
+        clients = self._remote.setdefault(node_id, {})
+        calls: list[Call] = []
+        for one in fresh:
+            try:
+                request = _decode_request(one.request)
+            except msgspec.DecodeError as error:
+                self._peers.tell(CutPeer(node_id, f"a forwarded request that is none: {error}"))
+                return
+            client = clients.get(one.client) or RemoteClient(node_id)
+            if one.client:
+                clients[one.client] = client
+            calls.append(Call(request, client, one.serial, self.actor_ref, one.reply_bytes_max))
+        self._owner.tell(Execute(calls))
+
+    # -- virtual queues ----------------------------------------------------------------------------------------
 
     def _split(self, message: Execute) -> None:
         calls: list[Call] = []
@@ -102,16 +256,7 @@ class Router(LoopActor):
                 gather = Gather(call, len(queues))
                 for order, name in enumerate(queues):
                     copy = msgspec.structs.replace(request, queue=name)
-                    calls.append(Call(copy, gather, order, self.actor_ref))
-        for answer in refused:
-            answer[0].reply_to.tell(Answered([answer]))
+                    calls.append(Call(copy, gather, order, self.actor_ref, is_single=True))
+        self._answer(refused)
         if calls:
-            self._owner.tell(Execute(calls))
-
-    def _gather(self, message: Answered) -> None:
-        for call, reply in message.answers:
-            gather = call.client
-            assert isinstance(gather, Gather)
-            gather.answer(call.order, reply)
-            if gather.is_complete:
-                gather.call.reply_to.tell(Answered([(gather.call, gather.reply())]))
+            self._route(Execute(calls))

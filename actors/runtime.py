@@ -38,6 +38,9 @@ class Runtime(Protocol):
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
 
+    def random(self) -> float:
+        """A number from [0, 1), each as likely as any other."""
+
     def process(self) -> tuple[int, int]:
         """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
 

@@ -61,12 +61,6 @@ class Supervisor:
         """Run the node; returns the exit code."""
         config = self._config
         set_up_logging(config)
-        if config.other_nodes:
-            return self._fail(
-                f"cluster_node_list names other nodes ({', '.join(config.other_nodes)}): this version runs single "
-                "nodes only, and starting one of several alone would not keep a cluster's promises; "
-                "take them out of cluster_node_list"
-            )
         about = {"pid": os.getpid(), "host": config["host"], "port": config["port"], "node_id": config["node_id"]}
         try:
             self._lock.take(about)

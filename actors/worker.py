@@ -8,11 +8,13 @@ import asyncio
 import gc
 import logging
 import os
+import random
 import resource
 import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,15 +29,18 @@ from actors.config import NodeConfig
 from actors.control import Control
 from actors.listener import Listener, ListenerLimits
 from actors.logs import set_up_logging
-from actors.messages import Reconfigure, Stop
+from actors.loop_actor import LoopActor
+from actors.messages import HandOver, Reconfigure, Stop
 from actors.queries import NodeView
 from actors.runtime import mark_loop_thread
 from net.connection import ConnectionLimits
 from net.json_codec import CodecLimits
-from net.tcp import listen_tcp
+from net.peer_link import PeerLink, PeerTransport
+from net.tcp import dial_peer, listen_tcp
 from net.udp import listen_udp
 from storage.disk import RealFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
+from storage.records import Member
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -90,7 +95,7 @@ def _open(config: NodeConfig) -> tuple[OpenShard, str]:
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
     try:
-        opened = open_shard(tables, folder, settings, config["queue_size"], time.time())
+        opened = open_shard(tables, folder, settings, config["queue_size"], time.time(), random.random)
     finally:
         tables.close()
     opened.store.reopen(LmdbTables(path))
@@ -111,7 +116,29 @@ def _shard_settings(config: NodeConfig) -> ShardSettings:
         segment_bytes=config["journal_segment_bytes"],
         flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
         is_lease_committed=config["lease"] == "committed",
+        own=Member(config["node_id"], config["host"], config["port"]),
+        listed=tuple(Member(*node) for node in configuration.other_nodes(config)),
+        node_type=config["node_type"],
+        election_timeout_s=config["election_timeout_ms"] / 1000,
+        sync_records_per_s=config["queue_sync_rate"],
+        forwards=bool(config["forward_request"]),
     )
+
+
+class _Dialler:
+    """The network of a real node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dial(
+        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Open a TCP connection."""
+        task = self._loop.create_task(dial_peer(host, port, connected, failed))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
 def _broker_limits(config: NodeConfig) -> Limits:
@@ -153,6 +180,19 @@ def _raise_file_limit(connections: int) -> int:
     return max(allowed - OWN_FILES, 1)
 
 
+class _Stopper(LoopActor):
+    """Hears that another node leads, on the way to the stop."""
+
+    def __init__(self, runtime: AsyncioRuntime, handed_over: Callable[[], None]) -> None:
+        super().__init__(runtime)
+        self._handed_over = handed_over
+
+    def on_receive(self, message: Any) -> None:
+        """`HandedOver`, the first time."""
+        handed_over, self._handed_over = self._handed_over, lambda: None
+        handed_over()
+
+
 class Worker:
     """The running process."""
 
@@ -174,6 +214,7 @@ class Worker:
         )
         self._shard: ShardActors = start_shard(
             self._runtime,
+            _Dialler(loop),
             opened,
             _shard_settings(config),
             _broker_limits(config),
@@ -183,6 +224,7 @@ class Worker:
         self._listener = Listener.start_object(
             self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
         )
+        self._stopper = _Stopper.start(self._runtime, self._handed_over)
         self._server: asyncio.Server | None = None
         self._datagrams: asyncio.DatagramTransport | None = None
         self._is_stopping = False
@@ -212,7 +254,9 @@ class Worker:
     async def _listen(self) -> None:
         listener = self._listener
         host, port = self._config["host"], self._config["port"]
-        self._server = await listen_tcp(host, port, listener, lambda: listener.limits.connection, listener.admit)
+        self._server = await listen_tcp(
+            host, port, listener, lambda: listener.limits.connection, listener.admit, self._shard.peers.accepted
+        )
         self._datagrams = await listen_udp(host, port, listener, lambda: listener.limits.connection.codec)
 
     def _actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
@@ -242,14 +286,17 @@ class Worker:
         self._shard.owner.tell(Reconfigure(_broker_limits(config)))
 
     def _stop(self) -> None:
-        """No new clients, then what is open is finished, then `_replies_written` is called."""
+        """A leader hands over, then no new clients, then what is open is finished, then `_replies_written`."""
         if self._is_stopping:
             return
         self._is_stopping = True
+        self._loop.call_later(STOP_S, self._loop.stop)
+        self._shard.replicator.tell(HandOver(self._stopper))
+
+    def _handed_over(self) -> None:
         if self._server is not None:
             self._server.close()
         self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
-        self._loop.call_later(STOP_S, self._loop.stop)
 
     def _replies_written(self) -> None:
         if self._datagrams is not None:

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from msgspec.structs import astuple
 
 from net.framing import Fault, ObjectFramer, is_deeper
-from quorate.protocol import NO_DATA, Code, ErrorWord, ProduceItem, Reply, Request, name_fault
+from quorate.protocol import NO_DATA, Code, EncodedReply, ErrorWord, ProduceItem, Reply, Request, name_fault
 
 REQUEST_BYTES_MAX: Final = 4 << 20
 """Default size of a request: a batch of 1000 messages of 4 KB."""
@@ -94,6 +94,8 @@ def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
 
 def encode_reply(reply: Reply) -> bytes:
     """The reply as one line."""
+    if type(reply) is EncodedReply:
+        return reply.encoded
     return _encode(reply) + b"\n"
 
 

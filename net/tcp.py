@@ -6,12 +6,21 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from net.connection import Connection, ConnectionLimits, Sink
+from net.peer_link import MAGIC, PeerLink, PeerTransport
 from quorate.protocol import ErrorWord
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
 
 BACKLOG: Final = 1024
+
+PEER_BUFFER_BYTES: Final = 64 << 20
+"""What may wait unsent for another node: far more than the windows of pushes and pulls allow."""
+
+PEER_SILENT_MS: Final = 3000
+"""A link whose bytes are not acknowledged for so long is closed by the system."""
+
+DIAL_S: Final = 2.0
 
 
 def listening_socket(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
@@ -30,17 +39,28 @@ def listening_socket(host: str, port: int, kind: socket.SocketKind) -> socket.so
 
 
 class TcpProtocol(asyncio.Protocol):
-    """One client's socket. `admit` says why a client can't be served, or None."""
+    """One client's socket. `admit` says why a client can't be served, or None.
 
-    def __init__(self, sink: Sink, limits: Callable[[], ConnectionLimits], admit: Callable[[Connection], str | None]):
+    Another node uses the same port: it is known by the first bytes that it says, and `peer` takes the stream over.
+    """
+
+    def __init__(
+        self,
+        sink: Sink,
+        limits: Callable[[], ConnectionLimits],
+        admit: Callable[[Connection], str | None],
+        peer: Callable[[PeerTransport], PeerLink] | None = None,
+    ) -> None:
         self._sink = sink
         self._limits = limits
         self._admit = admit
+        self._peer = peer
         self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """A client has connected."""
-        transport = cast("asyncio.Transport", base)  # uvloop's is none by inheritance
+        self._transport = transport = cast("asyncio.Transport", base)  # uvloop's is none by inheritance
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         sock = transport.get_extra_info("socket")
         if sock is not None:
@@ -53,7 +73,23 @@ class TcpProtocol(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
         assert self._connection is not None
-        self._connection.receive(data)
+        if self._peer is not None and data.startswith(MAGIC):
+            self._become_peer(data)
+        else:
+            self._peer = None
+            self._connection.receive(data)
+
+    def _become_peer(self, data: bytes) -> None:
+        """It is a node, not a client."""
+        assert self._transport is not None
+        assert self._connection is not None
+        assert self._peer is not None
+        self._connection.lost()
+        self._connection = None
+        protocol = PeerProtocol(self._peer)
+        protocol.connection_made(self._transport)
+        self._transport.set_protocol(protocol)
+        protocol.data_received(data)
 
     def eof_received(self) -> bool:
         """The client sends nothing more."""
@@ -79,14 +115,60 @@ class TcpProtocol(asyncio.Protocol):
             connection.lost()
 
 
+class PeerProtocol(asyncio.Protocol):
+    """One stream to another node, either way. `connected` gives its link."""
+
+    def __init__(self, connected: Callable[[PeerTransport], PeerLink]) -> None:
+        self._connected = connected
+        self._link: PeerLink | None = None
+
+    def connection_made(self, base: asyncio.BaseTransport) -> None:
+        """The stream is open."""
+        transport = cast("asyncio.Transport", base)
+        transport.set_write_buffer_limits(high=PEER_BUFFER_BYTES)
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_SILENT_MS)
+        self._link = self._connected(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        assert self._link is not None
+        self._link.receive(data)
+
+    def pause_writing(self) -> None:
+        """The node does not take what it is sent: it is dialled again when it does."""
+        assert self._link is not None
+        self._link.cut(f"{PEER_BUFFER_BYTES} bytes wait for it")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The stream is closed."""
+        if self._link is not None:
+            self._link.lost(f"the link is closed{'' if exc is None else f': {exc}'}")
+
+
+async def dial_peer(
+    host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+) -> None:
+    """Open a stream to another node; one of the two is called."""
+    loop = asyncio.get_running_loop()
+    try:
+        await asyncio.wait_for(loop.create_connection(lambda: PeerProtocol(connected), host, port), DIAL_S)
+    except (OSError, TimeoutError) as error:
+        failed(f"can't be reached: {error.strerror if isinstance(error, OSError) and error.strerror else error!r}")
+
+
 async def listen_tcp(
     host: str,
     port: int,
     sink: Sink,
     limits: Callable[[], ConnectionLimits],
     admit: Callable[[Connection], str | None],
+    peer: Callable[[PeerTransport], PeerLink] | None = None,
 ) -> asyncio.Server:
-    """Serve clients on host and port. Raises OSError."""
+    """Serve clients on host and port, and other nodes by `peer`. Raises OSError."""
     sock = listening_socket(host, port, socket.SOCK_STREAM)
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: TcpProtocol(sink, limits, admit), sock=sock, backlog=BACKLOG)
+    return await loop.create_server(lambda: TcpProtocol(sink, limits, admit, peer), sock=sock, backlog=BACKLOG)

@@ -46,9 +46,11 @@ class Action(IntEnum):
     SHOW = 12
     REMOVE = 13
     LOG = 14
+    CLUSTER = 15
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
+    NODE_INIT = 115
 
 
 class Code(IntEnum):
@@ -56,6 +58,7 @@ class Code(IntEnum):
 
     OK = 0
     ERROR = -1
+    REDIRECT = -2
 
 
 class ErrorWord:
@@ -77,6 +80,10 @@ class ErrorWord:
     DISK_FULL: Final = "disk_full"
     LIMIT: Final = "limit_reached"
     STOPPING: Final = "stopping"
+    REDIRECT: Final = "redirect"
+    NO_LEADER: Final = "no_leader"
+    UNKNOWN_OUTCOME: Final = "unknown_outcome"
+    MEMBERSHIP: Final = "membership_error"
 
 
 # A name's bytes and its characters are judged by `name_fault`: a pattern here would cost more than all the rest.
@@ -93,7 +100,7 @@ NO_DATA: Final = Raw(b"")
 """The value of an absent `data`: no JSON value is empty."""
 
 
-class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One of the `messages` of a produce; what it leaves out is taken from the request around it."""
 
     data: Raw = NO_DATA
@@ -104,7 +111,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     key: Name | None = None
 
 
-class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One request, as every protocol decodes it. Which fields an action reads is the table in docs/protocol.md.
 
     An absent field is None, absent `data` is `NO_DATA`. `seq` is echoed as it came; a request that has one may be
@@ -138,6 +145,10 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     max_deliveries: WholeNumber | None = None
     paused: bool | None = None
     dead_letter: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | UnsetType | None = UNSET
+    command: Annotated[str, Meta(max_length=32)] | None = None
+    node_id: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
+    host: Name | None = None
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
 
 
 def name_fault(name: str) -> str | None:
@@ -175,6 +186,12 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     released: int | None = None
     extended: int | None = None
     count: int | None = None
+
+
+class EncodedReply(Reply, kw_only=True):
+    """A reply that another node has encoded already: `encoded` is what the client gets."""
+
+    encoded: bytes
 
 
 class DeliveredItem(msgspec.Struct, gc=False):
@@ -258,6 +275,17 @@ class LeaderReply(Reply, kw_only=True):
     leader_node_id: int
     leader_host: str
     leader_port: int
+
+
+class RedirectReply(LeaderReply, kw_only=True):
+    """The reply of a node that does not lead and does not forward: ask the leader."""
+
+
+class ClusterReply(Reply, kw_only=True):
+    """The reply to a cluster command: the members as the log says them, and who leads."""
+
+    leader_node_id: int
+    members: list[Any]
 
 
 class LogReply(Reply, kw_only=True):

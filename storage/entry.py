@@ -5,7 +5,7 @@ Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack
 """
 
 import zlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 import msgspec
@@ -48,7 +48,7 @@ _decode_header = msgspec.msgpack.Decoder(EntryHeader).decode
 
 
 def encode(vote_id: int, first_trans_id: int, time: float, records: list[Record]) -> bytes:
-    """The entry's bytes. `records` is not empty."""
+    """The entry's bytes. `records` is empty in a cut alone."""
     payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, records))
     return zlib.crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
 
@@ -91,7 +91,43 @@ def decode_loosely(data: bytes | memoryview) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def span(data: bytes | memoryview) -> tuple[int, int]:
-    """The first and last trans_id of an entry whose checksum is known to fit."""
+class StoredEntry(NamedTuple):
+    """An encoded entry: its records' numbers, the vote_id that made it, its bytes.
+
+    One without records, as the journal alone holds them, is a cut: from there on what stood behind
+    `last_trans_id` is not part of the log any more.
+    """
+
+    first_trans_id: int
+    last_trans_id: int
+    vote_id: int
+    data: bytes
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it holds no record."""
+        return self.last_trans_id < self.first_trans_id
+
+
+def stored_entry(data: bytes) -> StoredEntry:
+    """What the header of an entry says whose checksum is known to fit."""
     header = _decode_header(memoryview(data)[CHECKSUM_BYTES:])
-    return header.first_trans_id, header.first_trans_id + len(header.records) - 1
+    return StoredEntry(header.first_trans_id, header.first_trans_id + len(header.records) - 1, header.vote_id, data)
+
+
+def received_entry(data: bytes, where: str) -> StoredEntry:
+    """As `stored_entry`, for bytes from elsewhere. Raises `DamagedError` unless they are an entry with records."""
+    if not is_whole(data):
+        raise DamagedError(where, "the checksum does not fit the entry")
+    try:
+        entry = stored_entry(data)
+    except msgspec.DecodeError as error:
+        raise DamagedError(where, str(error)) from error
+    if entry.is_cut:
+        raise DamagedError(where, "an entry without records")
+    return entry
+
+
+def cut(vote_id: int, after: int) -> StoredEntry:
+    """What the journal notes when the records behind `after` are dropped."""
+    return StoredEntry(after + 1, after, vote_id, encode(vote_id, after + 1, 0.0, []))

@@ -9,6 +9,7 @@ from collections import deque
 from typing import NamedTuple
 
 from storage.disk import UNFINISHED, DiskFile, Folder
+from storage.entry import StoredEntry
 from storage.journal import (
     FRAME_HEAD_BYTES,
     HEAD_BYTES,
@@ -20,7 +21,6 @@ from storage.journal import (
     is_segment_name,
     segment_name,
 )
-from storage.log_store import StoredEntry
 
 
 class Segment(NamedTuple):
@@ -31,16 +31,19 @@ class Segment(NamedTuple):
 
 
 class Write(NamedTuple):
-    """Bytes that go to `offset` of a segment; they end with record `last_trans_id`."""
+    """Bytes that go to `offset` of a segment; with them `entry_count` entries have been placed since the start."""
 
     file: DiskFile
     offset: int
     data: bytes
-    last_trans_id: int
+    entry_count: int
 
 
 class Errand(NamedTuple):
-    """What is to be done to the folder: make segment `number` out of `reuse` (or afresh), remove the files `remove`."""
+    """What is to be done to the folder: make segment `number` out of `reuse` (or afresh), remove the files `remove`.
+
+    The oldest go first: an entry that was cut off must not outlive the later frame that says so.
+    """
 
     number: int
     reuse: str | None
@@ -50,13 +53,13 @@ class Errand(NamedTuple):
 def run_errand(folder: Folder, errand: Errand, segment_bytes: int, alignment: int) -> Segment:
     """Do it; doing it twice is the same as once. Blocks. Raises `DiskFullError` when there was no space for it."""
     names = set(folder.names())
-    for name in errand.remove:
-        if name in names:
-            folder.remove(name)
     name = segment_name(errand.number)
     if errand.reuse is not None and errand.reuse in names:
         folder.rename(errand.reuse, name)
         names.add(name)
+    for old in errand.remove:
+        if old in names:
+            folder.remove(old)
     file = folder.open(name) if name in names else folder.create(name, segment_bytes)
     if file.size() != segment_bytes:  # of another configuration
         file.close()
@@ -90,6 +93,7 @@ class JournalWriter:
         self._reusable: list[str] = []
         self._is_errand_out = False
         self._last_trans_id = 0
+        self._count = 0
 
     def adopt(self, last_trans_id: int, segment: Segment) -> None:
         """Keep a segment of an earlier run until LMDB has its records, which end at or before `last_trans_id`."""
@@ -117,29 +121,29 @@ class JournalWriter:
             if self._under_way or self._ready is None or self._synced < self._offset:
                 return None
             self._full.append((self._last_trans_id, self._active))
+            self._last_trans_id = 0
             self._active = self._ready
             self._ready = None
             self._offset = self._synced = HEAD_BYTES
         start = self._offset
         frames: list[bytes] = []
         while entries and self._offset + frame_size(len(entries[0].data), self.alignment) <= self._segment_bytes:
-            last_trans_id, payload = entries.popleft()
-            self._last_trans_id = last_trans_id
-            frames.append(frame(self._active.number, self._synced, payload, self.alignment))
+            entry = entries.popleft()
+            self._last_trans_id = max(self._last_trans_id, entry.last_trans_id)
+            self._count += 1
+            frames.append(frame(self._active.number, self._synced, entry.data, self.alignment))
             self._offset += len(frames[-1])
-        write = Write(
-            self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._last_trans_id
-        )
+        write = Write(self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count)
         self._under_way.append(write)
         return write
 
     def completed(self, write: Write) -> int | None:
-        """`write` is done; returns the last record that counts now, with all before it, if that is a new one."""
-        self._done.add(write.last_trans_id)
+        """`write` is done; returns how many entries since the start count now, if that are more than before."""
+        self._done.add(write.entry_count)
         durable: int | None = None
-        while self._under_way and self._under_way[0].last_trans_id in self._done:
+        while self._under_way and self._under_way[0].entry_count in self._done:
             first = self._under_way.popleft()
-            durable = first.last_trans_id
+            durable = first.entry_count
             self._done.discard(durable)
             if self._writes_are_durable:
                 self._synced = first.offset + len(first.data)
@@ -167,12 +171,12 @@ class JournalWriter:
             return None
         self._is_errand_out = True
         reuse = self._reusable[0] if self._reusable else None
-        return Errand(self._next_number, reuse, tuple(self._reusable[2:]))
+        return Errand(self._next_number, reuse, tuple(self._reusable[1:-1]))
 
     def errand_done(self, segment: Segment) -> None:
         """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
         self._is_errand_out = False
-        self._reusable = self._reusable[1:2]
+        self._reusable = self._reusable[1:][-1:]
         self._ready = segment
         self._next_number = segment.number + 1
 
@@ -217,8 +221,6 @@ def begin_journal(
     number = max((int(name.removesuffix(SUFFIX)) for name in names), default=0)
     kept = [] if stored >= last_trans_id else [name for name in names if not is_empty_segment(folder, name)]
     free = [name for name in names if name not in kept]
-    for name in free[2:]:
-        folder.remove(name)
     for name in kept:
         file = folder.open(name)
         file.flush()  # recovery may have read what only the system's cache held
@@ -226,7 +228,7 @@ def begin_journal(
     reuse: list[str | None] = [*free[:2], None, None]
     alignment = folder.alignment if writes_are_durable else 8
     first = run_errand(folder, Errand(number + 1, reuse[0], ()), segment_bytes, alignment)
-    second = run_errand(folder, Errand(number + 2, reuse[1], ()), segment_bytes, alignment)
+    second = run_errand(folder, Errand(number + 2, reuse[1], tuple(free[2:])), segment_bytes, alignment)
     writer = JournalWriter(segment_bytes, alignment, first, second, writes_are_durable=writes_are_durable)
     for name in kept:
         writer.adopt(last_trans_id, Segment(int(name.removesuffix(SUFFIX)), folder.open(name)))

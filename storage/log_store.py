@@ -1,8 +1,10 @@
 """The change log and the backlog in LMDB: bulk storing, reading, and trimming of the log's head.
 
 Tables: `log` maps an entry's last trans_id (8 bytes, big-endian) to the entry; `backlog` maps a msg_id (likewise) to
-the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard and
-`trimmed`, the trans_id of the last record that the log does not hold any more.
+the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard,
+`trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
+it), the members as a trimmed record said them, and `side`. All but `meta` have a twin, in which a snapshot gathers;
+`side` says which of the two counts.
 
 Trimming drops the oldest entries, and in the same transaction puts the messages among them that are still live into
 `backlog` as they are now, and removes the rows of those that are gone. What "now" is, only the owner of the state
@@ -15,27 +17,37 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage import entry as entry_codec
-from storage.entry import Entry
+from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState
-from storage.records import Configure, Message, messages_of
-from storage.tables import BACKLOG, LOG, META, QUEUES, ReadTransaction, Tables, WriteTransaction
+from storage.records import Configure, Members, Message, messages_of
+from storage.tables import (
+    BACKLOG,
+    LOG,
+    META,
+    OTHER_SIDE,
+    QUEUES,
+    ReadTransaction,
+    Tables,
+    WriteTransaction,
+)
 
 FORMAT_VERSION: Final = 1
 _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
 _TRIMMED_KEY: Final = b"trimmed"
+TRIMMED_VOTE_KEY: Final = b"trimmed_vote"
+MEMBERS_KEY: Final = b"members"
+_SIDE_KEY: Final = b"side"
+_STAGED_KEY: Final = b"staged"
+
+FIRST_VOTE_ID: Final = 1
+"""The vote_id of what a node wrote that never had an election, as version 0.1 did."""
 
 encode_row = msgspec.msgpack.Encoder().encode
 decode_message_row = msgspec.msgpack.Decoder(Message).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
-
-
-class StoredEntry(NamedTuple):
-    """An encoded entry and the trans_id of its last record."""
-
-    last_trans_id: int
-    data: bytes
+decode_members = msgspec.msgpack.Decoder(Members).decode
 
 
 class Bounds(NamedTuple):
@@ -56,13 +68,40 @@ class TrimPlan(NamedTuple):
     msg_ids: list[int]
     maybe_stored: set[int]
     queues: list[str]
+    vote_id: int = FIRST_VOTE_ID
 
 
 class TrimRows(NamedTuple):
-    """What a plan's messages and queues are now: rows of the live messages, and a row or None for each queue."""
+    """What a plan's messages and queues are now: rows of the live messages, and a row or None for each queue.
+
+    `members` is the members' row, None if there is none.
+    """
 
     messages: list[tuple[int, bytes]]
     queues: list[tuple[str, bytes | None]]
+    members: bytes | None = None
+
+
+class Staged(NamedTuple):
+    """How far a snapshot has come in: of the log behind record `trimmed`, up to row `cursor`, from node `source`."""
+
+    trimmed: int
+    source: int
+    cursor: bytes
+
+
+class SnapshotPart(NamedTuple):
+    """Rows of a snapshot: (table's first letter + key, value). `cursor` is the last one's; `is_last`: no more follow.
+
+    `members` is the members' row, `vote_id` made record `trimmed`.
+    """
+
+    trimmed: int
+    vote_id: int
+    members: bytes
+    rows: list[tuple[bytes, bytes]]
+    cursor: bytes
+    is_last: bool
 
 
 def number_key(number: int) -> bytes:
@@ -75,11 +114,14 @@ def queue_row(queue: QueueState) -> bytes:
     return encode_row((queue.settings(), queue.max_id))
 
 
-def rows_now(plan: TrimPlan, messages: dict[int, Message], queues: dict[str, QueueState]) -> TrimRows:
+def rows_now(
+    plan: TrimPlan, messages: dict[int, Message], queues: dict[str, QueueState], members: Members | None = None
+) -> TrimRows:
     """The rows of a plan's messages and queues as they are in memory."""
     return TrimRows(
         [(msg_id, encode_row(message)) for msg_id in plan.msg_ids if (message := messages.get(msg_id)) is not None],
         [(name, queue_row(queues[name]) if name in queues else None) for name in plan.queues],
+        None if members is None else encode_row(members),
     )
 
 
@@ -90,10 +132,17 @@ class LogStore:
         self._tables = tables
         with tables.read() as transaction:
             self._check_format(transaction, shard)
-            self.bounds = _bounds(transaction)
+            self._set_side(transaction.get(META, _SIDE_KEY) or b"")
+            self.bounds = self._bounds(transaction)
         if self.bounds == (0, 0):
             with tables.write() as transaction:
                 transaction.put(META, [(_FORMAT_KEY, number_key(FORMAT_VERSION)), (_SHARD_KEY, number_key(shard))])
+
+    def _set_side(self, side: bytes) -> None:
+        """`side` is what stands behind the names of the tables that count."""
+        ours, others = side.decode(), "" if side else OTHER_SIDE
+        self.log, self.backlog, self.queues = LOG + ours, BACKLOG + ours, QUEUES + ours
+        self._other = {b"m": BACKLOG + others, b"q": QUEUES + others, b"l": LOG + others}
 
     @staticmethod
     def _check_format(transaction: ReadTransaction, shard: int) -> None:
@@ -108,8 +157,8 @@ class LogStore:
 
     def store(self, entries: Sequence[StoredEntry]) -> None:
         """Append entries, in order, all in one commit. Raises `DiskFullError`, and then none is stored."""
-        rows = [(number_key(last), data) for last, data in entries]
-        self._write(lambda transaction: transaction.append(LOG, rows))
+        rows = [(number_key(entry.last_trans_id), entry.data) for entry in entries]
+        self._write(lambda transaction: transaction.append(self.log, rows))
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
@@ -117,7 +166,7 @@ class LogStore:
         found: list[bytes] = []
         size = 0
         with self._tables.read() as transaction:
-            for key, data in transaction.range(LOG, number_key(after + 1)):
+            for key, data in transaction.range(self.log, number_key(after + 1)):
                 found.append(data)
                 size += len(data)
                 if int.from_bytes(key, "big") - after >= records_max or size >= bytes_max:
@@ -132,31 +181,35 @@ class LogStore:
         maybe_stored: set[int] = set()
         queues: dict[str, None] = {}
         last = trimmed
+        vote_id = FIRST_VOTE_ID
         with self._tables.read() as transaction:
-            for key, data in transaction.range(LOG):
+            for key, data in transaction.range(self.log):
                 end = int.from_bytes(key, "big")
                 if end > until or (keys and end - trimmed > records_max):
                     break
-                for record in entry_codec.decode(data, f"log entry {end}").records:
-                    queues[record.queue] = None
+                entry = entry_codec.decode(data, f"log entry {end}")
+                vote_id = entry.vote_id
+                for record in entry.records:
+                    if record.queue:
+                        queues[record.queue] = None
                     ids, previous = messages_of(record)
                     msg_ids.update(dict.fromkeys(ids))
                     maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)
                 keys.append(key)
                 last = end
-        return TrimPlan(last, keys, list(msg_ids), maybe_stored, list(queues)) if keys else None
+        return TrimPlan(last, keys, list(msg_ids), maybe_stored, list(queues), vote_id) if keys else None
 
     def trim(self, plan: TrimPlan, rows: TrimRows) -> None:
         """Drop the plan's records from the log; `rows` are its messages and queues as of some later moment."""
         live = {msg_id for msg_id, _ in rows.messages}
 
         def write(transaction: WriteTransaction) -> None:
-            transaction.put(BACKLOG, [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)])
-            transaction.delete(BACKLOG, [number_key(msg_id) for msg_id in sorted(plan.maybe_stored - live)])
-            transaction.put(QUEUES, [(name.encode(), row) for name, row in rows.queues if row is not None])
-            transaction.delete(QUEUES, [name.encode() for name, row in rows.queues if row is None])
-            transaction.delete(LOG, plan.keys)
-            transaction.put(META, [(_TRIMMED_KEY, number_key(plan.until))])
+            transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)])
+            transaction.delete(self.backlog, [number_key(msg_id) for msg_id in sorted(plan.maybe_stored - live)])
+            transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
+            transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
+            transaction.delete(self.log, plan.keys)
+            transaction.put(META, _trimmed_rows(plan.until, plan.vote_id, rows.members))
 
         self._write(write)
         self.bounds = Bounds(plan.until, max(plan.until, self.bounds.stored))
@@ -164,21 +217,94 @@ class LogStore:
     def cut(self, last_trans_id: int) -> None:
         """Remove the log's last entry, which ends with `last_trans_id` and is damaged."""
         with self._tables.write() as transaction:
-            transaction.delete(LOG, [number_key(last_trans_id)])
-            self.bounds = _bounds(transaction)
+            transaction.delete(self.log, [number_key(last_trans_id)])
+            self.bounds = self._bounds(transaction)
 
-    def replace(self, transaction_rows: TrimRows, trimmed: int) -> None:
-        """Make these rows the whole content, with an empty log behind record `trimmed`: what a repair ends with."""
+    def replace(self, transaction_rows: TrimRows, trimmed: int, vote_id: int) -> None:
+        """Make these rows the whole content, with an empty log behind record `trimmed`, which `vote_id` made.
+
+        That is what a repair ends with.
+        """
 
         def write(transaction: WriteTransaction) -> None:
-            for table in (LOG, BACKLOG, QUEUES):
-                transaction.delete(table, [key for key, _ in transaction.range(table)])
-            transaction.put(BACKLOG, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
-            transaction.put(QUEUES, [(name.encode(), row) for name, row in transaction_rows.queues if row is not None])
-            transaction.put(META, [(_TRIMMED_KEY, number_key(trimmed))])
+            for table in (self.log, self.backlog, self.queues):
+                transaction.clear(table)
+            transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
+            rows = [(name.encode(), row) for name, row in transaction_rows.queues if row is not None]
+            transaction.put(self.queues, rows)
+            transaction.put(META, _trimmed_rows(trimmed, vote_id, transaction_rows.members))
 
         self._write(write)
         self.bounds = Bounds(trimmed, trimmed)
+
+    # -- snapshots ---------------------------------------------------------------------------------------------
+
+    def read_part(self, cursor: bytes, bytes_max: int) -> SnapshotPart:
+        """The rows behind `cursor` (empty: from the first) of what stands before the log.
+
+        As long as nothing is trimmed, the parts fit each other, whenever they are read.
+        """
+        rows: list[tuple[bytes, bytes]] = []
+        size = 0
+        is_last = True
+        with self._tables.read() as transaction:
+            for letter, table in ((b"m", self.backlog), (b"q", self.queues)):
+                if cursor[:1] > letter or not is_last:
+                    continue
+                after = cursor[1:] if cursor[:1] == letter else b""
+                for key, value in transaction.range(table, after):
+                    if key == after:
+                        continue
+                    if size >= bytes_max:
+                        is_last = False
+                        break
+                    rows.append((letter + key, value))
+                    size += len(value) + 32
+            vote_id = _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID)
+            members = transaction.get(META, MEMBERS_KEY) or b""
+        return SnapshotPart(self.bounds.trimmed, vote_id, members, rows, rows[-1][0] if rows else cursor, is_last)
+
+    @property
+    def tables(self) -> Tables:
+        """Its tables."""
+        return self._tables
+
+    @property
+    def staged(self) -> Staged | None:
+        """The snapshot that is coming in, if one is."""
+        with self._tables.read() as transaction:
+            data = transaction.get(META, _STAGED_KEY)
+        return None if data is None else Staged(*msgspec.msgpack.decode(data))
+
+    def stage(self, part: SnapshotPart, source: int, *, is_first: bool) -> None:
+        """Keep a part of a snapshot beside what is there. `is_first`: drop what was kept of another."""
+
+        def write(transaction: WriteTransaction) -> None:
+            if is_first:
+                for table in self._other.values():
+                    transaction.clear(table)
+            for letter, table in self._other.items():
+                transaction.put(table, [(key[1:], value) for key, value in part.rows if key[:1] == letter])
+            staged = msgspec.msgpack.encode((part.trimmed, source, part.cursor))
+            transaction.put(META, [(_STAGED_KEY, staged)])
+
+        self._write(write)
+
+    def install(self, part: SnapshotPart) -> None:
+        """The last part is staged: the snapshot takes the place of all that was there."""
+
+        def write(transaction: WriteTransaction) -> None:
+            side = transaction.get(META, _SIDE_KEY) or b""
+            for table in (self.log, self.backlog, self.queues):
+                transaction.clear(table)
+            transaction.delete(META, [_STAGED_KEY, MEMBERS_KEY])
+            rows = _trimmed_rows(part.trimmed, part.vote_id, part.members or None)
+            transaction.put(META, [*rows, (_SIDE_KEY, b"" if side else OTHER_SIDE.encode())])
+
+        self._write(write)
+        with self._tables.read() as transaction:
+            self._set_side(transaction.get(META, _SIDE_KEY) or b"")
+        self.bounds = Bounds(part.trimmed, part.trimmed)
 
     def _write(self, change: Callable[[WriteTransaction], None]) -> None:
         """Commit a change, again and again while it has to wait for a larger map."""
@@ -198,11 +324,25 @@ class LogStore:
         """Close the tables."""
         self._tables.close()
 
+    def _bounds(self, transaction: ReadTransaction | WriteTransaction) -> Bounds:
+        trimmed = _number(transaction.get(META, _TRIMMED_KEY), 0)
+        last = transaction.last(self.log)
+        return Bounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
 
-def _bounds(transaction: ReadTransaction | WriteTransaction) -> Bounds:
-    trimmed = int.from_bytes(transaction.get(META, _TRIMMED_KEY) or b"", "big")
-    last = transaction.last(LOG)
-    return Bounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
+
+def _number(data: bytes | None, default: int) -> int:
+    return default if data is None else int.from_bytes(data, "big")
+
+
+def trimmed_vote_id(transaction: ReadTransaction) -> int:
+    """The vote_id that made the last record that the log does not hold any more; 0 if it holds all."""
+    trimmed = _number(transaction.get(META, _TRIMMED_KEY), 0)
+    return _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID) if trimmed else 0
+
+
+def _trimmed_rows(trimmed: int, vote_id: int, members: bytes | None) -> list[tuple[bytes, bytes]]:
+    rows = [(_TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))]
+    return rows if members is None else [*rows, (MEMBERS_KEY, members)]
 
 
 def decode_in_chain(data: bytes, where: str, after: int) -> Entry:

@@ -152,7 +152,50 @@ class Remove(msgspec.Struct, array_like=True, tag=11, gc=False):
     queue: str
 
 
-Record = Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove
+class Lead(msgspec.Struct, array_like=True, tag=12, gc=False):
+    """Node `node_id` leads from here: the first record of every vote_id. It is about no queue: `queue` is empty."""
+
+    queue: str
+    node_id: int
+
+
+class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A node of the cluster. `disk_id` is its data folder's own number, 0 while it is not known.
+
+    One that does not vote is being brought up to date.
+    """
+
+    node_id: int
+    host: str
+    port: int
+    disk_id: int = 0
+    is_voter: bool = False
+
+
+class Members(msgspec.Struct, array_like=True, tag=13, gc=False):
+    """The cluster's nodes from here on, all of them; it counts as soon as it is in a log, committed or not.
+
+    `wanted` are nodes that are to be added as soon as they are there. It is about no queue: `queue` is empty.
+    """
+
+    queue: str
+    cluster_id: int
+    members: list[Member]
+    wanted: list[Member]
+
+    def find(self, node_id: int) -> Member | None:
+        """The member of that number."""
+        return next((member for member in self.members if member.node_id == node_id), None)
+
+    @property
+    def voters(self) -> list[int]:
+        """The node_ids whose disks count, in order."""
+        return sorted(member.node_id for member in self.members if member.is_voter)
+
+
+Record = (
+    Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members
+)
 Removal = Take | Confirm | Expire | Clear
 
 KIND_NAMES: Final[dict[type, str]] = {
@@ -167,6 +210,8 @@ KIND_NAMES: Final[dict[type, str]] = {
     Bury: "bury",
     Configure: "configure",
     Remove: "remove",
+    Lead: "lead",
+    Members: "members",
 }
 """Each kind's name, as `qctl log tail` and the log action show it."""
 
@@ -175,6 +220,6 @@ def messages_of(record: Record) -> tuple[list[int], list[int]]:
     """The ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
     if isinstance(record, Message):
         return [record.msg_id], [0]
-    if isinstance(record, Configure | Remove):
+    if isinstance(record, Configure | Remove | Lead | Members):
         return [], []
     return record.msg_ids, record.previous

@@ -6,67 +6,133 @@ the recovery with `DamagedError`; `storage.repair` inspects and mends that.
 
 import gc
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from storage.disk import Folder
-from storage.entry import Entry, is_whole, span
+from storage.entry import Entry, StoredEntry, is_whole, stored_entry
 from storage.errors import DamagedError
 from storage.journal import read_journal
-from storage.log_store import LogStore, StoredEntry, decode_in_chain, decode_message_row, decode_queue_row
+from storage.log_store import (
+    MEMBERS_KEY,
+    LogStore,
+    decode_in_chain,
+    decode_members,
+    decode_message_row,
+    decode_queue_row,
+    trimmed_vote_id,
+)
+from storage.records import Members
 from storage.state import ShardState
-from storage.tables import BACKLOG, LOG, QUEUES, Tables
+from storage.tables import META, Tables
 
 RowT = TypeVar("RowT")
 
 
 class Recovered(NamedTuple):
-    """What recovery found. `unstored` are the journal's entries that LMDB does not have yet.
+    """What recovery found. `unstored` are the journal's entries that LMDB does not have yet, `history` is `LogTail`'s.
 
     `torn` says in words what was cut off, None if nothing was; `torn_at` is its place in
-    the journal. `vote_id` is that of the last entry.
+    the journal. `members` is the last record of that kind in the log, committed or not.
     """
 
     unstored: list[StoredEntry]
     backlog_messages: int
     log_records: int
-    vote_id: int
+    history: list[tuple[int, int]]
+    members: Members | None
     torn: str | None
     torn_at: tuple[str, int] | None
 
 
-def recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState, now: float) -> Recovered:
+def recover(
+    tables: Tables,
+    folder: Folder,
+    store: LogStore,
+    state: ShardState,
+    now: float,
+    is_alone: Callable[[Members | None], bool] = lambda members: True,
+) -> Recovered:
     """Bring an empty `state` to where the disk says it was; messages due by `now` (Unix seconds) are ready.
 
+    What LMDB has is committed. What the journal alone has is applied, too, if the node `is_alone` by the last members
+    in the log: its own disk is a majority then. Otherwise it is for the leader to say.
     Cuts a torn end off the log; the journal's is left, since the next writer starts a new segment.
     """
+    with paused_gc():
+        return _recover(tables, folder, store, state, now, is_alone)
+
+
+@contextmanager
+def paused_gc() -> Iterator[None]:
+    """No garbage collection meanwhile: among a million objects that all stay it would find nothing."""
     was_enabled = gc.isenabled()
-    gc.disable()  # a million objects that all stay: collecting in between finds nothing
+    gc.disable()
     try:
-        return _recover(tables, folder, store, state, now)
+        yield
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState, now: float) -> Recovered:
+class _Reader:
+    """Applies a log's entries, and notes who made them and who the members are."""
+
+    def __init__(self, state: ShardState, history: list[tuple[int, int]]) -> None:
+        self.state = state
+        self.history = history
+
+    def take(self, entry: Entry) -> None:
+        if entry.vote_id != self.history[-1][1]:
+            self.history.append((entry.first_trans_id, entry.vote_id))
+        apply_entry(self.state, entry)
+
+
+def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
+    """Put what stands before the log into an empty `state`; returns how many messages. Raises `DamagedError`."""
     state.loading = True
-    torn: list[str] = []
     with tables.read() as transaction:
-        for key, data in transaction.range(QUEUES):
+        for key, data in transaction.range(store.queues):
             settings, max_id = row(decode_queue_row, data, f"queue row {key!r}")
             state.restore_queue(settings, max_id)
-        backlog_messages = 0
-        for key, data in transaction.range(BACKLOG):
+        for key, data in transaction.range(store.backlog):
             message = row(decode_message_row, data, f"backlog row {int.from_bytes(key, 'big')}")
             state.restore_message(message)
-            backlog_messages += 1
-        state.trans_id = store.bounds.trimmed
-        vote_id = 0
+        members = transaction.get(META, MEMBERS_KEY)
+    if members is not None:
+        state.members = row(decode_members, members, "the members' row")
+    state.trans_id = store.bounds.trimmed
+    return len(state.messages)
+
+
+def load_state(tables: Tables, store: LogStore, state: ShardState, now: float) -> None:
+    """Bring an empty `state` to where LMDB's log ends: what is committed. Raises `DamagedError`."""
+    with paused_gc():
+        load_rows(tables, store, state)
+        with tables.read() as transaction:
+            for key, data in transaction.range(store.log):
+                entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
+                apply_entry(state, entry)
+        state.finish_loading(now)
+
+
+def _recover(
+    tables: Tables,
+    folder: Folder,
+    store: LogStore,
+    state: ShardState,
+    now: float,
+    is_alone: Callable[[Members | None], bool],
+) -> Recovered:
+    torn: list[str] = []
+    backlog_messages = load_rows(tables, store, state)
+    with tables.read() as transaction:
+        reader = _Reader(state, [(state.trans_id, trimmed_vote_id(transaction))])
         bad_end: int | None = None
-        last = transaction.last(LOG)
-        for key, data in transaction.range(LOG):
+        last = transaction.last(store.log)
+        for key, data in transaction.range(store.log):
             try:
                 entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
             except DamagedError as error:
@@ -75,35 +141,61 @@ def _recover(tables: Tables, folder: Folder, store: LogStore, state: ShardState,
                 bad_end = int.from_bytes(key, "big")
                 torn.append(str(error))
                 break
-            vote_id = entry.vote_id
-            _apply(state, entry)
+            reader.take(entry)
     content = read_journal(folder)
-    unstored: list[StoredEntry] = []
-    for entry, data in entries_behind(content.payloads, state.trans_id):
-        vote_id = entry.vote_id
-        _apply(state, entry)
-        unstored.append(StoredEntry(entry.last_trans_id, data))
+    unstored = [
+        entry
+        for entry in _standing(content.payloads)
+        if entry.last_trans_id > state.trans_id and entry.vote_id >= reader.history[-1][1]
+    ]
+    members = state.members
+    after = state.trans_id
+    tail: list[Entry] = []
+    for index, stored in enumerate(unstored):
+        tail.append(decode_in_chain(stored.data, f"journal entry {index}", after))
+        after = stored.last_trans_id
+        members = next((r for r in reversed(tail[-1].records) if isinstance(r, Members)), members)
     if bad_end is not None:
         store.cut(bad_end)
-        if state.trans_id >= bad_end:
+        if after >= bad_end:
             torn[:] = [f"log entry {bad_end} was damaged, and the journal still had it: nothing is lost"]
+    for entry in tail:
+        if is_alone(members) or (bad_end is not None and entry.last_trans_id <= bad_end):  # LMDB had it: committed
+            reader.take(entry)
     if content.torn:
         torn.append(f"{content.torn}: an entry that was being written")
-    log_records = state.trans_id - store.bounds.trimmed
     state.finish_loading(now)
-    return Recovered(unstored, backlog_messages, log_records, vote_id, "; ".join(torn) or None, content.torn_at)
+    log_records = after - store.bounds.trimmed
+    return Recovered(
+        unstored, backlog_messages, log_records, reader.history, members, "; ".join(torn) or None, content.torn_at
+    )
 
 
-def entries_behind(payloads: list[bytes], after: int) -> Iterator[tuple[Entry, bytes]]:
-    """The journal's entries behind record `after`, checked to follow each other; raises as `entry.decode` does."""
-    for index, data in enumerate(payloads):
-        where = f"journal entry {index}"
+def standing_entries(payloads: list[bytes]) -> list[tuple[StoredEntry | None, bytes]]:
+    """The journal's entries that are part of the log: without what a cut, or a later entry in its place, dropped.
+
+    Damaged ones stay, as None.
+    """
+    standing: list[tuple[StoredEntry | None, bytes]] = []
+    for data in payloads:
         if not is_whole(data):
-            raise DamagedError(where, "the checksum does not fit the entry")
-        if span(data)[1] > after:
-            entry = decode_in_chain(data, where, after)
-            after = entry.last_trans_id
-            yield entry, data
+            standing.append((None, data))
+            continue
+        entry = stored_entry(data)
+        while standing and (last := standing[-1][0]) is not None and last.last_trans_id >= entry.first_trans_id:
+            standing.pop()
+        if not entry.is_cut:
+            standing.append((entry, data))
+    return standing
+
+
+def _standing(payloads: list[bytes]) -> list[StoredEntry]:
+    entries: list[StoredEntry] = []
+    for index, (entry, _) in enumerate(standing_entries(payloads)):
+        if entry is None:
+            raise DamagedError(f"journal entry {index}", "the checksum does not fit the entry")
+        entries.append(entry)
+    return entries
 
 
 def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:
@@ -114,7 +206,8 @@ def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:
         raise DamagedError(where, str(error)) from error
 
 
-def _apply(state: ShardState, entry: Entry) -> None:
+def apply_entry(state: ShardState, entry: Entry) -> None:
+    """Apply an entry's records."""
     trans_id = entry.first_trans_id
     for record in entry.records:
         state.apply(trans_id, record)

@@ -15,9 +15,20 @@ from storage.disk import Folder
 from storage.entry import Entry
 from storage.errors import DamagedError, StorageError
 from storage.journal import is_segment_name, read_journal, salvage_journal
-from storage.log_store import LogStore, TrimRows, decode_message_row, decode_queue_row, encode_row, queue_row
+from storage.log_store import (
+    MEMBERS_KEY,
+    LogStore,
+    TrimRows,
+    decode_members,
+    decode_message_row,
+    decode_queue_row,
+    encode_row,
+    queue_row,
+    trimmed_vote_id,
+)
+from storage.recovery import standing_entries
 from storage.state import ShardState
-from storage.tables import BACKLOG, LOG, QUEUES, Tables
+from storage.tables import META, Tables
 
 
 @dataclass
@@ -35,6 +46,7 @@ class Findings:
     backlog_messages: int = 0
     live_messages: int = 0
     queues: int = 0
+    vote_id: int = 0
     faults: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
@@ -54,8 +66,9 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
     rows = TrimRows(
         [(msg_id, encode_row(state.messages[msg_id])) for msg_id in sorted(state.messages)],
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
+        None if state.members is None else encode_row(state.members),
     )
-    LogStore(tables, shard).replace(rows, findings.last_trans_id)
+    LogStore(tables, shard).replace(rows, findings.last_trans_id, findings.vote_id)
     for name in [name for name in folder.names() if is_segment_name(name)]:
         folder.remove(name)
     return findings
@@ -65,10 +78,11 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     findings = Findings()
     state = ShardState(shard)
     state.loading = True
-    trimmed = LogStore(tables, shard).bounds.trimmed
+    store = LogStore(tables, shard)
+    trimmed = store.bounds.trimmed
     state.trans_id = trimmed
     findings.first_trans_id = trimmed + 1
-    _read_rows(tables, state, findings)
+    _read_rows(tables, store, state, findings)
     try:
         content = read_journal(folder)
         payloads = content.payloads
@@ -77,18 +91,20 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     except DamagedError as error:
         payloads = salvage_journal(folder)
         findings.faults.append(str(error))
-    copies = {entry_codec.span(data)[1]: data for data in payloads if entry_codec.is_whole(data)}
+    journal = standing_entries(payloads)
+    copies = {entry.last_trans_id: data for entry, data in journal if entry is not None}
     with tables.read() as transaction:
-        last = transaction.last(LOG)
-        for key, data in transaction.range(LOG):
+        findings.vote_id = trimmed_vote_id(transaction)
+        last = transaction.last(store.log)
+        for key, data in transaction.range(store.log):
             end = int.from_bytes(key, "big")
             findings.entries += 1
             if end in copies and last is not None and key == last[0] and not entry_codec.is_whole(data):
                 findings.torn.append(f"log entry {end} is damaged, and the journal has it: nothing is lost")
                 data = copies[end]
             _take(data, f"log entry {end}", end, last is not None and key == last[0], state, findings)
-    for index, data in enumerate(payloads):
-        end = entry_codec.span(data)[1] if entry_codec.is_whole(data) else 0
+    for index, (entry, data) in enumerate(journal):
+        end = 0 if entry is None else entry.last_trans_id
         if end == 0 or end > state.trans_id:
             findings.journal_entries += 1
             _take(data, f"journal entry {index}", end, False, state, findings)
@@ -100,14 +116,20 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
     return findings, state
 
 
-def _read_rows(tables: Tables, state: ShardState, findings: Findings) -> None:
+def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Findings) -> None:
     with tables.read() as transaction:
-        for key, data in transaction.range(QUEUES):
+        members = transaction.get(META, MEMBERS_KEY)
+        if members is not None:
+            try:
+                state.members = decode_members(members)
+            except msgspec.DecodeError as error:
+                findings.faults.append(f"the members' row: {error}")
+        for key, data in transaction.range(store.queues):
             try:
                 state.restore_queue(*decode_queue_row(data))
             except msgspec.DecodeError as error:
                 findings.faults.append(f"queue row {key!r}: {error}")
-        for key, data in transaction.range(BACKLOG):
+        for key, data in transaction.range(store.backlog):
             try:
                 state.restore_message(decode_message_row(data))
                 findings.backlog_messages += 1
@@ -127,6 +149,7 @@ def _take(data: bytes, where: str, end: int, is_last: bool, state: ShardState, f
         findings.faults.append(f"{where}: begins at {entry.first_trans_id}, those before it end at {state.trans_id}")
         if entry.first_trans_id > state.trans_id + 1:
             findings.lost.append((state.trans_id + 1, entry.first_trans_id - 1))
+    findings.vote_id = entry.vote_id
     _apply(state, entry, where, findings)
 
 

@@ -1,7 +1,7 @@
 """A shard's state as its log describes it: live messages by id, and the queues.
 
 `apply` is the one way a record changes the state: the leader applies its own records as it makes them, recovery
-applies the log's, and later followers and the pipeline apply what they are sent. Rules: a record about a message
+applies the log's, followers and the pipeline apply what they are sent. Rules: a record about a message
 that is not live changes nothing (it was trimmed after the message was gone); applying the records from any kept
 point on to a state that already holds them ends in the same state.
 
@@ -22,6 +22,8 @@ from storage.records import (
     Deliver,
     Expire,
     Extend,
+    Lead,
+    Members,
     Message,
     Place,
     Record,
@@ -45,6 +47,7 @@ class ShardState:
         self.data_bytes = 0
         self.time = 0.0
         self.loading = False
+        self.members: Members | None = None
         self.messages: dict[int, Message] = {}
         self.queues: dict[str, QueueState] = {}
         self._kinds: dict[type, Callable[[int, Any], None]] = {
@@ -59,6 +62,8 @@ class ShardState:
             Bury: self._bury,
             Configure: self._configure,
             Remove: self._remove_queue,
+            Lead: self._lead,
+            Members: self._take_members,
         }
 
     def apply(self, trans_id: int, record: Record) -> None:
@@ -70,6 +75,21 @@ class ShardState:
         """As `apply`, for the record that the leader makes next."""
         self.trans_id = trans_id = self.trans_id + 1
         self._kinds[type(record)](trans_id, record)
+
+    def follow(self, trans_id: int, record: Record, time: float) -> None:
+        """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
+        self.apply(trans_id, record)
+        kind = type(record)
+        if kind is Message:
+            self._place(record.msg_id, time)  # type: ignore[union-attr]  # mypy does not narrow by `type() is`
+        elif kind is Release or kind is Bury:
+            for msg_id in record.msg_ids:  # type: ignore[union-attr]  # as above
+                self._place(msg_id, time)
+
+    def _place(self, msg_id: int, time: float) -> None:
+        message = self.messages.get(msg_id)
+        if message is not None and not message.place and not self.loading:
+            self.queues[message.queue].place(message, time)
 
     def queue(self, name: str) -> QueueState:
         """The queue of that name, made if it is not there."""
@@ -211,6 +231,12 @@ class ShardState:
         elif message.place:
             self.queues[message.queue].lift(message)
         return message
+
+    def _lead(self, trans_id: int, record: Lead) -> None:
+        """It changes nothing: that it is there is what it says."""
+
+    def _take_members(self, trans_id: int, record: Members) -> None:
+        self.members = record
 
     def _configure(self, trans_id: int, record: Configure) -> None:
         self.queue(record.queue).configure(record)

@@ -19,7 +19,10 @@ LOG: Final = "log"
 BACKLOG: Final = "backlog"
 QUEUES: Final = "queues"
 META: Final = "meta"
-TABLES: Final = (LOG, BACKLOG, QUEUES, META)
+OTHER_SIDE: Final = "-b"
+"""Behind a table's name: its twin, where a snapshot is gathered until it takes the place of what is there."""
+
+TABLES: Final = (LOG, BACKLOG, QUEUES, META, *(name + OTHER_SIDE for name in (LOG, BACKLOG, QUEUES)))
 
 MAP_BYTES_MIN: Final = 64 << 20
 PAGE_BYTES: Final = 4096
@@ -55,6 +58,9 @@ class WriteTransaction(ReadTransaction, Protocol):
 
     def delete(self, table: str, keys: Sequence[bytes]) -> None:
         """Remove the keys that are there."""
+
+    def clear(self, table: str) -> None:
+        """Remove all keys."""
 
 
 class Tables(Protocol):
@@ -107,6 +113,9 @@ class _LmdbTransaction:
         for key in keys:
             self._transaction.delete(key, db=database)
 
+    def clear(self, table: str) -> None:
+        self._transaction.drop(self._tables[table], delete=False)
+
 
 class LmdbTables:
     """The tables in an LMDB environment at `path`; the map grows when a transaction does not fit any more.
@@ -136,15 +145,21 @@ class LmdbTables:
             meminit=False,
             max_spare_txns=1,
         )
+        present = TABLES if writable else self._present()  # the twins are not in the data of version 0.1
         self._tables = {
             name: self._environment.open_db(name.encode(), create=writable)
-            for name in TABLES
+            for name in present
             if writable or self._has(name)
         }
 
     def _has(self, name: str) -> bool:
         with self._environment.begin() as transaction:
             return transaction.get(name.encode()) is not None
+
+    def _present(self) -> list[str]:
+        with self._environment.begin() as transaction:
+            names = {bytes(name).decode() for name in transaction.cursor().iternext(values=False)}
+        return [name for name in TABLES if name in names or not name.endswith(OTHER_SIDE)]
 
     @contextmanager
     def read(self) -> Iterator[ReadTransaction]:

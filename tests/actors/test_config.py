@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.config import ConfigError, load, virtual_queues, without_comments
+from actors.config import ConfigError, load, other_nodes, virtual_queues, without_comments
 
 ORIGINAL = """{
     // where the log goes
@@ -29,7 +29,7 @@ def test_the_originals_file_is_accepted_as_it_is(tmp_path: Path) -> None:
     config = load(path, environment={})
     assert (config["node_id"], config["port"], config["log_level"]) == (2, 1112, "info")
     assert virtual_queues(config) == {"all//": ["a", "b"]}
-    assert config.other_nodes == []
+    assert other_nodes(config) == []
     assert config.values["port"].source == f"{path}:6"
 
 
@@ -100,5 +100,19 @@ def test_changes_are_told_apart_by_whether_they_need_a_restart() -> None:
 
 
 def test_other_nodes_of_a_cluster_are_named() -> None:
-    nodes = '[{"host": "127.0.0.1", "port": 1111}, {"host": "10.0.0.2", "port": 1111}]'
-    assert load(environment={}, flags={"cluster_node_list": nodes}).other_nodes == ["10.0.0.2:1111"]
+    nodes = '[{"node_id": 1, "host": "127.0.0.1", "port": 1111}, {"node_id": 2, "host": "10.0.0.2", "port": 1111}]'
+    assert other_nodes(load(environment={}, flags={"cluster_node_list": nodes})) == [(2, "10.0.0.2", 1111)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ('[{"host": "127.0.0.1", "port": 1111}, {"host": "10.0.0.2", "port": 1111}]', "a node_id stands there twice"),
+        ('[{"node_id": 2, "host": "a", "port": 1}, {"node_id": 3, "host": "a", "port": 1}]', "an address stands"),
+        ('[{"node_id": 1, "host": "10.0.0.1", "port": 1111}]', "node 1 is at 10.0.0.1:1111 there, but this is"),
+        ('[{"node_id": 2, "host": "127.0.0.1", "port": 1111}]', "node 2 is at 127.0.0.1:1111 there, but this is"),
+    ],
+)
+def test_a_cluster_that_can_not_be_is_refused(nodes: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load(environment={}, flags={"cluster_node_list": nodes})

@@ -4,6 +4,7 @@ import argparse
 import logging
 import sys
 import time
+import traceback
 
 from tests.simulation.run import Run
 
@@ -14,19 +15,27 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=300, help="how many")
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("--nodes", type=int, help="1, 3 or 5; otherwise each seed draws it")
     arguments = parser.parse_args()
     logging.disable(logging.CRITICAL)
     seeds = (
         [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.seeds)
     )
     begun = time.monotonic()
-    virtual_s, requests, crashes, torn, failed = 0.0, 0, 0, 0, 0
+    virtual_s, requests, crashes, torn, failed, elections = 0.0, 0, 0, 0, 0, 0
     for seed in seeds:
-        outcome = Run(seed).go()
+        try:
+            outcome = Run(seed, arguments.nodes).go()
+        except Exception:
+            failed += 1
+            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
+            traceback.print_exc(file=sys.stdout)
+            continue
         virtual_s += outcome.virtual_s
         requests += outcome.requests
         crashes += outcome.crashes
         torn += outcome.torn
+        elections += outcome.elections
         if outcome.problems:
             failed += 1
             print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
@@ -34,7 +43,7 @@ def main() -> int:
                 print(f"  {problem}")
     took_s = time.monotonic() - begun
     print(
-        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, "
+        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, {elections} elections, "
         f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {virtual_s / took_s:.0f} a second"
     )
     return 1 if failed else 0

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,17 +15,22 @@ TTL = 100_000
 
 @dataclass
 class Sent:
-    """A message that was produced for certain: its reply came."""
+    """A message that was produced for certain: its reply came `at`. `on_one_disk`: that is all it asked for."""
 
     token: str
     retry: float
-    due_at: float
     at: float
+    queue: str
+    key: str | None
+    on_one_disk: bool
 
 
 @dataclass
 class History:
-    """What happened as the clients saw it. Tokens are the messages' data, each unique."""
+    """What happened as the clients saw it. Tokens are the messages' data, each unique.
+
+    `handed_out`: when a leader let a delivery go, by msg_id and count of deliveries.
+    """
 
     acknowledged: dict[int, Sent] = field(default_factory=dict)
     delivered: dict[int, list[float]] = field(default_factory=dict)
@@ -34,10 +39,14 @@ class History:
     maybe_confirmed: set[int] = field(default_factory=set)
     maybe_taken: list[tuple[float, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    handed_out: dict[tuple[int, int], float] = field(default_factory=dict)
     done: int = 0
+    refused: dict[str, int] = field(default_factory=dict)
 
-    def saw(self, msg_id: int, token: str, at: float, wall: float) -> None:
-        """A delivery reached a client, which the node had written `at` (virtual seconds)."""
+    def saw(self, one: dict[str, Any], latest_wall: float) -> None:
+        """A delivery reached a client. No node's clock has shown more than `latest_wall`."""
+        msg_id, token = one["msg_id"], one["data"]
+        at = self.handed_out[msg_id, one["deliveries"]]
         if at > self.confirmed.get(msg_id, math.inf):
             self.problems.append(f"message {msg_id} delivered at {at} after its confirmation was acknowledged")
         known = self.acknowledged.get(msg_id)
@@ -45,50 +54,110 @@ class History:
             self.problems.append(f"message {msg_id} has data {token}, produced as {known.token}")
         if self.tokens.setdefault(msg_id, token) != token:
             self.problems.append(f"message {msg_id} has data {token}, seen before as {self.tokens[msg_id]}")
-        is_once = token.endswith("r0")
-        if is_once and self.delivered.get(msg_id):
+        if token.endswith("r0") and self.delivered.get(msg_id):
             self.problems.append(f"at-most-once message {msg_id} delivered twice")
         due_at = float(token.split("@")[1].split("r")[0])
-        if wall < due_at - 1e-3:
-            self.problems.append(f"message {msg_id} delivered at {wall}, due at {due_at}")
+        if latest_wall < due_at - 1e-3:
+            self.problems.append(f"message {msg_id} delivered at {latest_wall} at the latest, due at {due_at}")
         self.delivered.setdefault(msg_id, []).append(at)
 
 
-class SimulatedClient:
-    """Does one thing after another: produce, consume, confirm, release, extend, look."""
+class _Session:
+    """Asks one node after another, whichever can be reached, one request at a time."""
 
-    def __init__(self, world: World, node: SimulatedNode, history: History, name: str) -> None:
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
         self._world = world
-        self._node = node
+        self._nodes = nodes
         self._history = history
-        self._name = name
         self._stream: Stream | None = None
         self._buffer = b""
         self._on_reply: Callable[[dict[str, Any]], None] | None = None
         self._on_loss: Callable[[], None] = lambda: None
-        self._held: list[int] = []
-        self._count = 0
-        self.is_stopped = False
-        self._written_at = 0.0
         self._pending: Event | None = None
+        self._next_node: SimulatedNode | None = None
+        self._patience: Event | None = None
+        self.is_stopped = False
         self._soon(world.random.random())
+
+    def _next(self) -> None:
+        raise NotImplementedError
 
     def _soon(self, delay_s: float) -> None:
         if self._pending is not None:
             self._pending.cancel()
-        self._pending = self._world.later(delay_s, self._next)
+        self._pending = self._world.later(delay_s, self._step)
 
-    def _next(self) -> None:
+    def _step(self) -> None:
         self._pending = None
         if self.is_stopped:
             return
         if self._stream is None:
+            node = self._next_node or self._world.random.choice(self._nodes)
+            self._next_node = None
             stream = Stream(self._world, self._received, self._broke)
-            if not self._node.connect(stream):
-                self._soon(0.5)
+            if not node.connect(stream):
+                self._soon(0.3)
                 return
             self._stream = stream
             self._buffer = b""
+        self._next()
+
+    def _request(
+        self,
+        request: dict[str, Any],
+        on_reply: Callable[[dict[str, Any]], None],
+        on_loss: Callable[[], None] = lambda: None,
+    ) -> None:
+        assert self._stream is not None
+        self._on_reply = on_reply
+        self._on_loss = on_loss
+        stream = self._stream
+        stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
+        self._patience = self._world.later(40.0, lambda: stream.break_off() if self._stream is stream else None)
+
+    def _received(self, data: bytes) -> None:
+        self._buffer += data
+        if not self._buffer.endswith(b"\n") or self._on_reply is None:
+            return
+        assert self._buffer.count(b"\n") == 1, f"more than one reply to one request: {self._buffer!r}"
+        reply, self._buffer = json.loads(self._buffer), b""
+        on_reply, self._on_reply = self._on_reply, None
+        if self._patience is not None:
+            self._patience.cancel()
+        self._history.done += 1
+        error = reply.get("error")
+        if error is not None:
+            self._history.refused[error] = self._history.refused.get(error, 0) + 1
+        if error == "unknown_outcome":
+            self._on_loss()
+        elif error == "redirect":
+            assert reply["code"] == -2
+            self._next_node = next(node for node in self._nodes if node.node_id == reply["leader_node_id"])
+            assert self._stream is not None
+            self._stream.break_off()
+            return
+        else:
+            on_reply(reply)
+        self._soon(self._world.random.choice([0.0, 0.01, 0.3]))
+
+    def _broke(self) -> None:
+        self._stream = None
+        if self._on_reply is not None:
+            self._on_reply = None
+            self._on_loss()
+        self._soon(self._world.random.random() * 0.5)
+
+
+class SimulatedClient(_Session):
+    """Does one thing after another: produce, consume, confirm, release, extend, look, and now and then moves."""
+
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History, name: str) -> None:
+        self._name = name
+        self._held: list[int] = []
+        self._count = 0
+        super().__init__(world, nodes, history)
+
+    def _next(self) -> None:
         choice = self._world.random.random()
         if choice < 0.4:
             self._produce()
@@ -98,8 +167,10 @@ class SimulatedClient:
             self._confirm()
         elif choice < 0.94 and self._held:
             self._give_back()
+        elif choice < 0.95 and self._stream is not None:
+            self._stream.break_off()
         else:
-            action = self._world.random.choice([4, 7, 11, 14, 108])
+            action = self._world.random.choice([4, 7, 8, 11, 14, 15, 104, 107, 108])
             self._request({"action": action, "queue": "q0", "count": 3}, lambda reply: None)
 
     def _produce(self) -> None:
@@ -108,11 +179,10 @@ class SimulatedClient:
         retry = random.choice([0, 1, 5, 30])
         delay = random.choice([0, 0, 0, 1, 7])
         queue = random.choice([*QUEUES, "virtual"])
-        at = self._world.time + self._world.clock_offset
-        due_at = at + delay if delay else 0
+        due_at = self._world.latest_wall + delay if delay else 0
         padding = "x" * random.choice([0, 0, 0, 300])  # an entry of several sectors can be torn
         token = f"{padding}{self._name}.{self._count}@{due_at:.6f}r{retry}"
-        request = {"action": 1, "queue": queue, "data": token, "retry": retry, "ttl": TTL}
+        request: dict[str, Any] = {"action": 1, "queue": queue, "data": token, "retry": retry, "ttl": TTL}
         if delay:
             request["delay"] = due_at
         if random.random() < 0.3:
@@ -121,11 +191,15 @@ class SimulatedClient:
             del request["data"]
             request["messages"] = [{"data": token}, {"data": token}]
             request.pop("key", None)
+        if random.random() < 0.1:
+            request["replicate"] = random.choice([1, 2, 3])
 
         def acknowledged(reply: dict[str, Any]) -> None:
             if reply["code"] == 0:
+                key = request.get("key") if queue != "virtual" else None
+                sent = Sent(token, retry, self._world.time, queue, key, request.get("replicate") == 1)
                 for msg_id in reply.get("msg_ids") or [reply["msg_id"]]:
-                    self._history.acknowledged[msg_id] = Sent(token, retry, due_at, self._world.time)
+                    self._history.acknowledged[msg_id] = sent
                     self._history.tokens.setdefault(msg_id, token)
 
         self._request(request, acknowledged)
@@ -144,8 +218,7 @@ class SimulatedClient:
                 return
             messages = reply.get("messages") or ([reply] if "msg_id" in reply else [])
             for one in messages:
-                wall = self._world.time + self._world.clock_offset
-                self._history.saw(one["msg_id"], one["data"], self._written_at, wall)
+                self._history.saw(one, self._world.latest_wall)
                 if not one["data"].endswith("r0"):
                     self._held.append(one["msg_id"])
 
@@ -174,32 +247,44 @@ class SimulatedClient:
         else:
             self._request({"action": 10, "msg_id": msg_id, "retry": 3}, lambda reply: None)
 
-    def _request(
-        self,
-        request: dict[str, Any],
-        on_reply: Callable[[dict[str, Any]], None],
-        on_loss: Callable[[], None] = lambda: None,
-    ) -> None:
-        assert self._stream is not None
-        self._on_reply = on_reply
-        self._on_loss = on_loss
-        self._stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
 
-    def _received(self, data: bytes) -> None:
-        self._buffer += data
-        if self._buffer.endswith(b"\n") and self._on_reply is not None:
-            assert self._buffer.count(b"\n") == 1, f"more than one reply to one request: {self._buffer!r}"
-            assert self._stream is not None
-            self._written_at = self._stream.written_at.popleft()
-            reply, self._buffer = json.loads(self._buffer), b""
-            on_reply, self._on_reply = self._on_reply, None
-            self._history.done += 1
-            on_reply(reply)
-            self._soon(self._world.random.choice([0.0, 0.01, 0.3]))
+EMPTY_S = 130.0
+"""Longer than any retry, delay and jump of the clock."""
 
-    def _broke(self) -> None:
-        self._stream = None
-        if self._on_reply is not None:
-            self._on_reply = None
-            self._on_loss()
-        self._soon(self._world.random.random())
+
+class Drain(_Session):
+    """Takes and confirms everything that is left."""
+
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
+        self.seen: set[int] = set()
+        self.is_done = False
+        self._empty_since: float | None = None
+        self._ids: list[int] = []
+        super().__init__(world, nodes, history)
+
+    def _next(self) -> None:
+        if self._ids:
+            self._request({"action": 3, "msg_ids": self._ids}, self._confirmed)
+        else:
+            self._request({"action": 2, "queues": QUEUES, "count": 50, "wait": 10}, self._delivered)
+
+    def _confirmed(self, reply: dict[str, Any]) -> None:
+        if reply["code"] == 0:
+            for msg_id in self._ids:
+                self._history.confirmed[msg_id] = self._world.time
+            self._ids = []
+
+    def _delivered(self, reply: dict[str, Any]) -> None:
+        if reply["code"] != 0:
+            return
+        messages = reply.get("messages", ())
+        for one in messages:
+            self._history.saw(one, self._world.latest_wall)
+            self.seen.add(one["msg_id"])
+        self._ids = [one["msg_id"] for one in messages if not one["data"].endswith("r0")]
+        if messages:
+            self._empty_since = None
+        elif self._empty_since is None:
+            self._empty_since = self._world.time
+        elif self._world.time - self._empty_since > EMPTY_S:
+            self.is_done = self.is_stopped = True

@@ -2,17 +2,24 @@
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from random import Random
 
 from actors.assembly import ShardSettings, open_shard, start_shard
 from actors.broker import Limits
 from actors.listener import Listener, ListenerLimits
+from actors.peers import Peers
 from actors.queries import NodeView
 from net.connection import Connection, ConnectionLimits
 from net.json_codec import CodecLimits
+from net.peer_link import PeerLink, PeerTransport
+from storage.entry import decode
 from storage.errors import DiskFullError
+from storage.records import Member
 from storage.state import ShardState
-from tests.simulation.world import SimulatedRuntime, World
+from tests.simulation.network import Network
+from tests.simulation.world import Clock, SimulatedRuntime, World
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 
@@ -28,6 +35,7 @@ class Stream:
         self._on_break = on_break
         self._arrives_at = {"in": 0.0, "out": 0.0}
         self.connection: Connection | None = None
+        self.runtime: SimulatedRuntime | None = None
         self.is_broken = False
         self.written_at: deque[float] = deque()
 
@@ -53,7 +61,11 @@ class Stream:
             self._world.later(at - self._world.time, partial(self._arrive, deliver, part))
 
     def _arrive(self, deliver: Callable[[bytes], None], part: bytes) -> None:
-        if not self.is_broken:
+        if self.is_broken:
+            return
+        if self.runtime is not None and deliver is not self._on_bytes:
+            self.runtime.run(lambda: None if self.is_broken else deliver(part))
+        else:
             deliver(part)
 
     def break_off(self) -> None:
@@ -82,26 +94,85 @@ class Stream:
         self.break_off()
 
 
-class SimulatedNode:
-    """One node: its disk outlives its incarnations."""
+class _Dialler:
+    """The network as one incarnation of a node sees it."""
 
-    def __init__(self, world: World) -> None:
-        random = world.random
-        self.world = world
-        self.folder = MemoryFolder()
-        self.tables = MemoryTables(self._before_commit)
-        self.is_disk_full = False
-        self.settings = ShardSettings(
+    def __init__(self, network: Network, name: str, runtime: SimulatedRuntime) -> None:
+        self._network = network
+        self._name = name
+        self._runtime = runtime
+
+    def dial(
+        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Dial."""
+        self._network.dial(self._name, host, self._runtime, connected, failed)
+
+
+@dataclass
+class ClusterLimits:
+    """What a seed draws for all of its nodes."""
+
+    size: int
+    log_records_max: int
+    segment_bytes: int
+    is_lease_committed: bool
+    election_timeout_s: float
+    sync_records_per_s: int
+
+    @staticmethod
+    def drawn(random: Random) -> "ClusterLimits":
+        """Tiny ones, so that every corner is reached soon."""
+        return ClusterLimits(
+            size=random.choice([1, 1, 3, 3, 3, 3, 5]),
             log_records_max=random.choice([10, 100, 1000]),
             segment_bytes=random.choice([8, 16, 64]) * 1024,
             is_lease_committed=random.random() < 0.3,
+            election_timeout_s=random.choice([0.4, 1.0, 2.0]),
+            sync_records_per_s=random.choice([200, 5000, 100_000]),
+        )
+
+
+class SimulatedNode:
+    """One node: its disk outlives its incarnations."""
+
+    def __init__(self, network: Network, node_id: int, limits: ClusterLimits) -> None:
+        world = network.world
+        random = world.random
+        self.world = world
+        self.network = network
+        self.node_id = node_id
+        self.name = f"n{node_id}"
+        self.clock = Clock(world, random.choice([1.0, 1.0, 0.97, 1.03]) if limits.size > 1 else 1.0)
+        self.is_disk_full = False
+        listed = tuple(Member(n, f"n{n}", 1) for n in range(1, limits.size + 1) if n != node_id)
+        self.settings = ShardSettings(
+            log_records_max=limits.log_records_max,
+            segment_bytes=limits.segment_bytes,
+            is_lease_committed=limits.is_lease_committed,
+            own=Member(node_id, self.name, 1),
+            listed=listed,
+            election_timeout_s=limits.election_timeout_s,
+            sync_records_per_s=limits.sync_records_per_s,
+            forwards=random.random() < 0.7,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
         self.codec = CodecLimits(request_bytes_max=1500)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
+        self.peers: Peers | None = None
         self.streams: list[Stream] = []
         self.torn = 0
+        self.view = NodeView()
+        self.on_committed: Callable[[int, int, int, bytes], None] = lambda node_id, first, last, data: None
+        self.wipe()
+        network.nodes[self.name] = self
+
+    def wipe(self) -> None:
+        """A new disk."""
+        self.folder = MemoryFolder()
+        self.tables = MemoryTables(self._before_commit)
+        self.set_disk_full(False)
 
     def _before_commit(self) -> None:
         if self.is_disk_full:
@@ -113,23 +184,31 @@ class SimulatedNode:
 
     @property
     def is_up(self) -> bool:
-        """Whether it serves."""
+        """Whether it runs."""
         return self.runtime is not None
 
     def start(self) -> bool:
-        """Recover and serve; False when the disk is too full to start."""
+        """Recover and run; False when the disk is too full to start."""
         assert self.runtime is None
-        runtime = SimulatedRuntime(self.world, self.folder)
+        runtime = SimulatedRuntime(self.world, self.folder, self.clock)
+        random = self.world.random.random
         try:
-            opened = open_shard(self.tables, self.folder, self.settings, 0, runtime.now())
+            opened = open_shard(self.tables, self.folder, self.settings, 0, runtime.now(), random)
         except DiskFullError:
             return False
         self.folder.settle()
         opened.state.check()
         self.torn += opened.recovered.torn is not None
-        shard = start_shard(runtime, opened, self.settings, self.limits, NodeView(), {"virtual": ["q0", "q1"]})
+        for stored in opened.recovered.unstored:
+            if stored.last_trans_id <= opened.state.trans_id:  # it is alone: what its disk has is committed
+                self.on_committed(self.node_id, stored.first_trans_id, stored.last_trans_id, stored.data)
+        self.view = NodeView(node_id=self.node_id, host=self.name, port=1)
+        network = _Dialler(self.network, self.name, runtime)
+        virtual = {"virtual": ["q0", "q1"]}
+        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.view, virtual)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
         self.listener = Listener.start_object(runtime, shard.router, limits)
+        self.peers = shard.peers
         self.runtime = runtime
         return True
 
@@ -137,6 +216,7 @@ class SimulatedNode:
         """Open a client's connection; False if nobody listens."""
         if self.listener is None or self.runtime is None:
             return False
+        stream.runtime = self.runtime
         stream.connection = Connection(stream, self.listener, ConnectionLimits(codec=self.codec))
         self.listener.admit(stream.connection)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
@@ -148,13 +228,21 @@ class SimulatedNode:
         self.runtime.end(power_cut=power_cut)
         self.runtime = None
         self.listener = None
+        self.peers = None
+        self.network.break_links(self.name)
         for stream in self.streams:
             stream.connection = None  # its process is gone, and notices nothing
             stream.break_off()
         self.streams = []
 
     def state_on_disk(self) -> ShardState:
-        """What a restart would find now."""
-        state = open_shard(self.tables, self.folder, self.settings, 0, 0.0).state
+        """What a restart would find now, with all that its log holds."""
+        opened = open_shard(self.tables, self.folder, self.settings, 0, 0.0, self.world.random.random)
+        state = opened.state
+        for stored in opened.recovered.unstored:
+            if stored.last_trans_id > state.trans_id:
+                entry = decode(stored.data, "the journal")
+                for offset, record in enumerate(entry.records):
+                    state.follow(entry.first_trans_id + offset, record, entry.time)
         state.check()
         return state

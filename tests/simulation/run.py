@@ -1,19 +1,22 @@
-"""One seed: a node, clients, faults for a while, then none, and then the checkers.
+"""One seed: a cluster, clients, faults for a while, then none, and then the checkers.
 
-Safety first, under faults; then the faults stop, and the node must serve everything that is left within a bounded
+Safety first, under faults; then the faults stop, and the cluster must serve everything that is left within a bounded
 virtual time (liveness).
 """
 
-import json
+import math
 from dataclasses import dataclass
-from typing import Any
 
-from tests.simulation.clients import QUEUES, History, SimulatedClient
-from tests.simulation.cluster import SimulatedNode, Stream
+from tests.simulation.clients import Drain, History, SimulatedClient
+from tests.simulation.cluster import ClusterLimits, SimulatedNode
+from tests.simulation.faults import Faults
+from tests.simulation.network import Network
+from tests.simulation.observe import Observer, observing
 from tests.simulation.world import World
 
 FAULTS_S = 40.0
 CALM_S = 400.0
+CONVERGED_S = 30.0
 
 
 @dataclass
@@ -27,148 +30,121 @@ class Outcome:
     virtual_s: float
     crashes: int
     torn: int
+    nodes: int
+    elections: int
 
 
 class Run:
-    """One seed's run. `node_class` lets a test plant a bug."""
+    """One seed's run. `size` fixes the number of nodes."""
 
-    def __init__(self, seed: int, node_class: type[SimulatedNode] = SimulatedNode) -> None:
+    def __init__(self, seed: int, size: int | None = None) -> None:
         self.seed = seed
         self.world = World(seed)
+        self.limits = ClusterLimits.drawn(self.world.random)
+        if size is not None:
+            self.limits.size = size
+        self.network = Network(self.world)
         self.history = History()
-        self.node = node_class(self.world)
-        self.crashes = 0
-        self._faults_on = True
+        self.observer = Observer(self.world, self.history.problems)
+        self.history.handed_out = self.observer.handed_out
+        self.nodes = [SimulatedNode(self.network, n, self.limits) for n in range(1, self.limits.size + 1)]
+        for node in self.nodes:
+            node.on_committed = self.observer.settled
+        self.faults = Faults(self.world, self.network, self.nodes, self.history)
 
     def go(self) -> Outcome:
         """Run it."""
-        world, node = self.world, self.node
-        assert node.start()
-        clients = [SimulatedClient(world, node, self.history, f"c{n}") for n in range(world.random.randint(1, 5))]
-        world.later(world.random.random() * 5, self._fault)
+        with observing(self.observer):
+            return self._go()
+
+    def _go(self) -> Outcome:
+        world = self.world
+        for node in self.nodes:
+            assert node.start()
+        clients = [SimulatedClient(world, self.nodes, self.history, f"c{n}") for n in range(world.random.randint(1, 5))]
+        world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
-        self._faults_on = False
-        node.set_disk_full(False)
         for client in clients:
             client.is_stopped = True
+        self.faults.end()
         world.run_until(world.time + 3)
-        if not node.is_up:
-            assert node.start()
         confirmed_before = set(self.history.confirmed)
-        drained = _Drain(self)
+        drained = Drain(world, self.nodes, self.history)
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
+        world.run_until(world.time + CONVERGED_S, self._has_converged)
         self._check(drained, confirmed_before)
-        node.end(power_cut=world.random.random() < 0.5)
+        for node in self.nodes:
+            if node.is_up:
+                node.end(power_cut=world.random.random() < 0.5)
         return Outcome(
             self.seed,
             self.history.problems,
             world.trace.hexdigest(),
             self.history.done,
             world.time,
-            self.crashes,
-            node.torn,
+            self.faults.crashes,
+            sum(node.torn for node in self.nodes),
+            self.limits.size,
+            self.observer.elections,
         )
 
-    def _fault(self) -> None:
-        if not self._faults_on:
-            return
-        world, node, random = self.world, self.node, self.world.random
-        choice = random.random()
-        if choice < 0.5:
-            if node.runtime is None:
-                pass
-            elif random.random() < 0.7:
-                node.runtime.on_write = self._crash  # the moment at which a crash is worth most
-            else:
-                self._crash()
-        elif choice < 0.65 and node.streams:
-            random.choice(node.streams).break_off()
-        elif choice < 0.8:
-            node.set_disk_full(True)
-            world.later(random.random() * 6, lambda: node.set_disk_full(False))
-        elif choice < 0.9:
-            world.clock_offset += random.choice([0.5, 3.0, 60.0])
-        world.later(random.choice([0.05, 0.5, 2.0, 8.0]), self._fault)
+    def _has_converged(self) -> bool:
+        """Whether all members know the same to be committed, and have it in LMDB."""
+        members = [node for node in self.nodes if node.node_id not in self.faults.outside]
+        known = {(node.view.committed, node.view.stored) for node in members}
+        return len(known) == 1 and all(committed == stored for committed, stored in known)
 
-    def _crash(self) -> None:
-        if self.node.is_up and self._faults_on:
-            self.crashes += 1
-            self.world.note("crash")
-            self.node.end(power_cut=self.world.random.random() < 0.6)
-            self.world.later(self.world.random.choice([0.0, 0.5, 3.0]), self._restart)
-
-    def _restart(self) -> None:
-        if not self.node.is_up and not self.node.start():
-            self.world.later(0.5, self._restart)
-
-    def _check(self, drained: "_Drain", confirmed_before: set[int]) -> None:
+    def _check(self, drained: Drain, confirmed_before: set[int]) -> None:
         problems = self.history.problems
         if not drained.is_done:
-            problems.append("the node did not serve what was left in time")
+            problems.append("the cluster did not serve what was left in time")
             return
-        for msg_id, sent in self.history.acknowledged.items():
-            if msg_id in self.history.delivered or msg_id in drained.seen:
+        if not self._has_converged():
+            views = [(node.node_id, node.view.committed, node.view.stored) for node in self.nodes]
+            problems.append(f"the nodes did not come to agree: {views}")
+            return
+        self._check_lost(drained, confirmed_before)
+        self._check_keys()
+        replayed = self.observer.replayed()
+        for node in self.nodes:
+            if node.node_id in self.faults.outside:
                 continue
-            if msg_id in self.history.maybe_confirmed or msg_id in self.history.confirmed:
-                problems.append(f"message {msg_id} was confirmed without having been delivered")
-            if sent.retry == 0 and self.history.maybe_taken:
+            state = node.state_on_disk()
+            if state.messages:
+                problems.append(f"{len(state.messages)} messages are on the disk of node {node.node_id}, drained")
+            if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
+                problems.append(f"node {node.node_id}'s disk is not what the committed log says")
+            settings = {name: queue.settings() for name, queue in state.queues.items()}
+            if settings != {name: queue.settings() for name, queue in replayed.queues.items()}:
+                problems.append(f"node {node.node_id}'s queues are not what the committed log says")
+
+    def _check_lost(self, drained: Drain, confirmed_before: set[int]) -> None:
+        history = self.history
+        for msg_id, sent in history.acknowledged.items():
+            if msg_id in history.delivered or msg_id in drained.seen or sent.on_one_disk:
+                continue
+            if msg_id in history.maybe_confirmed or msg_id in history.confirmed:
+                history.problems.append(f"message {msg_id} was confirmed without having been delivered")
+            if sent.retry == 0 and history.maybe_taken:
                 continue  # a delivery of it may have been lost with its connection: that is at most once
-            problems.append(f"acknowledged message {msg_id} ({sent.token}) is lost")
+            history.problems.append(f"acknowledged message {msg_id} ({sent.token}) is lost")
         for msg_id in drained.seen:
             if msg_id in confirmed_before:
-                problems.append(f"message {msg_id} came back after its confirmation")
-        state = self.node.state_on_disk()
-        if state.messages:
-            problems.append(f"{len(state.messages)} messages are on the disk of a drained node")
+                history.problems.append(f"message {msg_id} came back after its confirmation")
 
-
-class _Drain:
-    """Takes and confirms everything that is left."""
-
-    def __init__(self, run: Run) -> None:
-        self.seen: set[int] = set()
-        self.is_done = False
-        self._run = run
-        self._empty_since: float | None = None
-        self._buffer = b""
-        self._ids: list[int] = []
-        self._stream = Stream(run.world, self._received, lambda: None)
-        assert run.node.connect(self._stream)
-        self._ask()
-
-    def _ask(self) -> None:
-        self._send({"action": 2, "queues": QUEUES, "count": 50, "wait": 1})
-
-    def _send(self, request: dict[str, Any]) -> None:
-        self._stream.send(json.dumps(request).encode())
-
-    def _received(self, data: bytes) -> None:
-        self._buffer += data
-        if not self._buffer.endswith(b"\n"):
-            return
-        written_at = self._stream.written_at.popleft()
-        reply, self._buffer = json.loads(self._buffer), b""
-        world, history = self._run.world, self._run.history
-        if reply["action"] == 3:
-            for msg_id in self._ids:
-                history.confirmed[msg_id] = world.time
-            self._ask()
-            return
-        messages = reply.get("messages", ())
-        for one in messages:
-            wall = world.time + world.clock_offset
-            history.saw(one["msg_id"], one["data"], written_at, wall)
-            self.seen.add(one["msg_id"])
-        self._ids = [one["msg_id"] for one in messages if not one["data"].endswith("r0")]
-        if self._ids:
-            self._empty_since = None
-            self._send({"action": 3, "msg_ids": self._ids})
-            return
-        if messages:
-            self._empty_since = None
-        elif self._empty_since is None:
-            self._empty_since = world.time
-        elif world.time - self._empty_since > 130:  # longer than any retry, delay and jump of the clock
-            self.is_done = True
-            return
-        self._ask()
+    def _check_keys(self) -> None:
+        """No two live messages of a queue have one key: the older was gone before the younger was asked for."""
+        by_key: dict[tuple[str, str], list[int]] = {}
+        for msg_id, sent in self.history.acknowledged.items():
+            if sent.key is not None and not sent.on_one_disk:
+                by_key.setdefault((sent.queue, sent.key), []).append(msg_id)
+        for (queue, key), ids in by_key.items():
+            ids.sort(key=lambda msg_id: self.history.acknowledged[msg_id].at)
+            for older, younger in zip(ids, ids[1:], strict=False):
+                alive_at = max(
+                    (at for (msg_id, _), at in self.observer.handed_out.items() if msg_id == older), default=-math.inf
+                )
+                if alive_at > self.history.acknowledged[younger].at:
+                    self.history.problems.append(
+                        f"messages {older} and {younger} of {queue} were both alive with the key {key}"
+                    )

@@ -15,7 +15,7 @@ import pykka
 from pykka._envelope import Envelope
 
 from actors.loop_actor import LoopActor, LoopInbox
-from actors.messages import WriteBytes
+from actors.messages import SaveIdentity, WriteBytes
 from actors.runtime import BlockingActor, GuardedFuture, Timer, Turn
 from tests.storage.memory import SECTOR, MemoryFolder
 
@@ -42,7 +42,8 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.time = 0.0
-        self.clock_offset = START
+        self.rate_max = 1.0
+        self._latest_wall = (START, 0.0)
         self.trace = hashlib.sha256()
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
@@ -64,30 +65,68 @@ class World:
         if not is_done():
             self.time = max(self.time, until)
 
+    @property
+    def latest_wall(self) -> float:
+        """The most that any leader's clock can show: it goes on from the most that any has shown (Unix seconds)."""
+        wall, at = self._latest_wall
+        return wall + (self.time - at) * self.rate_max
+
+    def shown(self, wall: float) -> None:
+        """A node's clock has shown this."""
+        if wall > self.latest_wall:
+            self._latest_wall = (wall, self.time)
+
     def note(self, *what: object) -> None:
         """Into the trace."""
         self.trace.update(repr((round(self.time, 9), what)).encode())
 
 
+class Clock:
+    """A node's clocks: the monotonic one runs `rate` times as fast as the world's; the other is `offset` beside it."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        self._world = world
+        self.rate = rate
+        world.rate_max = max(world.rate_max, rate)
+        self.offset = START
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self._world.time * self.rate
+
+    def wall(self) -> float:
+        """Unix seconds; the latest that any node has shown is what a message may have been due by."""
+        wall = self.monotonic() + self.offset
+        self._world.shown(wall)
+        return wall
+
+
 class SimulatedRuntime:
     """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way."""
 
-    def __init__(self, world: World, folder: MemoryFolder) -> None:
+    def __init__(self, world: World, folder: MemoryFolder, clock: Clock) -> None:
         self.world = world
         self.folder = folder
+        self.clock = clock
+        self.is_paused = False
+        self.disk_slowness = 1.0
+        self._paused: list[Callable[[], None]] = []
         self.is_alive = True
         self.on_write: Callable[[], None] | None = None
-        self.actors: list[pykka.ActorRef[Any]] = []
         self.blocking: list[SimulatedBlocking] = []
         self._woken: set[int] = set()
 
     def now(self) -> float:
         """The wall clock, which jumps when the world lets it."""
-        return self.world.time + self.world.clock_offset
+        return self.clock.wall()
 
     def monotonic(self) -> float:
-        """Virtual time."""
-        return self.world.time
+        """Virtual time, as this node's clock measures it."""
+        return self.clock.monotonic()
+
+    def random(self) -> float:
+        """From the seed."""
+        return self.world.random.random()
 
     def process(self) -> tuple[int, int]:
         """Always the same."""
@@ -95,11 +134,25 @@ class SimulatedRuntime:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """As long as this incarnation lives."""
-        return self.world.later(max(delay_s, 5e-5), lambda: callback() if self.is_alive else None)
+        return self.world.later(max(delay_s / self.clock.rate, 5e-5), lambda: self.run(callback))
 
     def wake(self, turn: Turn) -> None:
         """At this moment, but in any order with what else is at this moment."""
-        self.world.later(0.0, lambda: turn.take_turn() if self.is_alive else None)
+        self.world.later(0.0, lambda: self.run(turn.take_turn))
+
+    def run(self, callback: Callable[[], None]) -> None:
+        """Let something happen on this node, when it is not stopped (SIGSTOP), and unless it is dead."""
+        if self.is_paused:
+            self._paused.append(callback)
+        elif self.is_alive:
+            callback()
+
+    def resume(self) -> None:
+        """SIGCONT: all that waited happens now, in order."""
+        self.is_paused = False
+        paused, self._paused = self._paused, []
+        for callback in paused:
+            self.run(callback)
 
     def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
         """A failure is a failed test."""
@@ -118,6 +171,8 @@ class SimulatedRuntime:
             write = actor.in_progress
             if isinstance(write, WriteBytes):
                 self._tear(write, power_cut)
+            elif isinstance(write, SaveIdentity) and self.world.random.random() < 0.5:
+                actor.save_at_once(write)
         if power_cut:
             self.folder.power_cut(self.world.random)
         for ref in list(pykka.ActorRegistry.get_all()):
@@ -158,16 +213,20 @@ class SimulatedBlocking:
         inbox.rest()
         self._begin()
 
+    def save_at_once(self, write: SaveIdentity) -> None:
+        """The write was with the disk already; a power cut may still tear it."""
+        self._vote_file.save(write.identity)  # type: ignore[attr-defined]  # only a DiskLane is asked
+
     def _begin(self) -> None:
         if self.in_progress is None and self._waiting:
             envelope: Envelope[Any] = self._waiting.popleft()
             self.in_progress = envelope.message
             on_write = self.runtime.on_write
-            if on_write is not None and isinstance(self.in_progress, WriteBytes):
+            if on_write is not None and isinstance(self.in_progress, WriteBytes | SaveIdentity):
                 self.runtime.on_write = None
                 self.runtime.world.later(0.0, on_write)
             latency_s = self.runtime.world.random.choice([0.0001, 0.0002, 0.001, 0.02])
-            self.runtime.call_later(latency_s, lambda: self._finish(envelope))
+            self.runtime.call_later(latency_s * self.runtime.disk_slowness, lambda: self._finish(envelope))
 
     def _finish(self, envelope: Envelope[Any]) -> None:
         self.in_progress = None

@@ -141,6 +141,10 @@ class MemoryTransaction:
         for key in keys:
             self.tables[table].pop(key, None)
 
+    def clear(self, table: str) -> None:
+        """Remove all."""
+        self.delete(table, list(self.tables[table]))
+
 
 class MemoryTables:
     """Tables whose write transactions are whole or not at all. `before_commit` may raise."""

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
 from storage.journal import HEAD_BYTES, read_journal, segment_name
 from storage.journal_writer import JournalWriter, Write, begin_journal, run_errand
-from storage.log_store import StoredEntry
 from tests.storage.memory import SECTOR, MemoryFolder
 
 SEGMENT = 16 * 1024
@@ -35,7 +35,7 @@ class Disk:
     def append(self, payload: bytes) -> Write:
         """Start a write of one entry. Raises BlockingIOError when the segment's last writes must arrive first."""
         self.last += 1
-        entries = deque([StoredEntry(self.last, payload)])
+        entries = deque([StoredEntry(self.last, self.last, 1, payload)])
         write = self.writer.place(entries)
         while write is None:
             if self.writer.under_way:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from storage import entry
 from storage.disk import RealFolder
+from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.log_store import LogStore, StoredEntry, rows_now
+from storage.log_store import LogStore, rows_now
 from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove, message_id
 from storage.recovery import recover
 from storage.repair import repair, verify
@@ -41,7 +42,7 @@ class Writer:
                 # as the log will have it: the state changes the message later on
                 records.append(entry.decode(entry.encode(1, 1, NOW, [record]), "copy").records[0])
                 self.state.apply(self.state.trans_id + 1, record)
-            self.entries.append(StoredEntry(self.state.trans_id, entry.encode(1, first, NOW, records)))
+            self.entries.append(StoredEntry(first, self.state.trans_id, 1, entry.encode(1, first, NOW, records)))
 
     def _record(self) -> Record:
         state, random = self.state, self.random
@@ -200,7 +201,7 @@ def test_the_map_grows_without_a_restart(tmp_path: Path) -> None:
     before = tables.map_bytes
     store = LogStore(tables, 0)
     for n in range(1, 200):
-        store.store([StoredEntry(n, b"x" * 50_000)])
+        store.store([StoredEntry(n, n, 1, b"x" * 50_000)])
     assert tables.map_bytes > before
     with tables.read() as transaction:
         assert transaction.count(LOG) == 199
@@ -210,7 +211,7 @@ def test_the_map_grows_without_a_restart(tmp_path: Path) -> None:
 def test_one_commit_larger_than_the_whole_map_goes_through(tmp_path: Path) -> None:
     tables = LmdbTables(tmp_path, map_bytes=1 << 20)
     store = LogStore(tables, 0)
-    rows = [StoredEntry(n, b"x" * 50_000) for n in range(1, 100)]
+    rows = [StoredEntry(n, n, 1, b"x" * 50_000) for n in range(1, 100)]
     store.store(rows)
     assert store.bounds.stored == 99
     tables.close()
@@ -218,7 +219,7 @@ def test_one_commit_larger_than_the_whole_map_goes_through(tmp_path: Path) -> No
 
 def test_a_reader_in_another_environment_sees_what_is_stored(tmp_path: Path) -> None:
     tables = LmdbTables(tmp_path)
-    LogStore(tables, 0).store([StoredEntry(1, b"x")])
+    LogStore(tables, 0).store([StoredEntry(1, 1, 1, b"x")])
     tables.close()
     with lmdb.open(str(tmp_path), readonly=True, max_dbs=8, lock=True) as environment:
         database = environment.open_db(b"log", create=False)

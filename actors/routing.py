@@ -1,0 +1,210 @@
+"""Routing: where a request goes. A machine; its host is the Router.
+
+What asks about this node is answered here; everything else is for the leader. Where another node leads, a request is
+forwarded to it, or its client is sent there (`forward_request` 0). While nobody leads, and while a leader hands its
+place over, requests are held; after `HOLD_S` they are refused, never guessed at. A forwarded request whose answer can't
+come any more is sent again if it only looks; otherwise its client is told that the outcome is unknown.
+"""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from actors.messages import Answer, Call, Client, LeaderChanged
+from net.peer_messages import ForwardedCall
+from quorate.protocol import Action, Code, EncodedReply, ErrorWord, RedirectReply, refusal
+
+HOLD_S: Final = 4.0
+"""How long a request waits for a leader: some elections."""
+
+RETURN_S: Final = 0.02
+"""After this a request that came back is looked at again."""
+
+ANSWER_S: Final = 10.0
+"""What a forwarded request may take beyond what it asks to wait."""
+
+LAST_S: Final = 1.0
+"""What a former leader has to answer what was forwarded to it."""
+
+OWN_VIEW: Final = frozenset(
+    {Action.NODE_MONITOR, Action.NODE_LIST, Action.NODE_STATUS, Action.LEADER, Action.LOG, Action.NODE_INIT}
+)
+LOOKS: Final = frozenset({Action.MONITOR, Action.LIST, Action.PEEK, Action.SHOW})
+
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s)."""
+
+    call: Call
+    node_id: int
+    deadline: float
+
+
+@dataclass(slots=True)
+class Routed:
+    """What is to be done with calls: `own` by this node, `forwards` by the node `to`; `answers` are final."""
+
+    own: list[Call] = field(default_factory=list)
+    forwards: list[ForwardedCall] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    to: int = 0
+
+
+class Routing:
+    """One node's. `forwards` False: redirect. Times are monotonic seconds."""
+
+    def __init__(self, *, forwards: bool) -> None:
+        self.leader = 0
+        self.leads = False
+        self._host = ""
+        self._port = 0
+        self._is_draining = False
+        self._forwards = forwards
+        self._held: list[tuple[float, float, Call]] = []
+        self._serial = 0
+        self._outgoing: dict[int, Outgoing] = {}
+        self._client_numbers: dict[Client, int] = {}
+        self._next_number = 0
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether every request is for this node's owner."""
+        return self.leads and not self._is_draining
+
+    @property
+    def next_at(self) -> float:
+        """When `tick` has something to do."""
+        held = min((min(look_at, deadline) for look_at, deadline, _ in self._held), default=float("inf"))
+        return min(held, min((one.deadline for one in self._outgoing.values()), default=float("inf")))
+
+    @property
+    def has_open(self) -> bool:
+        """Whether anything is held or waits for another node's answer."""
+        return bool(self._held or self._outgoing)
+
+    def route(self, now: float, calls: list[Call]) -> Routed:
+        """Where each of the calls goes."""
+        routed = Routed(to=self.leader)
+        for call in calls:
+            if self.is_direct or call.request.action in OWN_VIEW:
+                routed.own.append(call)
+            elif not self.leader or self._is_draining or self.leads:
+                self._held.append((now + HOLD_S, now + HOLD_S, call))
+            elif self._forwards:
+                routed.forwards.append(self._forwarded(now, call))
+            else:
+                routed.answers.append((call, self._redirect(call)))
+        return routed
+
+    def leader_changed(self, now: float, message: LeaderChanged) -> Routed:
+        """Somebody else leads, or nobody: what was held can go on."""
+        if message.leader != self.leader:
+            for one in self._outgoing.values():
+                if one.node_id != message.leader:
+                    one.deadline = min(one.deadline, now + LAST_S)
+            self._is_draining = False
+        self.leader, self.leads = message.leader, message.is_self
+        self._host, self._port = message.host, message.port
+        return self._release(now)
+
+    def drain(self) -> None:
+        """Hold everything: this node hands its place over."""
+        self._is_draining = True
+
+    def undrain(self, now: float) -> Routed:
+        """It keeps its place."""
+        self._is_draining = False
+        return self._release(now)
+
+    def returned(self, now: float, calls: list[Call]) -> None:
+        """Calls that came back from a node that does not lead, undone."""
+        for call in calls:
+            self._held.append((now + RETURN_S, now + HOLD_S, call))
+
+    def _release(self, now: float) -> Routed:
+        if not self.leader or self._is_draining:
+            return Routed()
+        held, self._held = self._held, []
+        return self.route(now, [call for _, _, call in held])
+
+    def tick(self, now: float) -> Routed:
+        """Time has passed: look again at what came back, and give up what waited too long."""
+        due = [held for held in self._held if min(held[0], held[1]) <= now]
+        late: list[Answer] = []
+        if due:
+            self._held = [held for held in self._held if min(held[0], held[1]) > now]
+            can_go = self.leader and not self._is_draining
+            routed = self.route(now, [call for _, _, call in due]) if can_go else Routed()
+            if not can_go:
+                for _, deadline, call in due:
+                    if deadline <= now:
+                        reason = f"no node led for {HOLD_S:g} s; the request was not done"
+                        late.append((call, refusal(call.request, ErrorWord.NO_LEADER, reason)))
+                    else:
+                        self._held.append((deadline, deadline, call))
+        else:
+            routed = Routed()
+        silent = [serial for serial, one in self._outgoing.items() if one.deadline <= now]
+        late += [self._lost(self._outgoing.pop(serial), "did not answer in time") for serial in silent]
+        routed.answers += late
+        return routed
+
+    # -- forwarding --------------------------------------------------------------------------------------------
+
+    def _forwarded(self, now: float, call: Call) -> ForwardedCall:
+        self._serial += 1
+        number = 0 if call.is_single else self._client_numbers.get(call.client)
+        if number is None:
+            self._next_number += 1
+            number = self._client_numbers[call.client] = self._next_number
+        self._outgoing[self._serial] = Outgoing(call, self.leader, now + ANSWER_S + (call.request.wait or 0.0))
+        return ForwardedCall(self._serial, number, call.reply_bytes_max, _encode(call.request))
+
+    def answered(self, serial: int, reply: bytes) -> Answer | None:
+        """The leader's reply to a forwarded call, as JSON."""
+        one = self._outgoing.pop(serial, None)
+        if one is None:
+            return None
+        return one.call, EncodedReply(action=one.call.request.action, code=Code.OK, encoded=reply)
+
+    def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
+        """The node that these were forwarded to does not lead."""
+        calls = [one.call for serial in serials if (one := self._outgoing.pop(serial, None)) is not None]
+        self.returned(now, calls)
+
+    def link_lost(self, now: float, node_id: int) -> list[Answer]:
+        """What was forwarded to that node may have arrived or not, and no answer will come."""
+        lost = [serial for serial, one in self._outgoing.items() if one.node_id == node_id]
+        answers: list[Answer] = []
+        for serial in lost:
+            one = self._outgoing.pop(serial)
+            if one.call.request.action in LOOKS:
+                self.returned(now, [one.call])
+            else:
+                answers.append(self._lost(one, "was lost"))
+        return answers
+
+    def _lost(self, one: Outgoing, what: str) -> Answer:
+        reason = f"node {one.node_id}, which the request was forwarded to, {what}: it may have been done or not"
+        return one.call, refusal(one.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+
+    def client_gone(self, client: Client) -> int | None:
+        """Its number, if calls of it were forwarded."""
+        return self._client_numbers.pop(client, None)
+
+    def _redirect(self, call: Call) -> RedirectReply:
+        return RedirectReply(
+            action=call.request.action,
+            code=Code.REDIRECT,
+            queue=call.request.queue,
+            seq=call.request.seq,
+            error=ErrorWord.REDIRECT,
+            reason=f"node {self.leader} leads: ask {self._host}:{self._port}",
+            leader_node_id=self.leader,
+            leader_host=self._host,
+            leader_port=self._port,
+        )

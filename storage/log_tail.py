@@ -1,0 +1,123 @@
+"""The log's end in memory: the entries that LMDB does not have, and which vote_id made which record.
+
+A log is a row of stretches, each made by the leader of one vote_id, so that a short list says for every record that
+is kept which vote_id made it, on disk or not. Two logs that have the same vote_id at a record agree up to there
+(Raft's log matching, on entries).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from typing import NamedTuple
+
+from storage.entry import StoredEntry
+
+
+class LogEnd(NamedTuple):
+    """The last entry of a log. Of two logs the one with the greater end is the more up to date."""
+
+    vote_id: int
+    trans_id: int
+
+
+class LogTail:
+    """`history`: (first record, vote_id) of each stretch, in order, the first of them covering `trimmed`.
+
+    LMDB holds the records up to `stored`, which is all of `history` that is not in `entries`.
+    """
+
+    def __init__(self, history: list[tuple[int, int]], stored: int, entries: list[StoredEntry]) -> None:
+        self._history = history or [(0, 0)]
+        while len(self._history) > 1 and self._history[-1][0] > stored:
+            self._history.pop()  # said again by the entries themselves
+        self._entries: deque[StoredEntry] = deque()
+        self.stored = stored
+        self.bytes = 0
+        self.end = LogEnd(self._history[-1][1], stored)
+        for entry in entries:
+            self.append(entry)
+
+    def append(self, entry: StoredEntry) -> None:
+        """Add the next entry."""
+        assert entry.first_trans_id == self.end.trans_id + 1, (entry[:3], self.end)
+        assert entry.vote_id >= self.end.vote_id, (entry[:3], self.end)
+        if entry.vote_id != self.end.vote_id:
+            self._history.append((entry.first_trans_id, entry.vote_id))
+        self._entries.append(entry)
+        self.bytes += len(entry.data)
+        self.end = LogEnd(entry.vote_id, entry.last_trans_id)
+
+    def cut(self, after: int) -> None:
+        """Drop the entries behind record `after`, where one of them ends; LMDB has none of them."""
+        assert after >= self.stored
+        while self._entries and self._entries[-1].last_trans_id > after:
+            self.bytes -= len(self._entries.pop().data)
+        assert not self._entries or self._entries[-1].last_trans_id == after
+        assert self._entries or self.stored == after
+        while self._history[-1][0] > after:
+            self._history.pop()
+        self.end = LogEnd(self._history[-1][1], after)
+
+    def forget(self, stored: int) -> None:
+        """LMDB has the records up to `stored`."""
+        while self._entries and self._entries[0].last_trans_id <= stored:
+            self.bytes -= len(self._entries.popleft().data)
+        self.stored = max(self.stored, stored)
+
+    def forget_history(self, trimmed: int) -> None:
+        """Nobody will ask about records before `trimmed`."""
+        while len(self._history) > 1 and self._history[1][0] <= trimmed:
+            del self._history[0]
+
+    def reset(self, trans_id: int, vote_id: int) -> None:
+        """The log is empty behind record `trans_id`, which `vote_id` made: a snapshot was taken over."""
+        self._history = [(trans_id, vote_id)]
+        self._entries.clear()
+        self.bytes = 0
+        self.stored = trans_id
+        self.end = LogEnd(vote_id, trans_id)
+
+    def vote_id_at(self, trans_id: int) -> int | None:
+        """Which vote_id made that record; None if it is not known (any more, or yet)."""
+        if trans_id > self.end.trans_id:
+            return None
+        at = bisect_right(self._history, (trans_id, 1 << 62)) - 1
+        return self._history[at][1] if at >= 0 else None
+
+    def end_of(self, vote_id: int) -> int:
+        """The last record that `vote_id`, or one before it, made."""
+        for index in range(len(self._history) - 1, -1, -1):
+            if self._history[index][1] <= vote_id:
+                later = self._history[index + 1 :]
+                return later[0][0] - 1 if later else self.end.trans_id
+        return 0
+
+    def boundary(self, at_most: int) -> int:
+        """The end of the last entry in memory that ends at or before `at_most`; `stored` if there is none."""
+        for entry in reversed(self._entries):
+            if entry.last_trans_id <= at_most:
+                return entry.last_trans_id
+        return self.stored
+
+    def behind(self, after: int, up_to: int | None = None, bytes_max: int | None = None) -> list[StoredEntry]:
+        """The entries in memory behind record `after`, up to record `up_to` or until `bytes_max` is passed."""
+        if after >= self.end.trans_id:
+            return []
+        found: list[StoredEntry] = []
+        size = 0
+        for entry in self._entries:
+            if entry.last_trans_id <= after:
+                continue
+            if (up_to is not None and entry.last_trans_id > up_to) or (bytes_max is not None and size >= bytes_max):
+                break
+            found.append(entry)
+            size += len(entry.data)
+        return found
+
+    def entry_at(self, first_trans_id: int) -> StoredEntry | None:
+        """The entry in memory that begins with that record."""
+        for entry in reversed(self._entries):
+            if entry.first_trans_id == first_trans_id:
+                return entry
+            if entry.first_trans_id < first_trans_id:
+                break
+        return None

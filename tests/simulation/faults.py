@@ -1,0 +1,201 @@
+"""What goes wrong, drawn from the seed: nodes, disks, clocks, links, and the people who administer them."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tests.simulation.clients import History
+from tests.simulation.cluster import SimulatedNode, Stream
+from tests.simulation.network import Network
+from tests.simulation.world import World
+
+
+class Faults:
+    """Lets something go wrong every now and then until `end`. `outside` are nodes that are no members at the end."""
+
+    def __init__(self, world: World, network: Network, nodes: Sequence[SimulatedNode], history: History) -> None:
+        self._world = world
+        self._network = network
+        self._nodes = nodes
+        self._history = history
+        self._is_on = True
+        self._wiped: SimulatedNode | None = None
+        self.outside: set[int] = set()
+        self.crashes = 0
+
+    def next(self) -> None:
+        """Draw one, and when the next comes."""
+        if not self._is_on:
+            return
+        world, random = self._world, self._world.random
+        node = random.choice(self._nodes)
+        choice = random.random()
+        if choice < 0.35:
+            if node.runtime is None:
+                pass
+            elif random.random() < 0.7:
+                node.runtime.on_write = lambda: self._crash(node)  # the moment at which a crash is worth most
+            else:
+                self._crash(node)
+        elif choice < 0.45 and node.streams:
+            random.choice(node.streams).break_off()
+        elif choice < 0.52:
+            node.set_disk_full(True)
+            world.later(random.random() * 6, lambda: node.set_disk_full(False))
+        elif choice < 0.60:
+            node.clock.offset += random.choice([0.5, 3.0, 60.0, -0.5, -60.0])
+        elif choice < 0.65 and node.runtime is not None:
+            self._slow_disk(node)
+        elif len(self._nodes) > 1:
+            self._cluster_fault(node)
+        world.later(random.choice([0.05, 0.5, 2.0, 8.0]), self.next)
+
+    def _cluster_fault(self, node: SimulatedNode) -> None:
+        random = self._world.random
+        choice = random.random()
+        if choice < 0.35:
+            self._partition()
+        elif choice < 0.5:
+            self._network.break_links(random.choice([None, node.name]))
+        elif choice < 0.7:
+            self._pause(node)
+        elif choice < 0.85:
+            self._command({"command": "transfer"})
+        elif choice < 0.93 and len(self._nodes) > 2:
+            self._replace_disk(node)
+        else:
+            for one in self._nodes:  # a power failure of the whole site
+                if one.is_up:
+                    self._crash(one, power_cut=True)
+
+    # -- nodes -------------------------------------------------------------------------------------------------
+
+    def _crash(self, node: SimulatedNode, power_cut: bool | None = None) -> None:
+        if node.is_up and self._is_on:
+            random = self._world.random
+            self.crashes += 1
+            self._world.note("crash", node.name)
+            node.end(power_cut=random.random() < 0.6 if power_cut is None else power_cut)
+            self._world.later(random.choice([0.0, 0.5, 3.0]), lambda: self._restart(node))
+
+    def _restart(self, node: SimulatedNode) -> None:
+        if not node.is_up and not node.start():
+            self._world.later(0.5, lambda: self._restart(node))
+
+    def _slow_disk(self, node: SimulatedNode) -> None:
+        runtime = node.runtime
+        assert runtime is not None
+        runtime.disk_slowness = self._world.random.choice([10.0, 100.0])
+
+        def mend() -> None:
+            runtime.disk_slowness = 1.0
+
+        self._world.later(self._world.random.random() * 5, mend)
+
+    def _pause(self, node: SimulatedNode) -> None:
+        """SIGSTOP, for longer than an election takes."""
+        runtime = node.runtime
+        if runtime is not None and not runtime.is_paused:
+            runtime.is_paused = True
+            self._world.later(self._world.random.random() * 6, runtime.resume)
+
+    def _replace_disk(self, node: SimulatedNode) -> None:
+        """A node loses its disk, and comes back empty under its old number; then it is removed and added again."""
+        newest = max(self._nodes, key=lambda one: one.view.committed)
+        voters = [member for member in newest.view.members() if member["role"] == "voter"]
+        if self._wiped is not None or not node.is_up or len(voters) < len(self._nodes):
+            return  # more than one disk at a time is more than a majority can stand
+        self._wiped = node
+        node.end(power_cut=True)
+        node.wipe()
+        assert node.start()
+        self._world.later(3.0, lambda: self._readmit(node))
+
+    def _readmit(self, node: SimulatedNode) -> None:
+        address = {"node_id": node.node_id, "host": node.name, "port": 1}
+
+        def added(reply: dict[str, Any]) -> None:
+            self._wiped = None
+
+        def removed(reply: dict[str, Any]) -> None:
+            if reply["code"] == 0 or "no member" in reply.get("reason", ""):
+                self._command({"command": "add", **address}, added, persists=True)
+            else:
+                self._world.later(1.0, lambda: self._readmit(node))
+
+        self._command({"command": "remove", "node_id": node.node_id}, removed, persists=True)
+
+    # -- links -------------------------------------------------------------------------------------------------
+
+    def _partition(self) -> None:
+        """Symmetric, one-way, or partial; it heals by itself."""
+        random = self._world.random
+        names = [node.name for node in self._nodes]
+        random.shuffle(names)
+        cut = random.randint(1, len(names) - 1)
+        pairs = [(a, b) for a in names[:cut] for b in names[cut:]]
+        if random.random() < 0.3:
+            pairs = [pair for pair in pairs if random.random() < 0.5]
+        if random.random() < 0.6:
+            pairs += [(b, a) for a, b in pairs]
+        self._network.blocked.update(pairs)
+        if random.random() < 0.3:
+            self._network.break_links()
+        self._world.later(random.choice([0.3, 2.0, 8.0]), lambda: self._network.blocked.difference_update(pairs))
+
+    # -- commands ----------------------------------------------------------------------------------------------
+
+    def _command(
+        self,
+        command: dict[str, Any],
+        on_reply: Callable[[dict[str, Any]], None] = lambda reply: None,
+        *,
+        persists: bool = False,
+    ) -> None:
+        """Send a cluster command to any node; `persists`: again until there is a reply that says how it went."""
+        buffer = b""
+
+        def again() -> None:
+            if persists:
+                self._world.later(0.5, lambda: self._command(command, on_reply, persists=True))
+
+        def received(data: bytes) -> None:
+            nonlocal buffer
+            buffer += data
+            if not buffer.endswith(b"\n"):
+                return
+            reply = json.loads(buffer)
+            if reply.get("error") in ("no_leader", "unknown_outcome", "redirect", "stopping") or (
+                persists and "under way" in reply.get("reason", "")
+            ):
+                again()
+            else:
+                on_reply(reply)
+            stream.break_off()
+
+        def broke() -> None:
+            if not buffer.endswith(b"\n"):
+                again()
+
+        stream = Stream(self._world, received, broke)
+        if self._world.random.choice(self._nodes).connect(stream):
+            stream.send(json.dumps({"action": 15, **command}).encode())
+            self._world.later(20.0, stream.break_off)
+        else:
+            again()
+
+    # -- the end -----------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Nothing goes wrong any more, and what is broken is mended."""
+        self._is_on = False
+        self._network.calm()
+        for node in self._nodes:
+            node.set_disk_full(False)
+            if node.runtime is not None:
+                node.runtime.on_write = None
+                node.runtime.disk_slowness = 1.0
+                if node.runtime.is_paused:
+                    node.runtime.resume()
+            elif not node.is_up:
+                assert node.start()

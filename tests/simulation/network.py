@@ -1,0 +1,174 @@
+"""The network between simulated nodes: streams that break, and messages that are lost, doubled, late or out of order.
+
+A real link is TCP, which does none of these within a connection; the protocol must stand them all the same, since a
+link may break and come back between any two messages. Each write holds whole frames. The introduction goes in order.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from actors.peers import Peers
+from net.peer_link import PeerLink, PeerTransport
+from tests.simulation.world import SimulatedRuntime, World
+
+if TYPE_CHECKING:
+    from tests.simulation.cluster import SimulatedNode
+
+
+@dataclass
+class Weather:
+    """What the network does to messages, drawn once a seed; it is `calm` in the end."""
+
+    loss: float = 0.0
+    double: float = 0.0
+    late: float = 0.0
+    latency_s: float = 0.0005
+
+
+class Network:
+    """All nodes and who can hear whom. `blocked` holds (from, to)."""
+
+    def __init__(self, world: World) -> None:
+        random = world.random
+        self.world = world
+        self.nodes: dict[str, SimulatedNode] = {}
+        self.blocked: set[tuple[str, str]] = set()
+        self.streams: list[LinkStream] = []
+        is_rough = random.random() < 0.5
+        self.weather = Weather(
+            loss=random.choice([0.0, 0.01, 0.1]) if is_rough else 0.0,
+            double=random.choice([0.0, 0.05]) if is_rough else 0.0,
+            late=random.choice([0.0, 0.1]) if is_rough else 0.0,
+            latency_s=random.choice([0.0002, 0.001, 0.01]),
+        )
+
+    def calm(self) -> None:
+        """No more faults."""
+        self.weather = Weather()
+        self.blocked.clear()
+
+    def can_hear(self, sender: str, receiver: str) -> bool:
+        """Whether what `sender` says reaches `receiver` now."""
+        return (sender, receiver) not in self.blocked
+
+    def break_links(self, name: str | None = None) -> None:
+        """Break every link, or every one of that node."""
+        for stream in list(self.streams):
+            if name is None or name in (stream.near, stream.far):
+                stream.break_off()
+
+    def dial(
+        self,
+        dialler: str,
+        host: str,
+        runtime: SimulatedRuntime,
+        connected: Callable[[PeerTransport], PeerLink],
+        failed: Callable[[str], None],
+    ) -> None:
+        """A node dials another."""
+
+        def arrive() -> None:
+            target = self.nodes.get(host)
+            peers = target.peers if target is not None else None
+            both_ways = self.can_hear(dialler, host) and self.can_hear(host, dialler)
+            if target is None or peers is None or target.runtime is None or target.runtime.is_paused or not both_ways:
+                self.world.later(0.2, lambda: runtime.run(lambda: failed("unreachable (simulated)")))
+                return
+            if not runtime.is_alive:
+                return
+            LinkStream(self, dialler, host, runtime, target.runtime, connected, peers)
+
+        self.world.later(self.weather.latency_s * 2, arrive)
+
+
+class LinkStream:
+    """One stream between two nodes, dialled by `near`."""
+
+    def __init__(
+        self,
+        network: Network,
+        near: str,
+        far: str,
+        near_runtime: SimulatedRuntime,
+        far_runtime: SimulatedRuntime,
+        connected: Callable[[PeerTransport], PeerLink],
+        peers: Peers,
+    ) -> None:
+        self.network = network
+        self.near, self.far = near, far
+        self.runtimes = (near_runtime, far_runtime)
+        self.is_broken = False
+        network.streams.append(self)
+        self.ends = (_End(self, 0), _End(self, 1))
+        accepted = peers.accepted(self.ends[1])
+        self.links = [accepted, accepted]
+        self.links[0] = connected(self.ends[0])
+
+    def break_off(self) -> None:
+        """Both ends notice in their own time."""
+        if self.is_broken:
+            return
+        self.is_broken = True
+        if self in self.network.streams:
+            self.network.streams.remove(self)
+        for index in (0, 1):
+            self.network.world.later(self.network.world.random.random() * 0.05, partial(self._notice, index))
+
+    def _notice(self, index: int) -> None:
+        self.runtimes[index].run(lambda: self.links[index].lost("the link broke (simulated)"))
+
+
+class _End:
+    """One end's transport."""
+
+    def __init__(self, stream: LinkStream, index: int) -> None:
+        self._stream = stream
+        self._index = index
+        self._writes = 0
+        self._arrives_at = 0.0
+
+    def write(self, data: bytes) -> None:
+        """To the other end; the first write of each end, the hello, arrives before all others or not at all."""
+        stream = self._stream
+        network = stream.network
+        world = network.world
+        weather = network.weather
+        sender, receiver = (stream.near, stream.far) if self._index == 0 else (stream.far, stream.near)
+        if stream.is_broken:
+            return
+        world.note(sender, receiver, data)
+        delay_s = weather.latency_s * (0.5 + world.random.random())
+        self._writes += 1
+        if self._writes == 1:
+            self._arrives_at = world.time + delay_s
+            if not network.can_hear(sender, receiver):
+                stream.break_off()
+                return
+            world.later(delay_s, lambda: self._arrive(data))
+            return
+        if not network.can_hear(sender, receiver) or world.random.random() < weather.loss:
+            return
+        if world.random.random() < weather.late:
+            delay_s += world.random.random() * 0.3
+        else:
+            self._arrives_at = max(self._arrives_at, world.time + delay_s) + 1e-7
+            delay_s = self._arrives_at - world.time
+        world.later(delay_s, lambda: self._arrive(data))
+        if world.random.random() < weather.double:
+            world.later(delay_s + world.random.random() * 0.1, lambda: self._arrive(data))
+
+    def _arrive(self, data: bytes) -> None:
+        stream = self._stream
+        other = 1 - self._index
+        if not stream.is_broken:
+            stream.runtimes[other].run(lambda: None if stream.is_broken else stream.links[other].receive(data))
+
+    def close(self) -> None:
+        """What was written arrives first."""
+        self._stream.network.world.later(0.4, self._stream.break_off)
+
+    def abort(self) -> None:
+        """At once."""
+        self._stream.break_off()

@@ -9,21 +9,16 @@ from typing import Any, Final
 
 import pykka
 
+from actors.cluster_messages import EntriesRead, PartStaged, ReadEntries, ReadSnapshot, SnapshotRead, StagePart
 from actors.messages import (
     Checkpoint,
     Checkpointed,
     CheckpointFailed,
     DescribeRows,
-    EntriesRead,
     LoadState,
     LogRead,
-    PartStaged,
-    ReadEntries,
     ReadLog,
-    ReadSnapshot,
     RowsDescribed,
-    SnapshotRead,
-    StagePart,
     StateLoaded,
 )
 from actors.runtime import BlockingActor, Runtime

@@ -9,9 +9,11 @@ elected at once, so that no request fails for it.
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actors.cluster_messages import Drain, Drained, HandedOver, HandOver, Propose, SendPeers, Undrain
 from actors.membership import Membership
-from actors.messages import Answered, Call, Drain, Drained, HandedOver, HandOver, Propose, SendPeers, Undrain
-from actors.replication import OWNER, PEERS, Replication
+from actors.messages import Answered, Call
+from actors.replicated_log import OWNER, PEERS
+from actors.replication import Replication
 from net.peer_messages import Hello, TakeOver
 from quorate.protocol import ClusterReply, Code, ErrorWord, Reply, refusal
 from storage.records import Member, Members

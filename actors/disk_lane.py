@@ -5,17 +5,8 @@ from typing import Any
 
 from pykka._actor import ActorInbox
 
-from actors.messages import (
-    BytesWritten,
-    ErrandFailed,
-    FileFlushed,
-    FlushFile,
-    IdentitySaved,
-    RunErrand,
-    SaveIdentity,
-    SegmentReady,
-    WriteBytes,
-)
+from actors.cluster_messages import IdentitySaved, SaveIdentity
+from actors.messages import BytesWritten, ErrandFailed, FileFlushed, FlushFile, RunErrand, SegmentReady, WriteBytes
 from actors.runtime import BlockingActor, Runtime
 from storage.disk import Folder
 from storage.errors import DiskFullError

@@ -23,7 +23,7 @@ from typing import Final
 
 import msgspec
 
-from actors.messages import AskVotes, CastVote, Follow, TakeLead, VoteAsked
+from actors.cluster_messages import AskVotes, CastVote, Follow, TakeLead, VoteAsked
 from net.peer_messages import Vote
 from storage.vote_file import Identity
 
@@ -165,12 +165,13 @@ class Election:
             return
         if not self.identity.cluster_id:
             self.adopt_cluster(cluster_id)
-        if vote_id > self.identity.vote_id:
+        is_new = vote_id > self.identity.vote_id
+        if is_new:
             self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
         assert self.role is not Role.LEADER or vote_id > self._led_vote_id, f"two leaders in vote {vote_id}"
         self._heard_at = now
         self._deadline = now + self._patience()
-        if self.leader != leader or self.role is not Role.FOLLOWER:
+        if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
             self._heard_at = now
 

@@ -7,9 +7,7 @@ from typing import Any, Final
 
 import pykka
 
-from actors.election import Decision, Election, Save
-from actors.loop_actor import LoopActor
-from actors.messages import (
+from actors.cluster_messages import (
     ClusterFounded,
     IdentitySaved,
     LeaderHeard,
@@ -21,6 +19,8 @@ from actors.messages import (
     VoteIdSeen,
     VotersChanged,
 )
+from actors.election import Decision, Election, Save
+from actors.loop_actor import LoopActor
 from actors.runtime import Runtime, Timer
 
 IDLE_S: Final = 1.0

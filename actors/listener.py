@@ -46,6 +46,7 @@ class Listener(LoopActor):
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
         self._gathered: list[Call] = []
         self._open = 0
+        self._is_stopping = False
         self._requests = 0
         self._started_at = runtime.monotonic()
 
@@ -100,6 +101,8 @@ class Listener(LoopActor):
         elif isinstance(message, Reconfigure):
             self.limits = message.limits
         elif isinstance(message, Stop):
+            self._hand_over()
+            self._is_stopping = True
             self._router.tell(Stop(self.actor_ref))
         elif isinstance(message, Stopped):
             self._close_all()
@@ -113,7 +116,9 @@ class Listener(LoopActor):
         self._gathered = []
         self._requests += len(calls)
         self._open += len(calls)
-        if self._open > self.limits.requests_max:
+        if self._is_stopping:
+            self._answer([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in calls])
+        elif self._open > self.limits.requests_max:
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:

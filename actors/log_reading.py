@@ -1,12 +1,19 @@
 """Entries as the log action shows them: one object a record, with its trans_id, kind, time and fields by name."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
+import pykka
 
-from quorate.protocol import Code, ErrorWord, LogReply, Reply, Request, TrimmedReply
+from actors.messages import Answered, Call, LogRead, ReadLog
+from actors.queries import NodeView
+from actors.replication import Replication
+from quorate.protocol import Code, ErrorWord, LogReply, Reply, Request, TrimmedReply, refusal
 from storage import entry as entry_codec
 from storage.records import KIND_NAMES, Message, Record
+
+LOG_REPLY_BYTES_MAX: Final = 1 << 20
+LOG_COUNT_DEFAULT: Final = 100
 
 _NOT_SHOWN = ("deliveries", "place", "last")
 
@@ -54,3 +61,36 @@ def log_reply(request: Request, after: int, count: int, entries: list[bytes], tr
         last_trans_id=last,
         committed=committed,
     )
+
+
+class LogReader:
+    """Answers log requests from what is committed: from memory, or else from LMDB, which the Checkpointer reads."""
+
+    def __init__(self, replication: Replication, view: NodeView) -> None:
+        self._replication = replication
+        self._view = view
+
+    def asked(self, call: Call, checkpointer: "pykka.ActorRef[Any]", reply_to: "pykka.ActorRef[Any]") -> None:
+        """A client wants records; the Checkpointer answers with a `LogRead` to `reply_to` if it has to look."""
+        request = call.request
+        after = request.after or 0
+        count = request.count or LOG_COUNT_DEFAULT
+        if request.shard not in (None, 0):
+            reply = refusal(request, ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
+            call.reply_to.tell(Answered([(call, reply)]))
+        elif self._view.trimmed <= after < self._view.stored:
+            bytes_max = min(call.reply_bytes_max // 4, LOG_REPLY_BYTES_MAX)  # names and JSON make it longer
+            checkpointer.tell(ReadLog(call, after, count, bytes_max, reply_to))
+        else:
+            self._answer(call, after, count, [])
+
+    def read(self, message: LogRead) -> None:
+        """What LMDB has."""
+        self._answer(message.call, message.after, message.count, list(message.entries))
+
+    def _answer(self, call: Call, after: int, count: int, stored: list[bytes]) -> None:
+        """From LMDB's entries, or from memory if it had none behind `after`."""
+        machine = self._replication
+        entries = stored or [entry.data for entry in machine.tail.behind(after, up_to=machine.committed)[:count]]
+        reply = log_reply(call.request, after, count, entries, self._view.trimmed, machine.committed)
+        call.reply_to.tell(Answered([(call, reply)]))

@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 import pykka
 
+from actors.cluster_messages import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUp, SendPeers
 from actors.loop_actor import LoopActor
 from actors.membership import hello_fault
-from actors.messages import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUp, SendPeers
 from actors.runtime import Runtime
 from net.peer_link import PeerLink, PeerTransport, encoded
 from net.peer_messages import (
@@ -36,6 +36,7 @@ HELLO_S: Final = 3.0
 """A link on which nobody has introduced himself by then is closed."""
 
 INCOMING_MAX: Final = 200
+ANEW: Final = "this node has joined a cluster, and introduces itself again"
 FOR_ROUTER: Final = (Forward, ForwardAnswers, ForwardReturned, ClientLeft)
 
 
@@ -106,7 +107,7 @@ class Peers(LoopActor):
         if is_new_cluster:
             for node in self._nodes.values():
                 if node.link is not None:
-                    node.link.close("this node has joined a cluster, and introduces itself again")
+                    node.link.close(ANEW)
         wanted = {member.node_id: member for member in message.nodes if member.node_id != message.identity.node_id}
         for node_id in list(self._nodes):
             node = self._nodes[node_id]
@@ -146,7 +147,7 @@ class Peers(LoopActor):
     def _dial_later(self, node_id: int, node: _Node, fault: str) -> None:
         if self._nodes.get(node_id) is not node:
             return
-        if fault != node.last_fault:
+        if fault != node.last_fault and fault != ANEW:
             node.last_fault = fault
             log.warning("node %d at %s:%d: %s", node_id, node.member.host, node.member.port, fault)
         delay_s = node.backoff_s * (0.5 + self.runtime.random())

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pykka
 
 from actors.broker import Broker, Limits
+from actors.cluster_messages import ClusterAsked, Drain, Drained, Propose, Returned, Undrain
 from actors.entry_making import make_entries
 from actors.gathering import Gathering
 from actors.leader_clock import LeaderClock
@@ -24,27 +25,20 @@ from actors.messages import (
     Apply,
     Call,
     ClientGone,
-    ClusterAsked,
     Continue,
     Deposed,
     DescribeRows,
-    Drain,
-    Drained,
     Execute,
-    JournalBlocked,
     LogAdvanced,
     LogAsked,
     Promoted,
-    Propose,
     Reconfigure,
     ReloadNeeded,
-    Returned,
     RowsDescribed,
     StateDropped,
     StateLoaded,
     Stop,
     TimePassed,
-    Undrain,
 )
 from actors.queries import NodeView
 from actors.routing import OWN_VIEW
@@ -140,7 +134,6 @@ class QueueOwner(LoopActor):
             ClientGone: self._client_gone,
             TimePassed: self._time_passed,
             Continue: self._continue,
-            JournalBlocked: self._journal_blocked,
             DescribeRows: self._describe_rows,
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
@@ -257,10 +250,6 @@ class QueueOwner(LoopActor):
             held, self._held = self._held, []
             for execute in held:
                 self._execute(execute)
-
-    def _journal_blocked(self, message: JournalBlocked) -> None:
-        self._broker.disk_full = self._disk_full = message.reason
-        self._room_bytes = 0
 
     def _apply(self, message: Apply) -> None:
         state = self._ledger.state

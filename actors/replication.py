@@ -15,43 +15,31 @@ Raft's replication (Ongaro's dissertation, chapter 3) on entries, with the follo
 
 import math
 from collections import deque
-from typing import Any, Final
+from typing import Final
 
-from actors.membership import Membership
-from actors.messages import (
-    Append,
-    Apply,
+from actors.cluster_messages import (
     AskVotes,
     CastVote,
     CutPeer,
-    Deposed,
     EntriesRead,
     LeaderHeard,
-    LoadState,
-    LogAdvanced,
-    Promoted,
     QuorumHeard,
     ReadEntries,
     SendPeers,
-    StateDropped,
-    StateLoaded,
     VoteAsked,
     VoteGiven,
     VoteIdSeen,
 )
+from actors.membership import Membership
+from actors.messages import Append, Deposed, LogAdvanced
 from actors.progress import Progress, heard_by_majority, on_majority, on_nodes
+from actors.replicated_log import CHECKPOINTER, ELECTOR, OWNER, PEERS, ReplicatedLog
 from net.peer_messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError
 from storage.log_tail import LogEnd, LogTail
 from storage.records import Members
-
-OWNER: Final = "owner"
-ELECTOR: Final = "elector"
-LOG_WRITER: Final = "log_writer"
-CHECKPOINTER: Final = "checkpointer"
-PEERS: Final = "peers"
 
 PULL_BYTES: Final = 1 << 20
 PULL_RECORDS_MAX: Final = 20_000
@@ -63,7 +51,7 @@ LEASE_PART: Final = 0.7
 """How much of the least election time-out a leader counts on: the rest is for clocks that run unlike, and for turns."""
 
 
-class Replication:
+class Replication(ReplicatedLog):
     """One shard's log on one node. `timeout_s`: the least election time-out; `records_per_s`: what a pull may take.
 
     Until told otherwise the node follows nobody. `committed` is what its disk knows to be so. Times are seconds of the
@@ -80,30 +68,14 @@ class Replication:
         records_per_s: int,
         now: float,
     ) -> None:
-        self.node_id = membership.own.node_id
-        self.tail = tail
-        self.membership = membership
-        self.vote_id = vote_id
+        super().__init__(tail, membership, committed, vote_id)
         self.leader: int | None = None
-        self.is_leading = False
-        self.committed = committed
-        self.stored = tail.end.trans_id
-        self.applied = committed
-        self.is_reloading = False
-        self.is_installing = False
-        self.trimmed = 0
         self.progress: dict[int, Progress] = {}
-        self.out: list[tuple[str, Any]] = []
-        self.room_bytes = math.inf
-        self.disk_full: str | None = None
         self.peer_cluster_id = 0
         self._timeout_s = timeout_s
         self._records_per_s = records_per_s
         self._heartbeat_s = timeout_s / 8
-        self._agreed = committed
         self._leader_committed = committed
-        self._write_count = 0
-        self._writing: deque[tuple[int, int]] = deque()
         self._echo = -math.inf
         self._told_elector_at = -math.inf
         self._pull_sent_at: float | None = None
@@ -156,11 +128,6 @@ class Replication:
         if not self.is_reloading:
             self._promote()
         self.heartbeat(now)
-
-    def _promote(self) -> None:
-        entries = self.tail.behind(self.applied)
-        self.applied = self.tail.end.trans_id
-        self.out.append((OWNER, Promoted(self.vote_id, entries)))
 
     def ask_votes(self, ask: AskVotes) -> None:
         """Ask all voters. From a real candidacy on nothing of an older vote_id is accepted."""
@@ -298,16 +265,15 @@ class Replication:
         if committed > self.committed and committed >= self._led_from:
             self._settle(committed)
 
-    def _settle(self, committed: int) -> None:
-        self.committed = committed
-        self.membership.committed(committed)
-
-    # -- the log on this node ----------------------------------------------------------------------------------
-
-    def _take(self, entry: StoredEntry) -> None:
-        self.tail.append(entry)
-        if entry.first_trans_id == entry.last_trans_id and self.membership.appended(entry.first_trans_id, entry.data):
-            self._members_changed()
+    def written(self, now: float, entry_count: int, room_bytes: float) -> None:
+        """The first so many entries are on this node's disk."""
+        self._note_written(entry_count, room_bytes)
+        if self.is_leading:
+            self._advance_leading(now)
+            self.tell_owner(now)
+        elif self.leader is not None:
+            self._advance_following()
+            self._say_stored()
 
     def _members_changed(self) -> None:
         """Followers come and go as soon as the record is in the log."""
@@ -319,61 +285,6 @@ class Replication:
             for node_id in others:
                 if node_id not in self.progress:
                     self.progress[node_id] = Progress(-math.inf)
-
-    def _write(self, entries: list[StoredEntry]) -> None:
-        for entry in entries:
-            self._write_count += 1
-            self._writing.append((self._write_count, entry.last_trans_id))
-        self.out.append((LOG_WRITER, entries))
-
-    def written(self, now: float, entry_count: int, room_bytes: float) -> None:
-        """The first so many entries are on this node's disk."""
-        self.room_bytes = room_bytes
-        while self._writing and self._writing[0][0] <= entry_count:
-            self.stored = self._writing.popleft()[1]
-        if self.is_leading:
-            self._advance_leading(now)
-            self.tell_owner(now)
-        elif self.leader is not None:
-            self._advance_following()
-            self._say_stored()
-
-    def _cut(self, after: int) -> None:
-        """Drop the entries behind record `after`, which are not committed; what is being written does not count."""
-        assert after >= self.committed, f"committed records behind {after} (up to {self.committed}) would be dropped"
-        self.tail.cut(after)
-        self._agreed = min(self._agreed, after)
-        self.stored = min(self.stored, after)
-        self._writing = deque((count, min(last, after)) for count, last in self._writing)
-        self._write([entry_codec.cut(self.vote_id, after)])
-        if self.membership.cut(after):
-            self._members_changed()
-        if self.applied > after and not self.is_reloading:
-            self.reload()
-
-    def reload(self) -> None:
-        """The owner's state is not what the log says: it gets a fresh one."""
-        if not self.is_reloading:
-            self.is_reloading = True
-            self.out.append((OWNER, StateDropped()))
-            self.out.append((CHECKPOINTER, LoadState))
-
-    def state_loaded(self, message: StateLoaded) -> None:
-        """A fresh state of what LMDB has; the rest of what is committed follows it."""
-        self.is_reloading = False
-        self.applied = message.state.trans_id
-        self.out.append((OWNER, message))
-        self._apply_committed()
-        if self.is_leading:
-            self._promote()
-
-    def _apply_committed(self) -> None:
-        if self.is_reloading or self.is_leading or self.applied >= self.committed:
-            return
-        entries = self.tail.behind(self.applied, up_to=self.committed)
-        if entries:
-            self.applied = entries[-1].last_trans_id
-            self.out.append((OWNER, Apply(entries)))
 
     # -- following ---------------------------------------------------------------------------------------------
 
@@ -485,11 +396,11 @@ class Replication:
         """The leader's log is another one behind some record: drop what is behind it, and pull again."""
         if message.vote_id != self.vote_id or node_id != self.leader:
             return
-        self._pull_sent_at = None
-        up_to = self.tail.boundary(max(message.up_to, self.committed))
-        if up_to < self.tail.end.trans_id:
-            self._cut(max(up_to, self.committed))
-        self.pull(now)
+        up_to = max(self.tail.boundary(message.up_to), self.committed)
+        if message.up_to >= self.committed and up_to < self.tail.end.trans_id:  # or it is an answer come late
+            self._cut(up_to)
+            self._pull_sent_at = None
+            self.pull(now)
 
     # -- leading: from followers -------------------------------------------------------------------------------
 

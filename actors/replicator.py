@@ -11,54 +11,56 @@ from typing import Any, Final
 import pykka
 
 from actors.cluster_admin import ROUTER, ClusterAdmin
-from actors.log_reading import log_reply
-from actors.loop_actor import LoopActor
-from actors.membership import Membership
-from actors.messages import (
+from actors.cluster_messages import (
     Acquaintances,
-    Answered,
-    Append,
     AskVotes,
-    Call,
     CastVote,
-    Checkpoint,
-    CheckpointDue,
-    Checkpointed,
-    CheckpointFailed,
     ClusterAsked,
     ClusterFounded,
-    DescribeRows,
     Drained,
     EntriesRead,
-    EntriesWritten,
     Follow,
     HandOver,
-    JournalBlocked,
     LeaderChanged,
-    LoadState,
-    LogAsked,
-    LogRead,
     PartStaged,
     PeerDown,
     PeerSaid,
     PeerUp,
     ReadEntries,
-    ReadLog,
     ReadSnapshot,
-    Recycle,
-    ReloadNeeded,
     SendPeers,
     SnapshotRead,
-    StateLoaded,
-    Stop,
-    Stopped,
     TakeLead,
     TakeOverAsked,
     VotersChanged,
+)
+from actors.log_reading import LogReader
+from actors.loop_actor import LoopActor
+from actors.membership import Membership
+from actors.messages import (
+    Answered,
+    Append,
+    Call,
+    Checkpoint,
+    CheckpointDue,
+    Checkpointed,
+    CheckpointFailed,
+    DescribeRows,
+    EntriesWritten,
+    JournalBlocked,
+    LoadState,
+    LogAsked,
+    LogRead,
+    Recycle,
+    ReloadNeeded,
+    StateLoaded,
+    Stop,
+    Stopped,
     WriteEntries,
 )
 from actors.queries import NodeView
-from actors.replication import ELECTOR, LOG_WRITER, OWNER, PEERS, Replication
+from actors.replicated_log import ELECTOR, LOG_WRITER, OWNER, PEERS
+from actors.replication import Replication
 from actors.runtime import Runtime, Timer
 from actors.snapshot_intake import SnapshotIntake
 from net.peer_messages import (
@@ -84,8 +86,6 @@ CHECKPOINT_INTERVAL_S: Final = 0.05
 RETRY_S: Final = 0.5
 BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
-LOG_REPLY_BYTES_MAX: Final = 1 << 20
-LOG_COUNT_DEFAULT: Final = 100
 
 
 @dataclass
@@ -137,6 +137,7 @@ class Replicator(LoopActor):
         self._intake = SnapshotIntake(replication, staged)
         self._admin = ClusterAdmin(replication, membership, self._hellos)
         self._admin.is_founded = identity.cluster_id != 0
+        self._reader = LogReader(replication, view)
         self._staged_from = 0
         self._near: Neighbours
         self._is_checkpointing = False
@@ -159,10 +160,10 @@ class Replicator(LoopActor):
             CheckpointDue: self._checkpoint_due,
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
-            JournalBlocked: lambda m, now: self._near.owner.tell(m),
+            JournalBlocked: self._journal_blocked,
             DescribeRows: lambda m, now: self._near.owner.tell(m),
-            LogAsked: self._log_asked,
-            LogRead: self._log_read,
+            LogAsked: lambda m, now: self._reader.asked(m.call, self._near.checkpointer, self.actor_ref),
+            LogRead: lambda m, now: self._reader.read(m),
             EntriesRead: lambda m, now: self._machine.entries_read(now, m),
             SnapshotRead: self._snapshot_read,
             PartStaged: self._part_staged,
@@ -449,7 +450,6 @@ class Replicator(LoopActor):
         machine = self._machine
         if message.trans_id < machine.tail.stored or message.trimmed < machine.trimmed:
             return  # it was on its way when a snapshot took the place of the log
-        was_full = machine.disk_full is not None
         machine.disk_full = None
         machine.trimmed = message.trimmed
         machine.tail.forget(message.trans_id)
@@ -457,9 +457,14 @@ class Replicator(LoopActor):
         self._view.stored = message.trans_id
         self._view.trimmed = message.trimmed
         self._near.log_writer.tell(Recycle(message.trans_id))
-        if was_full:
+        if machine.is_leading:
             machine.tell_owner(now)
         self._go_on_stopping()
+
+    def _journal_blocked(self, message: JournalBlocked, now: float) -> None:
+        self._machine.disk_full = message.reason
+        self._machine.room_bytes = 0
+        self._machine.tell_owner(now)
 
     def _checkpoint_failed(self, message: CheckpointFailed, now: float) -> None:
         self._is_checkpointing = False
@@ -470,30 +475,6 @@ class Replicator(LoopActor):
 
     def _state_loaded(self, message: StateLoaded, now: float) -> None:
         self._machine.state_loaded(message)
-
-    # -- reading the log ---------------------------------------------------------------------------------------
-
-    def _log_asked(self, message: LogAsked, now: float) -> None:
-        call = message.call
-        request = call.request
-        after = request.after or 0
-        count = request.count or LOG_COUNT_DEFAULT
-        if request.shard not in (None, 0):
-            self._reply(call, refusal(request, ErrorWord.FIELD, f"shard: there is no shard {request.shard}"))
-        elif self._view.trimmed <= after < self._view.stored:
-            bytes_max = min(call.reply_bytes_max // 4, LOG_REPLY_BYTES_MAX)  # names and JSON make it longer
-            self._near.checkpointer.tell(ReadLog(call, after, count, bytes_max, self.actor_ref))
-        else:
-            self._answer_log(call, after, count, [])
-
-    def _log_read(self, message: LogRead, now: float) -> None:
-        self._answer_log(message.call, message.after, message.count, list(message.entries))
-
-    def _answer_log(self, call: Call, after: int, count: int, stored: list[bytes]) -> None:
-        """From LMDB's entries, or from memory if it had none behind `after`."""
-        machine = self._machine
-        entries = stored or [entry.data for entry in machine.tail.behind(after, up_to=machine.committed)[:count]]
-        self._reply(call, log_reply(call.request, after, count, entries, self._view.trimmed, machine.committed))
 
     # -- stopping ----------------------------------------------------------------------------------------------
 

@@ -8,26 +8,20 @@ from typing import Any
 import msgspec
 import pykka
 
-from actors.gather import Gather
-from actors.loop_actor import LoopActor
-from actors.messages import (
-    Answer,
-    Answered,
-    Call,
-    ClientGone,
+from actors.cluster_messages import (
     CutPeer,
     Drain,
-    Execute,
     LeaderChanged,
     PeerDown,
     PeerSaid,
     PeerUp,
-    Reconfigure,
     Returned,
     SendPeers,
-    Stop,
     Undrain,
 )
+from actors.gather import Gather
+from actors.loop_actor import LoopActor
+from actors.messages import Answer, Answered, Call, ClientGone, Execute, Reconfigure, Stop
 from actors.routing import Routed, Routing
 from actors.runtime import Runtime, Timer
 from net.json_codec import encode_reply
@@ -89,7 +83,7 @@ class Router(LoopActor):
         elif isinstance(message, LeaderChanged):
             self._do(self._machine.leader_changed(self.runtime.monotonic(), message))
         elif isinstance(message, PeerUp):
-            pass
+            self._machine.linked.add(message.node_id)
         elif isinstance(message, PeerDown):
             self._link_lost(message.node_id)
         elif isinstance(message, Drain):
@@ -106,6 +100,8 @@ class Router(LoopActor):
                 self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
             self._owner.tell(message)
         elif isinstance(message, Stop):
+            for number in self._machine.client_numbers:  # their consumers wait no longer, and are told so
+                self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
             self._owner.tell(message)
         else:
             raise TypeError(message)
@@ -156,6 +152,7 @@ class Router(LoopActor):
         self._arm()
 
     def _link_lost(self, node_id: int) -> None:
+        self._machine.linked.discard(node_id)
         self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
         for client in self._remote.pop(node_id, {}).values():
             self._owner.tell(ClientGone(client))

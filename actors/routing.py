@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from actors.messages import Answer, Call, Client, LeaderChanged
+from actors.cluster_messages import LeaderChanged
+from actors.messages import Answer, Call, Client
 from net.peer_messages import ForwardedCall
 from quorate.protocol import Action, Code, EncodedReply, ErrorWord, RedirectReply, refusal
 
@@ -55,7 +56,10 @@ class Routed:
 
 
 class Routing:
-    """One node's. `forwards` False: redirect. Times are monotonic seconds."""
+    """One node's. `forwards` False: redirect. `linked` are the nodes that a link is open to.
+
+    Times are monotonic seconds.
+    """
 
     def __init__(self, *, forwards: bool) -> None:
         self.leader = 0
@@ -69,6 +73,7 @@ class Routing:
         self._outgoing: dict[int, Outgoing] = {}
         self._client_numbers: dict[Client, int] = {}
         self._next_number = 0
+        self.linked: set[int] = set()
 
     @property
     def is_direct(self) -> bool:
@@ -86,14 +91,17 @@ class Routing:
         """Whether anything is held or waits for another node's answer."""
         return bool(self._held or self._outgoing)
 
-    def route(self, now: float, calls: list[Call]) -> Routed:
-        """Where each of the calls goes."""
+    def route(self, now: float, calls: list[Call], until: float | None = None) -> Routed:
+        """Where each of the calls goes; none is held for longer than `until`."""
         routed = Routed(to=self.leader)
+        deadline = now + HOLD_S if until is None else until
         for call in calls:
             if self.is_direct or call.request.action in OWN_VIEW:
                 routed.own.append(call)
             elif not self.leader or self._is_draining or self.leads:
-                self._held.append((now + HOLD_S, now + HOLD_S, call))
+                self._held.append((deadline, deadline, call))
+            elif self._forwards and self.leader not in self.linked:
+                self._held.append((now + RETURN_S, deadline, call))
             elif self._forwards:
                 routed.forwards.append(self._forwarded(now, call))
             else:
@@ -126,31 +134,31 @@ class Routing:
             self._held.append((now + RETURN_S, now + HOLD_S, call))
 
     def _release(self, now: float) -> Routed:
+        """What was held can go on, if there is somewhere to go."""
         if not self.leader or self._is_draining:
             return Routed()
         held, self._held = self._held, []
-        return self.route(now, [call for _, _, call in held])
+        return self._route_held(now, held)
+
+    def _route_held(self, now: float, held: list[tuple[float, float, Call]]) -> Routed:
+        routed = Routed(to=self.leader)
+        for _, deadline, call in held:
+            one = self.route(now, [call], deadline)
+            routed.own += one.own
+            routed.forwards += one.forwards
+            routed.answers += one.answers
+        return routed
 
     def tick(self, now: float) -> Routed:
         """Time has passed: look again at what came back, and give up what waited too long."""
-        due = [held for held in self._held if min(held[0], held[1]) <= now]
-        late: list[Answer] = []
-        if due:
-            self._held = [held for held in self._held if min(held[0], held[1]) > now]
-            can_go = self.leader and not self._is_draining
-            routed = self.route(now, [call for _, _, call in due]) if can_go else Routed()
-            if not can_go:
-                for _, deadline, call in due:
-                    if deadline <= now:
-                        reason = f"no node led for {HOLD_S:g} s; the request was not done"
-                        late.append((call, refusal(call.request, ErrorWord.NO_LEADER, reason)))
-                    else:
-                        self._held.append((deadline, deadline, call))
-        else:
-            routed = Routed()
+        late = [held for held in self._held if held[1] <= now]
+        due = [held for held in self._held if held[0] <= now < held[1]]
+        self._held = [held for held in self._held if held[0] > now and held[1] > now]
+        routed = self._route_held(now, due)
+        reason = f"no node could be asked that leads, for {HOLD_S:g} s; the request was not done"
+        routed.answers += [(call, refusal(call.request, ErrorWord.NO_LEADER, reason)) for _, _, call in late]
         silent = [serial for serial, one in self._outgoing.items() if one.deadline <= now]
-        late += [self._lost(self._outgoing.pop(serial), "did not answer in time") for serial in silent]
-        routed.answers += late
+        routed.answers += [self._lost(self._outgoing.pop(serial), "did not answer in time") for serial in silent]
         return routed
 
     # -- forwarding --------------------------------------------------------------------------------------------
@@ -191,6 +199,11 @@ class Routing:
     def _lost(self, one: Outgoing, what: str) -> Answer:
         reason = f"node {one.node_id}, which the request was forwarded to, {what}: it may have been done or not"
         return one.call, refusal(one.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+
+    @property
+    def client_numbers(self) -> list[int]:
+        """The numbers of all clients whose calls were forwarded."""
+        return list(self._client_numbers.values())
 
     def client_gone(self, client: Client) -> int | None:
         """Its number, if calls of it were forwarded."""

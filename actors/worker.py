@@ -25,12 +25,13 @@ from actors import config as configuration
 from actors.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
 from actors.asyncio_runtime import AsyncioRuntime
 from actors.broker import Limits
+from actors.cluster_messages import HandOver
 from actors.config import NodeConfig
 from actors.control import Control
 from actors.listener import Listener, ListenerLimits
 from actors.logs import set_up_logging
 from actors.loop_actor import LoopActor
-from actors.messages import HandOver, Reconfigure, Stop
+from actors.messages import Reconfigure, Stop
 from actors.queries import NodeView
 from actors.runtime import mark_loop_thread
 from net.connection import ConnectionLimits

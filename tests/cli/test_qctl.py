@@ -69,11 +69,11 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
 
 def test_the_logs_tail_shows_what_happened(node: Node) -> None:
     with node.client() as client:
-        client.produce("q", "x", retry=9)
+        msg_id = client.produce("q", "x", retry=9)
         client.confirm(client.consume("q") or 0)
     kinds = [json.loads(line)["kind"] for line in qctl("log", "tail", "--json", "--port", node.port).splitlines()]
     assert [kind for kind in kinds if kind not in ("lead", "members")] == ["produce", "deliver", "confirm"]
-    assert "confirm q msg_ids=[1024]" in qctl("log", "tail", "-n", 1, "--port", node.port)
+    assert f"confirm q msg_ids=[{msg_id}]" in qctl("log", "tail", "-n", 1, "--port", node.port)
 
 
 def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node) -> None:
@@ -108,6 +108,6 @@ def test_faults_are_one_line_each(tmp_path: Path) -> None:
     assert "qctl: node 127.0.0.1:1 failed" in qctl("queue", "ls", "--port", 1, code=1)
     assert "holds no log" in qctl("log", "verify", "-d", tmp_path / "none", code=1)
     assert "which JSON can't say" in qctl("msg", "produce", "q", "x", "--ttl", "nan", "--port", 1, code=1)
-    nodes = '[{"host": "10.0.0.2", "port": 1111}]'
+    nodes = '[{"node_id": 1, "host": "10.0.0.2", "port": 1111}]'
     said = qctl("node", "start", "-b", "-p", free_port(), "-s", f"cluster_node_list={nodes}", folder=tmp_path, code=1)
-    assert "this version runs single nodes" in said
+    assert "node 1 is at 10.0.0.2:1111 there, but this is node 1" in said

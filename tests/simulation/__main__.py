@@ -43,7 +43,8 @@ def main() -> int:
                 print(f"  {problem}")
     took_s = time.monotonic() - begun
     print(
-        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, {elections} elections, "
+        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, "
+        f"{elections} elections, "
         f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {virtual_s / took_s:.0f} a second"
     )
     return 1 if failed else 0

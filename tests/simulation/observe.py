@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from actors.queue_owner import QueueOwner
+from actors.replicated_log import ReplicatedLog
 from actors.replication import Replication
 from storage.entry import decode
 from storage.state import ShardState
@@ -70,14 +71,14 @@ class Observer:
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Note what nodes do inside the block."""
-    lead, settle, send = Replication.lead, Replication._settle, QueueOwner._send
+    lead, settle, send = Replication.lead, ReplicatedLog._settle, QueueOwner._send
 
     def noted_lead(self: Replication, now: float, vote_id: int) -> None:
         lead(self, now, vote_id)
         if self.is_leading:
             observer.led(vote_id, self.node_id)
 
-    def noted_settle(self: Replication, committed: int) -> None:
+    def noted_settle(self: ReplicatedLog, committed: int) -> None:
         for entry in self.tail.behind(self.committed, up_to=committed):
             observer.settled(self.node_id, entry.first_trans_id, entry.last_trans_id, entry.data)
         settle(self, committed)
@@ -86,8 +87,12 @@ def observing(observer: Observer) -> Iterator[None]:
         observer.answered(answers)
         send(self, answers)
 
-    Replication.lead, Replication._settle, QueueOwner._send = noted_lead, noted_settle, noted_send  # type: ignore[method-assign]  # that is the point
+    Replication.lead = noted_lead  # type: ignore[method-assign]  # that is the point
+    ReplicatedLog._settle = noted_settle  # type: ignore[method-assign]  # as above
+    QueueOwner._send = noted_send  # type: ignore[method-assign]  # as above
     try:
         yield
     finally:
-        Replication.lead, Replication._settle, QueueOwner._send = lead, settle, send  # type: ignore[method-assign]  # back
+        Replication.lead = lead  # type: ignore[method-assign]  # back
+        ReplicatedLog._settle = settle  # type: ignore[method-assign]  # back
+        QueueOwner._send = send  # type: ignore[method-assign]  # back

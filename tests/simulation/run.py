@@ -6,6 +6,7 @@ virtual time (liveness).
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.simulation.clients import Drain, History, SimulatedClient
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
@@ -140,7 +141,7 @@ class Run:
                 by_key.setdefault((sent.queue, sent.key), []).append(msg_id)
         for (queue, key), ids in by_key.items():
             ids.sort(key=lambda msg_id: self.history.acknowledged[msg_id].at)
-            for older, younger in zip(ids, ids[1:], strict=False):
+            for older, younger in pairwise(ids):
                 alive_at = max(
                     (at for (msg_id, _), at in self.observer.handed_out.items() if msg_id == older), default=-math.inf
                 )

@@ -14,8 +14,9 @@ from typing import Any
 import pykka
 from pykka._envelope import Envelope
 
+from actors.cluster_messages import SaveIdentity
 from actors.loop_actor import LoopActor, LoopInbox
-from actors.messages import SaveIdentity, WriteBytes
+from actors.messages import WriteBytes
 from actors.runtime import BlockingActor, GuardedFuture, Timer, Turn
 from tests.storage.memory import SECTOR, MemoryFolder
 

@@ -1,14 +1,18 @@
-"""A client of one node, over TCP: one connection, one request at a time, from any thread.
+"""A client of a node or a cluster, over TCP: one connection, one request at a time, from any thread.
 
-What is safe to repeat is repeated once on a fresh connection when the old one breaks: everything that only looks,
-confirm, and a produce that has a `key`. Anything else raises `ConnectionFailedError` with `outcome_unknown`.
+A request that was certainly not done (no node leads, the node is stopping, it could not be reached) is tried again, on
+another node if there are several. One whose outcome is unknown is tried again if that is safe: everything that only
+looks, confirm, a produce that has a `key`, and consume: what was handed out to nobody comes again, unless it was
+produced to be delivered at most once. Anything else raises, and says that the outcome is unknown.
 """
 
 import math
 import socket
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -18,9 +22,13 @@ from quorate.errors import ConnectionFailedError, ProtocolViolationError, Refuse
 from quorate.protocol import Action, ErrorWord
 
 REPLY_BYTES_MAX: Final = 64 << 20
+PAUSE_MIN_S: Final = 0.01
+PAUSE_MAX_S: Final = 0.2
+"""Between two tries of a request."""
+
 REPEATABLE: Final = frozenset(
     {Action.CONFIRM, Action.MONITOR, Action.LIST, Action.LEADER, Action.PEEK, Action.SHOW, Action.LOG}
-    | {Action.NODE_MONITOR, Action.NODE_LIST, Action.NODE_STATUS, Action.CONFIGURE}
+    | {Action.CONSUME, Action.CLUSTER, Action.NODE_MONITOR, Action.NODE_LIST, Action.NODE_STATUS, Action.CONFIGURE}
 )
 
 
@@ -35,15 +43,25 @@ class Message:
 
 
 class Client:
-    """Talks to the node on `host` and `port`; connects when first used. `timeout` is seconds for each reply, beyond
-    what a consume asks to wait.
+    """Talks to the node on `host` and `port`, or to any of `nodes` (hosts and ports); connects when first used.
+
+    `timeout` is seconds for each request, beyond what a consume asks to wait. With several nodes a request is tried on
+    one after the other within that time, as long as it can't be done twice by that, or may be.
 
     Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when it can't be reached or
     goes away, `ProtocolViolationError` when what answers is no Quorate node.
     """
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 1111, *, timeout: float = 10.0) -> None:
-        self._address = (host, port)
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        port: int = 1111,
+        *,
+        nodes: Sequence[tuple[str, int]] | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        self._nodes = list(nodes) if nodes else [(host, port)]
+        self._address = self._nodes[0]
         self._timeout = timeout
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
@@ -154,6 +172,12 @@ class Client:
         """The node and its shards."""
         return self.request(Action.NODE_STATUS)
 
+    # -- the cluster -------------------------------------------------------------------------------------------
+
+    def cluster(self) -> dict[str, Any]:
+        """The cluster's members and who leads."""
+        return self.request(Action.CLUSTER, command="status")
+
     # -- the wire ----------------------------------------------------------------------------------------------
 
     def request(self, action: int, **fields: Any) -> dict[str, Any]:
@@ -163,38 +187,79 @@ class Client:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, which JSON can't say")
         data = msgspec.json.encode({"action": int(action), **body}) + b"\n"
-        timeout = self._timeout + float(body.get("wait", 0.0))
         is_repeatable = action in REPEATABLE or (action == Action.PRODUCE and "key" in body)
         with self._lock:
-            reply, was_repeated = self._exchange(data, timeout, is_repeatable)
+            reply, was_repeated = self._exchange(data, float(body.get("wait", 0.0)), is_repeatable)
         if reply.get("code") == 0:
             return reply
         if was_repeated and reply.get("error") == ErrorWord.DUPLICATE_KEY and "msg_id" in reply:
-            return {**reply, "code": 0}  # the first try had been done before the connection broke
+            return {**reply, "code": 0}  # the first try had been done before its answer was lost
         raise RefusedError(str(reply.get("error", "")), str(reply.get("reason", "")), reply)
 
-    def _exchange(self, data: bytes, timeout: float, is_repeatable: bool) -> tuple[dict[str, Any], bool]:
-        for attempt in (0, 1):
+    def _exchange(self, data: bytes, wait: float, is_repeatable: bool) -> tuple[dict[str, Any], bool]:
+        """The reply, and whether the request may have been done before the try that it answers.
+
+        Tries go on until `timeout` is over, as long as the one before was certainly not done, or may be done twice.
+        """
+        until = time.monotonic() + self._timeout
+        was_repeated = False
+        pause_s = PAUSE_MIN_S
+        for attempt in count():
+            is_last = time.monotonic() + pause_s > until or (len(self._nodes) == 1 and attempt > 0)
             was_sent = False
             try:
                 sock = self._connected()
-                sock.settimeout(timeout)
+                sock.settimeout(self._timeout + wait)
                 was_sent = True
                 sock.sendall(data)
-                return self._read_reply(sock), attempt > 0
+                reply = self._read_reply(sock)
             except OSError as error:
                 self._drop()
-                if attempt == 0 and was_sent and is_repeatable and not isinstance(error, TimeoutError):
-                    continue
-                host, port = self._address
-                what = "did not answer in time" if isinstance(error, TimeoutError) else f"failed: {error}"
-                raise ConnectionFailedError(f"node {host}:{port} {what}", outcome_unknown=was_sent) from error
+                self._next_node()
+                is_late = isinstance(error, TimeoutError) and was_sent
+                if is_last or is_late or (was_sent and not is_repeatable):
+                    host, port = self._address
+                    what = "did not answer in time" if is_late else f"failed: {error}"
+                    raise ConnectionFailedError(
+                        f"node {host}:{port} {what}", outcome_unknown=was_sent or was_repeated
+                    ) from error
+                was_repeated = was_repeated or was_sent
             except BaseException:
                 self._drop()  # a reply that nobody has read must not be taken for the next request's
                 raise
+            else:
+                if not self._may_try_again(reply, is_repeatable) or time.monotonic() + pause_s > until:
+                    return reply, was_repeated
+                was_repeated = was_repeated or reply.get("error") == ErrorWord.UNKNOWN_OUTCOME
+                if reply.get("error") == ErrorWord.REDIRECT:
+                    continue
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
         raise AssertionError("unreachable")
 
+    def _may_try_again(self, reply: dict[str, Any], is_repeatable: bool) -> bool:
+        """Whether another try may get further: the request was not done, or may be done twice."""
+        error = reply.get("error")
+        if error == ErrorWord.REDIRECT:
+            self._drop()
+            self._address = (str(reply["leader_host"]), int(reply["leader_port"]))
+            return True
+        if error == ErrorWord.STOPPING:
+            self._drop()
+            self._next_node()
+            return len(self._nodes) > 1
+        if error == ErrorWord.NO_LEADER:
+            return True
+        return error == ErrorWord.UNKNOWN_OUTCOME and is_repeatable
+
+    def _next_node(self) -> None:
+        """Ask another node from now on."""
+        at = self._nodes.index(self._address) if self._address in self._nodes else -1
+        self._address = self._nodes[(at + 1) % len(self._nodes)]
+
     def _connected(self) -> socket.socket:
+        if self._socket is not None and _is_closed(self._socket):
+            self._drop()  # by the node, before anything was sent: another connection asks the same for the first time
         if self._socket is None:
             self._socket = socket.create_connection(self._address, timeout=self._timeout)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -224,6 +289,17 @@ class Client:
             self._socket.close()
             self._socket = None
         self._buffer.clear()
+
+
+def _is_closed(sock: socket.socket) -> bool:
+    """Whether the other side has closed a connection on which nothing is expected."""
+    sock.setblocking(False)
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
 
 
 def _queues(queue: str | Sequence[str]) -> dict[str, Any]:

@@ -47,10 +47,7 @@ def test_a_client_comes_back_by_itself_after_a_restart(start_node: StartNode) ->
         assert client.show(msg_id)["data"] == "x", "what only looks is repeated"
         node.kill()
         node.start()
-        with pytest.raises(ConnectionFailedError) as caught:
-            client.consume("q")
-        assert caught.value.outcome_unknown
-        assert client.consume("q") is not None
+        assert client.consume("q") is not None, "the node closed the connection before anything was asked"
 
 
 class FakeNode:

@@ -98,7 +98,7 @@ def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
     true = LogStore.trim
 
     def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
-        true(self, plan, TrimRows([], rows.queues))
+        true(self, plan, TrimRows([], rows.queues, rows.members))
 
     patch.setattr(LogStore, "trim", trim)
 

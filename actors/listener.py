@@ -18,6 +18,8 @@ from net.udp import REPLY_BYTES_MAX, DatagramClient
 from quorate.protocol import ErrorWord, Request, StatusReply, refusal
 
 SWEEP_S: Final = 1.0
+GRACE_S: Final = 0.3
+"""How long a node that stops still answers that it does: a client that asks then knows that nothing was done."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ class Listener(LoopActor):
             self._is_stopping = True
             self._router.tell(Stop(self.actor_ref))
         elif isinstance(message, Stopped):
-            self._close_all()
+            self.runtime.call_later(GRACE_S if self._connections else 0.0, self._close_all)
         else:
             raise TypeError(message)
 

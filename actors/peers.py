@@ -13,6 +13,7 @@ import pykka
 from actors.cluster_messages import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUp, SendPeers
 from actors.loop_actor import LoopActor
 from actors.membership import hello_fault
+from actors.messages import Stop
 from actors.runtime import Runtime
 from net.peer_link import PeerLink, PeerTransport, encoded
 from net.peer_messages import (
@@ -70,6 +71,7 @@ class Peers(LoopActor):
         self._known = Acquaintances(Identity(0, 0, 0), (), False)
         self._nodes: dict[int, _Node] = {}
         self._incoming: dict[PeerLink, float] = {}
+        self._has_stopped = False
         self._refused: dict[int, str] = {}
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
@@ -90,8 +92,18 @@ class Peers(LoopActor):
             for link in list(self._incoming):
                 if link.peer is not None and link.peer.node_id == message.node_id:
                     link.cut(message.reason)
+        elif isinstance(message, Stop):
+            self._close_all()
         else:
             raise TypeError(message)
+
+    def _close_all(self) -> None:
+        """This node is about to end."""
+        links = [*self._incoming, *(node.link for node in self._nodes.values() if node.link is not None)]
+        self._nodes = {}
+        self._has_stopped = True
+        for link in links:
+            link.close("this node stops")
 
     def _send(self, message: SendPeers) -> None:
         frame = b""
@@ -163,8 +175,8 @@ class Peers(LoopActor):
     def accepted(self, transport: PeerTransport) -> PeerLink:
         """Another node has dialled."""
         link = PeerLink(transport, self, is_dialler=False)
-        if len(self._incoming) >= INCOMING_MAX:
-            link.cut("too many links")
+        if self._has_stopped or len(self._incoming) >= INCOMING_MAX:
+            link.cut("this node stops, or has too many links")
             return link
         self._incoming[link] = self.runtime.monotonic()
         self.runtime.call_later(HELLO_S, lambda: None if link.peer else link.cut("no hello came"))

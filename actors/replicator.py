@@ -4,6 +4,7 @@ Between the QueueOwner, which makes or applies entries, the LogWriter and the Ch
 nodes, which have them too, and the Elector, which says who leads. What the machine puts out is told in that order.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -82,6 +83,8 @@ from storage.log_store import Staged, decode_members
 from storage.records import Member
 from storage.vote_file import Identity
 
+log = logging.getLogger("quorate.cluster")
+
 CHECKPOINT_INTERVAL_S: Final = 0.05
 RETRY_S: Final = 0.5
 BUSY_TICK_S: Final = 0.01
@@ -145,6 +148,7 @@ class Replicator(LoopActor):
         self._known_members: object = self
         self._known_leader: object = self
         self._stopping: Stop | None = None
+        self._has_stopped = False
         view.followers = self._follower_rows
         view.members = self._admin.members
         self._handlers: dict[type, Callable[[Any, float], None]] = {
@@ -187,7 +191,9 @@ class Replicator(LoopActor):
         self._tick()
 
     def on_receive(self, message: Any) -> None:
-        """Dispatch, then carry out what came of it."""
+        """Dispatch, then carry out what came of it; nothing any more once `Stopped` was said."""
+        if self._has_stopped:
+            return
         self._handlers[type(message)](message, self.runtime.monotonic())
         self._carry_out()
 
@@ -239,6 +245,9 @@ class Replicator(LoopActor):
         view = self._view
         if current is not self._known_members:
             self._known_members = current
+            if current is not None and self._known_leader is not self:
+                named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
+                log.info("the members are now: %s", ", ".join(named))
             view.node_count = 1 if current is None else len(current.members)
             voters = frozenset(self._membership.voters)
             if current is None and self._settings.is_alone:
@@ -247,6 +256,10 @@ class Replicator(LoopActor):
             self._introduce()
         if not self._machine.is_leading and self._known_leader == self._machine.node_id:
             self._admin.deposed()
+        if leader != self._known_leader and leader is not None:
+            log.info("node %d leads, vote %d", leader, self._machine.vote_id)
+        elif leader != self._known_leader and self._known_leader is not self:
+            log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
         self._known_leader = leader
         host, port = ("", 0) if leader is None else self._membership.address(leader)
         is_self = leader == self._machine.node_id
@@ -283,7 +296,7 @@ class Replicator(LoopActor):
     # -- time --------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        if not self.actor_ref.is_alive():
+        if not self.actor_ref.is_alive() or self._has_stopped:
             return
         now = self.runtime.monotonic()
         machine = self._machine
@@ -490,5 +503,7 @@ class Replicator(LoopActor):
         if machine.disk_full is None and not machine.is_reloading and self._committed_entries():
             self._checkpoint_due(CheckpointDue(), 0.0)
             return
+        self._has_stopped = True
+        self._near.peers.tell(Stop(self.actor_ref))
         stopping, self._stopping = self._stopping, None
         stopping.reply_to.tell(Stopped("replicator"))

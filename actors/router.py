@@ -3,7 +3,7 @@
 Its other half serves what other nodes forward: those calls come from a client that is a node, and go to the owner.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pykka
@@ -27,6 +27,9 @@ from actors.runtime import Runtime, Timer
 from net.json_codec import encode_reply
 from net.peer_messages import ClientLeft, Forward, ForwardAnswers, ForwardReturned
 from quorate.protocol import Action, EncodedReply, ErrorWord, Reply, Request, refusal
+
+LAST_ANSWERS_S: Final = 2.0
+"""How long a node that stops waits for the answers to what it has forwarded."""
 
 _decode_request = msgspec.json.Decoder(Request).decode
 _decode_reply = msgspec.json.Decoder(Reply).decode
@@ -59,6 +62,7 @@ class Router(LoopActor):
         self._machine = routing
         self._peers: pykka.ActorRef[Any]
         self._timer: Timer | None = None
+        self._stopping: Stop | None = None
         self._session = int(runtime.random() * (1 << 48))
         self._remote: dict[int, dict[int, RemoteClient]] = {}
         self._heard: dict[int, tuple[int, int]] = {}
@@ -102,9 +106,18 @@ class Router(LoopActor):
         elif isinstance(message, Stop):
             for number in self._machine.client_numbers:  # their consumers wait no longer, and are told so
                 self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
-            self._owner.tell(message)
+            self._stopping = message
+            self.runtime.call_later(LAST_ANSWERS_S, self._stop_on)
         else:
             raise TypeError(message)
+        if self._stopping is not None and not self._machine.has_open:
+            self._stop_on()
+
+    def _stop_on(self) -> None:
+        """Nothing waits for another node any more, or has waited for too long."""
+        if self._stopping is not None:
+            stopping, self._stopping = self._stopping, None
+            self._owner.tell(stopping)
 
     # -- requests of this node's clients -----------------------------------------------------------------------
 
@@ -131,6 +144,8 @@ class Router(LoopActor):
         self._timer = None
         if self.actor_ref.is_alive():
             self._do(self._machine.tick(self.runtime.monotonic()))
+            if self._stopping is not None and not self._machine.has_open:
+                self._stop_on()
 
     @staticmethod
     def _answer(answers: list[Answer]) -> None:

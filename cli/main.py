@@ -2,7 +2,7 @@
 
 import typer
 
-from cli import bench, config, log, msg, node, queue
+from cli import bench, cluster, config, log, msg, node, queue
 
 app = typer.Typer(
     help="Quorate's command line: run a node, look at its queues, steer them.",
@@ -10,6 +10,7 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 app.add_typer(node.app, name="node")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(queue.app, name="queue")
 app.add_typer(msg.app, name="msg")
 app.add_typer(log.app, name="log")

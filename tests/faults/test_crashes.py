@@ -17,80 +17,18 @@ import pytest
 
 from quorate import Client, QuorateError
 from tests.conftest import StartNode
+from tests.faults.load import Load
 from tests.node import Node
 
 KILLS = 50
 QCTL = str(Path(sys.executable).with_name("qctl"))
 
 
-class Load:
-    """Threads that produce, consume and confirm, and note what was acknowledged."""
-
-    def __init__(self, node: Node, threads: int = 3) -> None:
-        self._node = node
-        self._stopped = threading.Event()
-        self._lock = threading.Lock()
-        self.produced: dict[int, str] = {}
-        self.confirmed: dict[int, float] = {}
-        self.maybe_confirmed: set[int] = set()
-        self.problems: list[str] = []
-        self._threads = [threading.Thread(target=self._run, args=(n,)) for n in range(threads)]
-        for thread in self._threads:
-            thread.start()
-
-    def stop(self) -> None:
-        """Stop the threads."""
-        self._stopped.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, number: int) -> None:
-        client = Client("127.0.0.1", self._node.port, timeout=5)
-        count = 0
-        while not self._stopped.is_set():
-            count += 1
-            try:
-                token = f"{number}.{count}"
-                msg_id = client.produce("load", token, retry=300, ttl=3000)
-                with self._lock:
-                    self.produced[msg_id] = token
-                if count % 3:
-                    self._consume(client)
-            except QuorateError:
-                time.sleep(0.01)
-        client.close()
-
-    def _consume(self, client: Client) -> None:
-        message = client.consume("load")
-        if message is None:
-            return
-        at = time.monotonic()
-        with self._lock:
-            if at > self.confirmed.get(message.msg_id, at) or message.msg_id in self.confirmed:
-                self.problems.append(f"{message.msg_id} came back after its confirmation")
-            self.maybe_confirmed.add(message.msg_id)
-        client.confirm(message)
-        with self._lock:
-            self.confirmed[message.msg_id] = time.monotonic()
-
-    def check(self, client: Client) -> None:
-        """Every acknowledged message is there unless it may have been confirmed, and no confirmed one is."""
-        assert not self.problems
-        for msg_id, token in self.produced.items():
-            try:
-                shown = client.show(msg_id)
-            except QuorateError:
-                assert msg_id in self.maybe_confirmed, f"acknowledged message {msg_id} is lost"
-            else:
-                assert msg_id not in self.confirmed, f"confirmed message {msg_id} is back"
-                assert shown["data"] == token
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 def test_kill_9_at_random_moments_loses_nothing_and_brings_nothing_back(start_node: StartNode, flush: str) -> None:
     node = start_node(flush=flush, queue_log_size=500)
-    load = Load(node)
+    load = Load([node.port], timeout=5)
     choose = random.Random(1)
     for _ in range(KILLS // 2):
         time.sleep(choose.uniform(0.02, 0.3))
@@ -184,7 +122,7 @@ def test_a_stopped_process_goes_on_where_it_was(start_node: StartNode) -> None:
 
 def test_sigterm_stops_in_order_within_5_seconds_and_nothing_is_lost(start_node: StartNode) -> None:
     node = start_node()
-    load = Load(node)
+    load = Load([node.port], timeout=5)
     waiting = node.connect()
     waiting.sendall(b'{"action":2,"queue":"empty","wait":60}')
     time.sleep(0.5)

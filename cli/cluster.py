@@ -1,0 +1,209 @@
+"""qctl cluster: found, look at and change a cluster; run one on this machine for trying and testing."""
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from actors.launch import READY, launch
+from actors.node_lock import holder_of
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from quorate import Client, QuorateError
+from quorate.protocol import Action
+
+app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=True)
+
+NodeId = Annotated[int, typer.Argument(help="The node's number.")]
+Folder = Annotated[Path, typer.Option("--dir", "-d", help="The folder with one folder for each node.")]
+Patience = Annotated[float, typer.Option("--timeout", help="How long to wait for it (s).")]
+COLUMNS = ["node_id", "address", "role", "is_up", "committed", "lag", "messages", "vote_id"]
+
+
+@app.command()
+@speaking
+def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+    """Show the members, who leads, and how far each is. Any node can be asked."""
+    with client(host, port) as connection:
+        shard = connection.status()["shards"][0]
+    rows = [_member_row(member, shard) for member in shard["members"]]
+    furthest = max((row["committed"] for row in rows), default=0)
+    for row in rows:
+        row["lag"] = furthest - row["committed"] if row["is_up"] else ""
+    if as_json:
+        for row in rows:
+            print_json(row)
+        return
+    if not rows:
+        console.print("this node belongs to no cluster yet: it waits for those it lists, or to be added to one")
+        return
+    leader = shard["leader_node_id"]
+    leads = f"node {leader} leads" if leader else "no node leads at the moment"
+    console.print(f"cluster {shard['cluster_id']}: {leads}, vote {shard['vote_id']}")
+    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+
+
+def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
+    """What a member says of itself, as far as it can be reached."""
+    row = {
+        "node_id": member["node_id"],
+        "address": f"{member['host']}:{member['port']}",
+        "role": "leader" if member["node_id"] == asked["leader_node_id"] else member["role"],
+        "is_up": False,
+        "committed": 0,
+        "messages": "",
+        "vote_id": "",
+    }
+    try:
+        with Client(member["host"], member["port"], timeout=2) as connection:
+            own = connection.status()["shards"][0]
+    except QuorateError:
+        return row
+    return row | {"is_up": True} | {name: own[name] for name in ("committed", "messages", "vote_id")}
+
+
+@app.command()
+@speaking
+def init(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Found a cluster now with this node, which adds the nodes that it lists as soon as they are there.
+
+    Nodes that all list each other need no init: they make a cluster as soon as all of them are up.
+    """
+    with client(host, port) as connection:
+        connection.request(Action.NODE_INIT)
+    console.print(f"{host}:{port} founds a cluster")
+
+
+@app.command("add-node")
+@speaking
+def add_node(
+    node_id: NodeId,
+    address: Annotated[str, typer.Argument(help="Where it is: HOST:PORT.")],
+    timeout: Patience = 120.0,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Add a node, and wait until it has caught up and votes. Its data folder must be empty."""
+    its_host, _, its_port = address.rpartition(":")
+    if not its_host or not its_port.isdigit():
+        raise fail(f"{address}: HOST:PORT is wanted")
+    with client(host, port) as connection:
+        connection.request(Action.CLUSTER, command="add", node_id=node_id, host=its_host, port=int(its_port))
+        console.print(f"node {node_id} at {address} is to be added; waiting until it has caught up")
+        _wait(lambda: _role(connection, node_id) == "voter", timeout, f"node {node_id} does not vote yet")
+    console.print(f"node {node_id} has caught up and votes")
+
+
+@app.command("remove-node")
+@speaking
+def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Do without a node. If it leads, another leads first."""
+    with client(host, port) as connection:
+        connection.request(Action.CLUSTER, command="remove", node_id=node_id)
+        _wait(lambda: _role(connection, node_id) is None, timeout, f"node {node_id} is still a member")
+    console.print(f"node {node_id} is no member any more; stop it, and empty its folder before it joins any again")
+
+
+@app.command("transfer-leader")
+@speaking
+def transfer_leader(
+    node_id: Annotated[int | None, typer.Argument(help="Who is to lead; without it, the best.")] = None,
+    timeout: Patience = 10.0,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Let another node lead."""
+    with client(host, port) as connection:
+        before = connection.cluster()["leader_node_id"]
+        connection.request(Action.CLUSTER, command="transfer", node_id=node_id)
+        _wait(lambda: connection.cluster()["leader_node_id"] not in (0, before), timeout, f"node {before} still leads")
+        console.print(f"node {connection.cluster()['leader_node_id']} leads")
+
+
+def _role(connection: Client, node_id: int) -> str | None:
+    members = connection.cluster()["members"]
+    return next((member["role"] for member in members if member["node_id"] == node_id), None)
+
+
+def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+    """Ask until it is. Raises typer.Exit."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            if is_done():
+                return
+        except QuorateError as error:
+            otherwise = f"{otherwise.split(':')[0]}: {error}"
+        if time.monotonic() > until:
+            raise fail(f"{otherwise} after {timeout_s:g} s; qctl cluster status shows how far it is")
+        time.sleep(0.1)
+
+
+# -- a cluster on this machine ----------------------------------------------------------------------------------
+
+
+@app.command()
+@speaking
+def start(
+    directory: Folder,
+    nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=9, help="How many.")] = 3,
+    port: Annotated[int, typer.Option("--port", "-p", help="The first node's port; the others follow it.")] = 1111,
+) -> None:
+    """Run a cluster on this machine, each node in the background with its own folder; again: start what is down."""
+    listed = [{"node_id": n, "host": "127.0.0.1", "port": port + n - 1} for n in range(1, nodes + 1)]
+    for node in listed:
+        folder = directory / f"node-{node['node_id']}"
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / "node.json"
+        if not path.exists():
+            own = {"node_id": node["node_id"], "port": node["port"], "data_dir": str((folder / "data").resolve())}
+            path.write_text(json.dumps({**own, "cluster_node_list": listed}, indent=2) + "\n")
+        config = json.loads(path.read_text())
+        if holder_of(Path(config["data_dir"])) is not None:
+            console.print(f"node {config['node_id']} runs already, on port {config['port']}")
+            continue
+        _, said = launch(path, {}, folder / "node.log")
+        if said != READY:
+            raise fail(said or f"node {config['node_id']} did not start; {folder / 'node.log'} says why")
+        console.print(f"node {config['node_id']} ready on 127.0.0.1:{config['port']}, log in {folder / 'node.log'}")
+    first = json.loads((directory / "node-1" / "node.json").read_text())
+    with Client("127.0.0.1", int(first["port"])) as connection:
+        _wait(lambda: _is_whole(connection, len(first["cluster_node_list"])), 30.0, "not all nodes vote")
+        console.print(
+            f"node {connection.cluster()['leader_node_id']} leads; qctl cluster status --port {first['port']}"
+        )
+
+
+def _is_whole(connection: Client, size: int) -> bool:
+    reply = connection.cluster()
+    voters = [member for member in reply["members"] if member["role"] == "voter"]
+    return len(voters) >= size and bool(reply["leader_node_id"])
+
+
+@app.command()
+@speaking
+def stop(directory: Folder) -> None:
+    """Stop all nodes of a cluster on this machine, and wait until they have."""
+    waiting: dict[int, int] = {}
+    for folder in sorted(directory.glob("node-*")):
+        holder = holder_of(folder / "data") if folder.is_dir() else None
+        if holder is not None and "pid" in holder:
+            pid = int(holder["pid"])
+            waiting[os.pidfd_open(pid)] = pid
+    if not waiting:
+        raise fail(f"no node runs in {directory}")
+    for descriptor in waiting:
+        signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+    until = time.monotonic() + 15.0
+    while waiting:
+        ended, _, _ = select.select(list(waiting), [], [], max(until - time.monotonic(), 0.0))
+        if not ended:
+            raise fail(f"processes {sorted(waiting.values())} did not stop within 15 s")
+        for descriptor in ended:
+            os.close(descriptor)
+            console.print(f"process {waiting.pop(descriptor)} has stopped")

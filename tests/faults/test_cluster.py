@@ -1,0 +1,226 @@
+"""A real cluster under real faults: after each, every acknowledged message is there exactly by its rules."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from net.peer_link import MAGIC
+from quorate import Client, ConnectionFailedError, RefusedError
+from tests.cluster import Cluster, wait_for
+from tests.faults.load import Load
+from tests.faults.proxy import Proxy
+from tests.node import free_port
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes that are up."""
+    made = Cluster(tmp_path, 3, {})
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def ports(cluster: Cluster) -> list[int]:
+    return [node.port for node in cluster.nodes.values()]
+
+
+def check(cluster: Cluster, load: Load) -> None:
+    """All that was acknowledged is there, as any node tells."""
+    for node in cluster.nodes.values():
+        assert "Traceback" not in node.log, node.log
+    cluster.wait_whole()
+    with Client(nodes=[("127.0.0.1", port) for port in ports(cluster)], timeout=20) as client:
+        load.check(client)
+
+
+@pytest.mark.slow
+def test_kill_9_of_the_leader_again_and_again_loses_nothing(cluster: Cluster) -> None:
+    load = Load(ports(cluster))
+    for _ in range(4):
+        time.sleep(0.5)
+        leader = cluster.leader()
+        leader.kill()
+        load.wait_more(10)
+        leader.start()
+    load.stop()
+    assert load.confirmed
+    check(cluster, load)
+
+
+def test_kill_9_of_a_follower_is_not_noticed(cluster: Cluster) -> None:
+    load = Load([cluster.leader().port])
+    for _ in range(2):
+        follower = cluster.followers()[0]
+        follower.kill()
+        load.wait_more(50)
+        follower.start()
+    load.stop()
+    assert not load.failures
+    check(cluster, load)
+
+
+@pytest.mark.slow
+def test_kill_9_of_all_at_once_loses_nothing(cluster: Cluster) -> None:
+    load = Load(ports(cluster))
+    for _ in range(3):
+        time.sleep(0.5)
+        for node in cluster.nodes.values():
+            node.kill()
+        for node in cluster.nodes.values():
+            node.start()
+        load.wait_more(10)
+    load.stop()
+    check(cluster, load)
+
+
+def test_a_leader_that_was_stopped_acknowledges_nothing_when_it_wakes(cluster: Cluster) -> None:
+    leader = cluster.leader()
+    pid = leader.worker_pid
+    with leader.client() as client:
+        client.produce("load", "before", retry=300)
+        load = Load([node.port for node in cluster.followers()])
+        os.kill(pid, signal.SIGSTOP)
+        outcome: list[object] = []
+
+        def produce() -> None:
+            try:
+                outcome.append(client.produce("late", "while it slept", retry=300))
+            except (RefusedError, ConnectionFailedError) as error:
+                outcome.append(error)
+
+        asked = threading.Thread(target=produce)
+        asked.start()
+        try:
+            others = [node for node in cluster.nodes.values() if node is not leader]
+            wait_for(lambda: any(cluster.shard(node)["role"] == "leader" for node in others))
+            load.wait_more(50)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        asked.join()
+    load.stop()
+    check(cluster, load)
+    with cluster.leader().client() as client:
+        found = [message["data"] for message in client.peek("late", 10)] if outcome_is_id(outcome) else []
+    assert not outcome_is_id(outcome) or found == ["while it slept"], "it was forwarded, and is where the leader is"
+
+
+def outcome_is_id(outcome: list[object]) -> bool:
+    return isinstance(outcome[0], int)
+
+
+def test_a_node_that_comes_back_empty_may_not_vote_until_it_is_added_again(cluster: Cluster) -> None:
+    with cluster.leader().client() as client:
+        for number in range(100):
+            client.produce("q", number, retry=300)
+    follower = cluster.followers()[0]
+    node_id = next(n for n, node in cluster.nodes.items() if node is follower)
+    follower.kill()
+    shutil.rmtree(follower.config["data_dir"])
+    follower.start()
+    leader = cluster.leader()
+    wait_for(lambda: "comes with another disk" in leader.log)
+    wait_for(lambda: "comes with another disk" in follower.log)
+    assert cluster.shard(follower)["messages"] == 0
+    third = next(node for node in cluster.nodes.values() if node not in (leader, follower))
+    third.kill()
+    with leader.client(2.0) as client, pytest.raises((RefusedError, ConnectionFailedError)):
+        client.produce("q", "no majority", retry=300)
+    third.start()
+    with Client(nodes=[("127.0.0.1", leader.port), ("127.0.0.1", third.port)], timeout=20) as client:
+        client.request(15, command="remove", node_id=node_id)
+        client.request(15, command="add", node_id=node_id, host="127.0.0.1", port=follower.port)
+    cluster.wait_whole()
+    wait_for(lambda: cluster.shard(follower)["messages"] >= 100)
+
+
+def test_rolling_restart_under_load_fails_no_request(cluster: Cluster) -> None:
+    load = Load(ports(cluster), threads=4, timeout=20)
+    for node in cluster.nodes.values():
+        time.sleep(0.3)
+        assert node.stop(10.0) == 0
+        node.start()
+        cluster.wait_whole()
+    time.sleep(0.3)
+    load.stop()
+    assert not load.failures
+    assert len(load.produced) > 100
+    check(cluster, load)
+
+
+def test_a_leader_that_hears_nobody_steps_down_and_a_slow_link_does_no_harm(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 3, {})
+    proxies = {n: Proxy(cluster.nodes[n].port) for n in (2, 3)}
+    for node_id, node in cluster.nodes.items():
+        node.config["cluster_node_list"] = [
+            {**one, "port": proxies[one["node_id"]].port}
+            if one["node_id"] in proxies and one["node_id"] != node_id
+            else one
+            for one in cluster.listed
+        ]
+    try:
+        cluster.start()
+        with cluster.nodes[1].client(20) as client:
+            client.request(15, command="transfer", node_id=2)
+        assert wait_for(cluster.leader) is cluster.nodes[2]
+        load = Load([cluster.nodes[1].port, cluster.nodes[3].port], timeout=20)
+        time.sleep(0.3)
+        proxies[2].cut()  # it can speak, but nobody answers
+        wait_for(lambda: cluster.shard(cluster.nodes[2])["role"] != "leader")
+        others = (cluster.nodes[1], cluster.nodes[3])
+        wait_for(lambda: any(cluster.shard(node)["role"] == "leader" for node in others))
+        proxies[3].delay_s = 0.02
+        load.wait_more(20)
+        proxies[2].mend()
+        proxies[3].delay_s = 0.0
+        load.stop()
+        check(cluster, load)
+    finally:
+        for proxy in proxies.values():
+            proxy.close()
+        cluster.kill()
+
+
+def test_a_node_that_redirects_says_where_the_leader_is(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 3, {"forward_request": 0})
+    try:
+        cluster.start()
+        follower, leader = cluster.followers()[0], cluster.leader()
+        with socket.create_connection(("127.0.0.1", follower.port), timeout=10) as sock:
+            sock.sendall(b'{"action": 1, "queue": "q", "data": 1, "seq": "s"}')
+            reply = json.loads(sock.makefile().readline())
+        assert reply["code"] == -2
+        assert (reply["leader_host"], reply["leader_port"], reply["seq"]) == ("127.0.0.1", leader.port, "s")
+        with follower.client() as client:
+            assert client.produce("q", 1) > 0, "the library goes there by itself"
+    finally:
+        cluster.kill()
+
+
+def test_a_stranger_and_garbage_are_refused_and_harm_nobody(cluster: Cluster, tmp_path: Path) -> None:
+    leader = cluster.leader()
+    for garbage in (MAGIC + b"\xff" * 100, MAGIC + b"\x00\x00\x00\x05hello", MAGIC + os.urandom(5000)):
+        with socket.create_connection(("127.0.0.1", leader.port), timeout=5) as sock:
+            sock.sendall(garbage)
+            while sock.recv(1000):
+                pass  # until it is cut
+    stranger = cluster.make(9, free_port(), cluster.listed)
+    stranger.config["node_type"] = 77
+    stranger.start()
+    try:
+        wait_for(lambda: "is of cluster number (node_type) 77" in leader.log)
+        wait_for(lambda: "is of cluster number (node_type) 77" in stranger.log)
+    finally:
+        stranger.kill()
+    with leader.client() as client:
+        assert client.produce("q", 1) > 0

@@ -438,6 +438,8 @@ class Replication(ReplicatedLog):
         end = self.tail.end
         if after > end.trans_id or self.tail.vote_id_at(after) != message.after_vote_id:
             up_to = min(self.tail.end_of(message.after_vote_id), after, end.trans_id)
+            if up_to < self.trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
+                up_to = min(after - 1, end.trans_id)
             self.out.append((PEERS, SendPeers((node_id,), Diverged(self.vote_id, up_to))))
         elif after < self.tail.stored:
             bytes_max = PULL_BYTES

@@ -1,8 +1,9 @@
 """make demo: does the main job before your eyes, and proves it line by line.
 
-Every line of the standard library's own modules becomes a job with a delay and a priority. The node is killed with
-SIGKILL in the middle of producing, and again in the middle of consuming. In the end every line that was acknowledged
-must have been delivered, and nothing that was confirmed may have come back.
+Three nodes form a cluster. Every line of the standard library's own modules becomes a job with a delay and a
+priority. The leader is killed with SIGKILL in the middle of producing, and the node that took over in the middle of
+consuming. In the end every line that was acknowledged must have been delivered, and nothing that was confirmed may
+have come back.
 """
 
 import random
@@ -13,8 +14,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.node import BenchNode, running_node
-from quorate import Client, ConnectionFailedError, Message
+from bench.cluster_nodes import BenchCluster, running_cluster
+from quorate import Client, ConnectionFailedError, Message, RefusedError
 
 PORT = 11_311
 LINES_MAX = 150_000
@@ -47,13 +48,16 @@ class Ledger:
 class Demo:
     """One run of it."""
 
-    def __init__(self, node: BenchNode) -> None:
-        self._node = node
-        self._client = Client("127.0.0.1", node.port, timeout=20)
+    def __init__(self, cluster: BenchCluster) -> None:
+        self._cluster = cluster
+        nodes = [("127.0.0.1", node.port) for node in cluster.nodes.values()]
+        self._client = Client(nodes=nodes, timeout=20)
         self._ledger = Ledger()
         self._lines = library_lines()
         self._random = random.Random(2026)
         self._killer: threading.Timer | None = None
+        self._killed: list[int] = []
+        self._killed_at = 0.0
 
     def run(self) -> bool:
         """Produce, kill, produce on; consume, kill, consume on; prove. Whether all is well."""
@@ -64,20 +68,36 @@ class Demo:
         self._consume()
         return self._prove()
 
-    def _kill_soon(self) -> None:
-        """Kill the node in a moment, while a request is under way."""
-        self._killer = threading.Timer(0.003, self._node.kill)
+    def _kill_leader_soon(self) -> None:
+        """Kill the leader in a moment, while a request is under way."""
+        leader = self._cluster.leader()
+        self._killed.append(leader)
+
+        def kill() -> None:
+            self._killed_at = time.monotonic()
+            self._cluster.nodes[leader].kill()
+
+        self._killer = threading.Timer(0.003, kill)
         self._killer.start()
 
-    def _came_back(self, moment: str) -> None:
-        """A request failed: that was the kill. Start the node again, on what its disk has."""
-        if self._killer is None:
-            raise RuntimeError("the node went away by itself")
-        self._killer.join()
+    def _went_on(self, moment: str) -> None:
+        """A request was answered: if the leader was killed before, another one leads by now."""
+        if self._killer is None or self._killer.is_alive():
+            return
+        took_s = time.monotonic() - self._killed_at
         self._killer = None
-        begun = time.monotonic()
-        self._node.start()
-        print(f"  SIGKILL in the middle of {moment}; ready again after {time.monotonic() - begun:.2f} s", flush=True)
+        killed, leader = self._killed[-1], self._cluster.leader()
+        print(
+            f"  SIGKILL of node {killed}, which led, in the middle of {moment}; "
+            f"answered again after {took_s:.2f} s, node {leader} leads",
+            flush=True,
+        )
+        self._cluster.nodes[killed].start()
+
+    def _expected(self, error: ConnectionFailedError | RefusedError) -> None:
+        """A request failed: only a kill may do that."""
+        if self._killer is None:
+            raise error
 
     def _produce(self) -> None:
         begun = told = time.monotonic()
@@ -89,19 +109,20 @@ class Demo:
             options = {"delay": self._random.choice(DELAYS_S) or None, "priority": self._random.choice(PRIORITIES)}
             if not killed and at > len(self._lines) // 2:
                 killed = True
-                self._kill_soon()
+                self._kill_leader_soon()
             try:
                 self._client.produce_many("library", jobs, retry=10, ttl=3600, **options)
-            except ConnectionFailedError:
-                self._came_back("producing")
+            except (ConnectionFailedError, RefusedError) as error:
+                self._expected(error)
                 continue  # the outcome is unknown: once more, and these lines may be there twice
+            self._went_on("producing")
             self._ledger.acknowledged.update(numbers)
             at += BATCH
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
                 print(f"  produced {at} lines, {at / (told - begun):.0f} a second", flush=True)
         took_s = time.monotonic() - begun
-        print(f"produced {len(self._lines)} lines in {took_s:.1f} s, each batch on disk before its reply")
+        print(f"produced {len(self._lines)} lines in {took_s:.1f} s, each batch on two disks before its reply")
 
     def _consume(self) -> None:
         begun = told = time.monotonic()
@@ -110,7 +131,7 @@ class Demo:
         while True:
             if not killed and len(ledger.confirmed) > len(self._lines) // 2:
                 killed = True
-                self._kill_soon()
+                self._kill_leader_soon()
             try:
                 messages = self._client.consume_many("library", BATCH, wait=2)
                 if not messages:
@@ -119,10 +140,11 @@ class Demo:
                     continue
                 self._take(messages)
                 self._client.confirm(messages)
-            except ConnectionFailedError:
-                self._came_back("consuming")
+            except (ConnectionFailedError, RefusedError) as error:
+                self._expected(error)
                 continue  # what was delivered and not confirmed comes again after its retry time
             ledger.confirmed.update(message.msg_id for message in messages)
+            self._went_on("consuming")
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
                 done = len(ledger.confirmed)
@@ -154,10 +176,11 @@ class Demo:
 
 
 def main() -> int:
-    """Run the demo on a node of its own."""
+    """Run the demo on a cluster of its own."""
     begun = time.monotonic()
-    with running_node(PORT) as node:
-        is_well = Demo(node).run()
+    with running_cluster(PORT) as cluster:
+        print(f"three nodes are up after {time.monotonic() - begun:.1f} s, node {cluster.leader()} leads")
+        is_well = Demo(cluster).run()
     print(f"{'All is well' if is_well else 'SOMETHING IS WRONG'}, after {time.monotonic() - begun:.0f} s")
     return 0 if is_well else 1
 

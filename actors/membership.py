@@ -104,6 +104,20 @@ class Membership:
         own = Member(self.own.node_id, self.own.host, self.own.port, self.own.disk_id, is_voter=True)
         return Members("", cluster_id, [own], [one for one in wanted if one.node_id != own.node_id])
 
+    def may_found(
+        self, own: Identity, listed: tuple[Member, ...], hellos: dict[int, Hello], log_end: int, leader: int | None
+    ) -> bool:
+        """Whether this node founds a cluster with those it lists: none of them belongs to one, and it is the first.
+
+        It has to see all of the others first, so that a node whose disk was replaced never does it.
+        """
+        if self.current is not None or own.cluster_id or not listed or leader is not None or log_end:
+            return False
+        if own.node_id > min(node.node_id for node in listed):
+            return False
+        said = [hellos.get(node.node_id) for node in listed]
+        return all(hello is not None and not hello.cluster_id for hello in said)
+
     def add(self, node: Member) -> MemberChange:
         """Want a node."""
         current = self.current

@@ -14,15 +14,12 @@ Raft's replication (Ongaro's dissertation, chapter 3) on entries, with the follo
 """
 
 import math
-from collections import deque
 from typing import Final
 
 from actors.cluster_messages import (
     AskVotes,
     CastVote,
-    CutPeer,
     EntriesRead,
-    LeaderHeard,
     QuorumHeard,
     ReadEntries,
     SendPeers,
@@ -30,28 +27,21 @@ from actors.cluster_messages import (
     VoteGiven,
     VoteIdSeen,
 )
+from actors.following import PULL_RECORDS_MAX, Following
 from actors.membership import Membership
 from actors.messages import Append, Deposed, LogAdvanced
 from actors.progress import Progress, heard_by_majority, on_majority, on_nodes
-from actors.replicated_log import CHECKPOINTER, ELECTOR, OWNER, PEERS, ReplicatedLog
+from actors.replicated_log import CHECKPOINTER, ELECTOR, OWNER, PEERS
 from net.peer_messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
 from storage import entry as entry_codec
-from storage.entry import StoredEntry
-from storage.errors import DamagedError
 from storage.log_tail import LogEnd, LogTail
-from storage.records import Members
 
 PULL_BYTES: Final = 1 << 20
-PULL_RECORDS_MAX: Final = 20_000
-PULL_RETRY_S: Final = 0.5
-TAIL_BYTES_MAX: Final = 32 << 20
-"""A follower pulls nothing more while so much of its log waits for the disk or for its commit."""
-
 LEASE_PART: Final = 0.7
 """How much of the least election time-out a leader counts on: the rest is for clocks that run unlike, and for turns."""
 
 
-class Replication(ReplicatedLog):
+class Replication(Following):
     """One shard's log on one node. `timeout_s`: the least election time-out; `records_per_s`: what a pull may take.
 
     Until told otherwise the node follows nobody. `committed` is what its disk knows to be so. Times are seconds of the
@@ -68,20 +58,8 @@ class Replication(ReplicatedLog):
         records_per_s: int,
         now: float,
     ) -> None:
-        super().__init__(tail, membership, committed, vote_id)
-        self.leader: int | None = None
+        super().__init__(tail, membership, committed, vote_id, timeout_s, records_per_s, now)
         self.progress: dict[int, Progress] = {}
-        self.peer_cluster_id = 0
-        self._timeout_s = timeout_s
-        self._records_per_s = records_per_s
-        self._heartbeat_s = timeout_s / 8
-        self._leader_committed = committed
-        self._echo = -math.inf
-        self._told_elector_at = -math.inf
-        self._pull_sent_at: float | None = None
-        self._allowance = float(records_per_s)
-        self._allowed_at = now
-        self._next_pull_at = math.inf
         self._led_from = 0
         self._quorum_told_at = -math.inf
 
@@ -286,122 +264,6 @@ class Replication(ReplicatedLog):
                 if node_id not in self.progress:
                     self.progress[node_id] = Progress(-math.inf)
 
-    # -- following ---------------------------------------------------------------------------------------------
-
-    def push(self, now: float, node_id: int, push: Push) -> None:
-        """The leader's entries, or a heartbeat, or what was pulled."""
-        if push.vote_id < self.vote_id:
-            self.out.append((PEERS, SendPeers((node_id,), Stored(self.vote_id, 0, -math.inf))))
-            return None
-        if not self._is_from_leader(now, push.vote_id, node_id):
-            return None
-        if self.is_installing:
-            return self._say_stored()  # a snapshot takes the log's place just now
-        if push.is_pulled:
-            self._pull_sent_at = None
-        try:
-            fits = self._accept(push)
-        except DamagedError as error:
-            self.out.append((PEERS, CutPeer(node_id, str(error))))
-            return None
-        self._echo = max(self._echo, push.sent_at)
-        if fits:
-            self._leader_committed = max(self._leader_committed, push.committed)
-            self._advance_following()
-        if not push.entries or not self._writing:
-            self._say_stored()
-        if not fits or (push.is_pulled and not push.is_end):
-            self.pull(now)
-        return None
-
-    def _is_from_leader(self, now: float, vote_id: int, node_id: int) -> bool:
-        """Whether this is the leader that this node follows; the Elector hears of it either way."""
-        is_known = vote_id == self.vote_id and node_id == self.leader
-        if not is_known or now - self._told_elector_at >= self._heartbeat_s / 4:
-            self._told_elector_at = now
-            self.out.append((ELECTOR, LeaderHeard(vote_id, node_id, self.peer_cluster_id)))
-        return is_known
-
-    def _accept(self, push: Push) -> bool:
-        """Take what is new of a push; False if it does not follow what is here. Raises `DamagedError`."""
-        tail = self.tail
-        if push.after > tail.end.trans_id:
-            return False
-        if push.after > self.committed and tail.vote_id_at(push.after) != push.after_vote_id:
-            return False
-        after = push.after
-        new: list[StoredEntry] = []
-        for data in push.entries:
-            entry = entry_codec.received_entry(data, f"an entry behind {after}")
-            if entry.first_trans_id != after + 1 or entry.vote_id > push.vote_id:
-                raise DamagedError(f"an entry behind {after}", f"it holds {entry[:3]}, said under {push.vote_id}")
-            after = entry.last_trans_id
-            if new or (after > self.committed and tail.vote_id_at(after) != entry.vote_id):
-                new.append(entry)
-        if new:
-            if new[0].first_trans_id <= tail.end.trans_id:
-                self._cut(new[0].first_trans_id - 1)
-            for entry in new:
-                self._take(entry)
-            self._write(new)
-            if push.is_pulled:
-                self._allowance -= new[-1].last_trans_id - new[0].first_trans_id + 1
-        self._agreed = max(self._agreed, after)
-        return True
-
-    def _advance_following(self) -> None:
-        committed = min(self._leader_committed, self._agreed, self.stored)
-        if committed > self.committed:
-            self._settle(committed)
-        self._apply_committed()
-
-    def _say_stored(self) -> None:
-        assert self.leader is not None
-        stored = Stored(self.vote_id, min(self.stored, self._agreed), self._echo)
-        self.out.append((PEERS, SendPeers((self.leader,), stored)))
-
-    def pull(self, now: float) -> None:
-        """Ask the leader for what follows this log, unless it was asked already or the rate does not allow it yet."""
-        if self.leader is None or self.is_leading or self.is_installing:
-            return
-        if self._pull_sent_at is not None and now - self._pull_sent_at < PULL_RETRY_S:
-            return
-        allowed = self.allowed_records(now)
-        if allowed < 1 or self.tail.bytes > TAIL_BYTES_MAX:
-            self._next_pull_at = now + 0.02
-            return
-        self._next_pull_at = math.inf
-        self._pull_sent_at = now
-        end = self.tail.end
-        pull = Pull(self.vote_id, end.trans_id, end.vote_id, min(int(allowed), PULL_RECORDS_MAX))
-        self.out.append((PEERS, SendPeers((self.leader,), pull)))
-
-    def allowed_records(self, now: float) -> float:
-        """How many records (or rows) may be pulled now."""
-        passed = max(now - self._allowed_at, 0.0)
-        self._allowed_at = now
-        self._allowance = min(self._allowance + passed * self._records_per_s, self._records_per_s / 5)
-        return self._allowance
-
-    def spend(self, records: int) -> None:
-        """So many rows were pulled."""
-        self._allowance -= records
-
-    @property
-    def next_pull_at(self) -> float:
-        """When `pull` is to be called again."""
-        return self._next_pull_at
-
-    def diverged(self, now: float, node_id: int, message: Diverged) -> None:
-        """The leader's log is another one behind some record: drop what is behind it, and pull again."""
-        if message.vote_id != self.vote_id or node_id != self.leader:
-            return
-        up_to = max(self.tail.boundary(message.up_to), self.committed)
-        if message.up_to >= self.committed and up_to < self.tail.end.trans_id:  # or it is an answer come late
-            self._cut(up_to)
-            self._pull_sent_at = None
-            self.pull(now)
-
     # -- leading: from followers -------------------------------------------------------------------------------
 
     def stored_by(self, now: float, node_id: int, message: Stored) -> None:
@@ -458,25 +320,6 @@ class Replication(ReplicatedLog):
             self.out.append((PEERS, SendPeers((message.node_id,), SnapshotNeeded(self.vote_id, self.trimmed))))
         else:
             self._answer_pull(now, message.node_id, message.after, message.entries)
-
-    # -- snapshots ---------------------------------------------------------------------------------------------
-
-    def is_behind(self, trimmed: int) -> bool:
-        """Whether a log that begins behind record `trimmed` would be news here."""
-        return self.tail.end.trans_id < trimmed and not self.is_installing
-
-    def installed(self, now: float, trimmed: int, vote_id: int, members: Members | None) -> None:
-        """A snapshot has taken the place of all that LMDB held; the log goes on behind record `trimmed`."""
-        self.is_installing = False
-        self.tail.reset(trimmed, vote_id)
-        self.committed = self.stored = self.trimmed = trimmed
-        self._agreed = self._leader_committed = trimmed
-        self._writing = deque((count, trimmed) for count, _ in self._writing)
-        self.membership.replaced(members)
-        self.is_reloading = False
-        self.reload()
-        self._pull_sent_at = None
-        self.pull(now)
 
     def _answer_pull(self, now: float, node_id: int, after: int, data: list[bytes]) -> None:
         its = self.progress[node_id]

@@ -22,7 +22,6 @@ from actors.cluster_messages import (
     EntriesRead,
     Follow,
     HandOver,
-    LeaderChanged,
     PartStaged,
     PeerDown,
     PeerSaid,
@@ -35,6 +34,7 @@ from actors.cluster_messages import (
     TakeOverAsked,
     VotersChanged,
 )
+from actors.cluster_view import follower_rows, shown_leader
 from actors.log_reading import LogReader
 from actors.loop_actor import LoopActor
 from actors.membership import Membership
@@ -149,7 +149,7 @@ class Replicator(LoopActor):
         self._known_leader: object = self
         self._stopping: Stop | None = None
         self._has_stopped = False
-        view.followers = self._follower_rows
+        view.followers = lambda: follower_rows(replication, runtime.monotonic())
         view.members = self._admin.members
         self._handlers: dict[type, Callable[[Any, float], None]] = {
             Append: lambda m, now: self._machine.append(now, m),
@@ -261,13 +261,7 @@ class Replicator(LoopActor):
         elif leader != self._known_leader and self._known_leader is not self:
             log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
         self._known_leader = leader
-        host, port = ("", 0) if leader is None else self._membership.address(leader)
-        is_self = leader == self._machine.node_id
-        if is_self and not host:
-            host, port = view.host, view.port
-        view.leader_node_id, view.leader_host, view.leader_port = leader or 0, host, port
-        view.role = "leader" if is_self else "follower" if leader else "none"
-        self._near.router.tell(LeaderChanged(leader or 0, is_self, host, port))
+        self._near.router.tell(shown_leader(view, self._membership, leader))
 
     def _belong_to(self, cluster_id: int) -> None:
         own = self._identity
@@ -308,27 +302,15 @@ class Replicator(LoopActor):
             if now >= machine.next_pull_at:
                 machine.pull(now)
             self._intake.tick(now)
-            self._found_if_all_are_new()
+            if self._membership.may_found(
+                self._identity, self._settings.listed, self._hellos, machine.tail.end.trans_id, machine.leader
+            ):
+                self._near.elector.tell(VotersChanged(frozenset({self._identity.node_id})))
         self._carry_out()
         is_busy = machine.next_pull_at != float("inf") or self._intake.next_at != float("inf")
         is_alone = machine.is_leading and not machine.progress
         delay_s = BUSY_TICK_S if is_busy else ALONE_TICK_S if is_alone else self._settings.heartbeat_s
         self.runtime.call_later(delay_s, self._tick)
-
-    def _found_if_all_are_new(self) -> None:
-        """Nodes that name each other and belong to no cluster yet make one: the one with the lowest number begins.
-
-        It has to see all of the others first, so that a node whose disk was replaced never does it.
-        """
-        listed = self._settings.listed
-        own = self._identity
-        if self._membership.current is not None or own.cluster_id or not listed or self._machine.leader is not None:
-            return
-        if own.node_id > min(node.node_id for node in listed) or self._machine.tail.end.trans_id:
-            return
-        hellos = [self._hellos.get(node.node_id) for node in listed]
-        if all(hello is not None and not hello.cluster_id for hello in hellos):
-            self._near.elector.tell(VotersChanged(frozenset({own.node_id})))
 
     # -- peers -------------------------------------------------------------------------------------------------
 
@@ -393,22 +375,6 @@ class Replicator(LoopActor):
             members = decode_members(part.members) if part.members else None
             self._machine.installed(now, part.trimmed, part.vote_id, members)
             self._view.trimmed = self._view.stored = part.trimmed
-
-    def _follower_rows(self) -> list[dict[str, Any]]:
-        """What status tells of each follower."""
-        machine = self._machine
-        end = machine.tail.end.trans_id
-        now = self.runtime.monotonic()
-        return [
-            {
-                "node_id": node_id,
-                "trans_id": its.match,
-                "lag": end - its.match,
-                "is_pushed": its.sent is not None,
-                "silent_s": None if its.heard_at < 0 else round(now - its.heard_at, 3),
-            }
-            for node_id, its in sorted(machine.progress.items())
-        ]
 
     # -- the cluster -------------------------------------------------------------------------------------------
 

@@ -7,8 +7,9 @@ was, as long as it is the same leader's and that one has not trimmed its log sin
 from typing import Any
 
 from actors.cluster_messages import PartStaged, SendPeers, StagePart
+from actors.following import PULL_RETRY_S
 from actors.replicated_log import CHECKPOINTER, PEERS
-from actors.replication import PULL_RETRY_S, Replication
+from actors.replication import Replication
 from net.peer_messages import SnapshotNeeded, SnapshotPull, SnapshotRows
 from storage.log_store import SnapshotPart, Staged
 

@@ -37,6 +37,8 @@ class Membership:
         self.own = own
         self._configs: list[tuple[int, Members | None]] = [(0, found)]
         self.is_founder = False
+        self._voters_of: Members | None = None
+        self._voters: list[int] = []
 
     @property
     def current(self) -> Members | None:
@@ -51,9 +53,13 @@ class Membership:
     @property
     def voters(self) -> list[int]:
         """The voters' node_ids. Who founds a cluster votes alone until the log says who its members are."""
-        if self.current is None:
+        current = self._configs[-1][1]
+        if current is None:
             return [self.own.node_id] if self.is_founder else []
-        return self.current.voters
+        if current is not self._voters_of:
+            self._voters_of = current
+            self._voters = current.voters
+        return self._voters
 
     @property
     def others(self) -> list[int]:

@@ -20,12 +20,13 @@ from actors.cluster_messages import (
     Undrain,
 )
 from actors.gather import Gather
+from actors.gathering import Gathering
 from actors.loop_actor import LoopActor
 from actors.messages import Answer, Answered, Call, ClientGone, Execute, Reconfigure, Stop
 from actors.routing import Routed, Routing
 from actors.runtime import Runtime, Timer
 from net.json_codec import encode_reply
-from net.peer_messages import ClientLeft, Forward, ForwardAnswers, ForwardReturned
+from net.peer_messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
 from quorate.protocol import Action, EncodedReply, ErrorWord, Reply, Request, refusal
 
 LAST_ANSWERS_S: Final = 2.0
@@ -63,6 +64,10 @@ class Router(LoopActor):
         self._peers: pykka.ActorRef[Any]
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
+        self._gathering = Gathering()
+        self._is_gathering = False
+        self._forwards: list[ForwardedCall] = []
+        self._forward_to = 0
         self._session = int(runtime.random() * (1 << 48))
         self._remote: dict[int, dict[int, RemoteClient]] = {}
         self._heard: dict[int, tuple[int, int]] = {}
@@ -131,9 +136,29 @@ class Router(LoopActor):
         if routed.own:
             self._owner.tell(Execute(routed.own))
         if routed.forwards:
-            self._peers.tell(SendPeers((routed.to,), Forward(self._session, routed.forwards)))
+            if routed.to != self._forward_to:
+                self._send_forwards()
+                self._forward_to = routed.to
+            self._forwards += routed.forwards
+            if not self._is_gathering:
+                self._forward()
         self._answer(routed.answers)
         self._arm()
+
+    def _forward(self) -> None:
+        """Send what has gathered, or wait a moment for the clients that were just answered: see `Gathering`."""
+        self._is_gathering = bool(self._forwards) and not self._gathering.is_over(
+            self.runtime.monotonic(), len(self._forwards)
+        )
+        if self._is_gathering:
+            self.runtime.call_later(0.0, self._forward)
+        else:
+            self._send_forwards()
+
+    def _send_forwards(self) -> None:
+        forwards, self._forwards = self._forwards, []
+        if forwards:
+            self._peers.tell(SendPeers((self._forward_to,), Forward(self._session, forwards)))
 
     def _arm(self) -> None:
         if self._timer is None and self._machine.has_open:
@@ -168,6 +193,9 @@ class Router(LoopActor):
 
     def _link_lost(self, node_id: int) -> None:
         self._machine.linked.discard(node_id)
+        if node_id == self._forward_to:  # these have not been sent
+            unsent, self._forwards = self._forwards, []
+            self._machine.came_back(self.runtime.monotonic(), node_id, [one.serial for one in unsent])
         self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
         for client in self._remote.pop(node_id, {}).values():
             self._owner.tell(ClientGone(client))
@@ -199,6 +227,7 @@ class Router(LoopActor):
         if isinstance(message, Forward):
             self._serve(node_id, message)
         elif isinstance(message, ForwardAnswers):
+            self._gathering.committed(self.runtime.monotonic(), len(self._forwards), len(message.answers))
             answers = [self._machine.answered(serial, reply) for serial, reply in message.answers]
             by_actor: dict[str, list[Answer]] = {}
             for answer in answers:

@@ -241,6 +241,7 @@ class QueueOwner(LoopActor):
         is_news = message.committed > ledger.committed
         if is_news:
             self._broker.commit(self._now(), message.committed)
+        ledger.majority = self._view.node_count // 2 + 1
         ledger.stored(message.stored, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before

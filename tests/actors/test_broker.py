@@ -290,3 +290,34 @@ def test_extending_never_makes_the_retry_time_earlier() -> None:
     shard.ask(2, queue="q")
     assert shard.ask(10, msg_id=msg_id, retry=5)["extended"] == 1
     assert shard.ask(12, msg_id=msg_id)["message"]["due_at"] == due_at
+
+
+def test_replicate_waits_for_so_many_disks() -> None:
+    shard = Shard()
+    shard.broker.queries.view.node_count = 5
+    shard.broker.ledger.majority = 3
+    shard.commits = False
+    one, many, default = (shard.send(1, queue="q", data="x", replicate=n) for n in (1, 5, 3))
+    ledger = shard.broker.ledger
+    ledger.stored(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
+    shard.settle()
+    assert one in shard.replies, "the leader's disk is enough"
+    assert many not in shard.replies
+    shard.commit()
+    assert default in shard.replies
+    assert many not in shard.replies, "a majority is not"
+    ledger.stored(shard.state.trans_id, (shard.state.trans_id,) * 5)
+    shard.settle()
+    assert shard.replies[many]["code"] == 0
+    assert shard.ask(1, queue="q", data="x", replicate=6)["error"] == "not_supported"
+
+
+def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", retry=5)
+    shard.commits = False
+    shard.broker.ledger.is_leased = False
+    consume = shard.send(2, queue="q")
+    assert consume not in shard.replies
+    shard.commit()
+    assert shard.replies[consume]["data"] == "x"

@@ -10,7 +10,7 @@
 | LogAdvanced | Replicator | QueueOwner | how far the log is on disk here, and committed |
 | Apply | Replicator | QueueOwner | a follower: these entries are committed |
 | Promoted, Deposed | Replicator | QueueOwner | this node leads; it does not any more |
-| StateDropped, StateLoaded, ReloadNeeded | Replicator, QueueOwner | the other | the state is not the log's; a fresh one |
+| StateDropped, StateLoaded, ReloadNeeded | Replicator, QueueOwner | the other | a state that is not the log's goes |
 | Propose | Replicator | QueueOwner | put this change of the members into the log |
 | Drain, Undrain, Drained | Replicator, Router, QueueOwner | the next | settle what is open: another node is to lead |
 | WriteEntries, EntriesWritten, JournalBlocked | Replicator, LogWriter | the other | make durable; done; disk full |

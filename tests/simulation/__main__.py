@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 import traceback
+from collections import Counter
 
 from tests.simulation.run import Run
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--nodes", type=int, help="1, 3 or 5; otherwise each seed draws it")
     arguments = parser.parse_args()
+    reached: Counter[str] = Counter()
     logging.disable(logging.CRITICAL)
     seeds = (
         [arguments.seed] if arguments.seed is not None else range(arguments.first, arguments.first + arguments.seeds)
@@ -36,6 +38,7 @@ def main() -> int:
         crashes += outcome.crashes
         torn += outcome.torn
         elections += outcome.elections
+        reached.update(outcome.reached)
         if outcome.problems:
             failed += 1
             print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
@@ -47,6 +50,7 @@ def main() -> int:
         f"{elections} elections, "
         f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {virtual_s / took_s:.0f} a second"
     )
+    print("reached: " + ", ".join(f"{count} {what}" for what, count in sorted(reached.items())))
     return 1 if failed else 0
 
 

@@ -4,14 +4,21 @@ The real methods run; beside them it is noted who led in which vote_id, which en
 leader decided to deliver.
 """
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any
 
+from actors.cluster_admin import ClusterAdmin
+from actors.following import Following
 from actors.queue_owner import QueueOwner
 from actors.replicated_log import ReplicatedLog
 from actors.replication import Replication
+from actors.routing import Routing
+from actors.snapshot_intake import SnapshotIntake
 from storage.entry import decode
+from storage.log_store import LogStore
 from storage.state import ShardState
 from tests.simulation.world import World
 
@@ -26,6 +33,7 @@ class Observer:
         self.committed: dict[int, tuple[int, bytes]] = {}
         self.handed_out: dict[tuple[int, int], float] = {}
         self.elections = 0
+        self.reached: Counter[str] = Counter()
 
     def led(self, vote_id: int, node_id: int) -> None:
         """A node takes the lead."""
@@ -68,9 +76,26 @@ class Observer:
         return state
 
 
+RARE: tuple[tuple[type, str, str], ...] = (
+    (ReplicatedLog, "_cut", "tails cut"),
+    (ReplicatedLog, "reload", "states made anew"),
+    (Following, "installed", "snapshots taken over"),
+    (SnapshotIntake, "rows", "snapshot parts"),
+    (ClusterAdmin, "_propose", "changes of members"),
+    (ClusterAdmin, "_begin", "hand-overs begun"),
+    (Routing, "link_lost", "links lost"),
+    (Routing, "came_back", "forwarded calls returned"),
+    (LogStore, "trim", "trims"),
+)
+"""Branches that a run should reach now and then: class, method, and what its calls are."""
+
+
 @contextmanager
 def observing(observer: Observer) -> Iterator[None]:
     """Note what nodes do inside the block."""
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in RARE]
+    before += [(Replication, "lead", Replication.lead), (ReplicatedLog, "_settle", ReplicatedLog._settle)]
+    before += [(QueueOwner, "_send", QueueOwner._send)]
     lead, settle, send = Replication.lead, ReplicatedLog._settle, QueueOwner._send
 
     def noted_lead(self: Replication, now: float, vote_id: int) -> None:
@@ -87,12 +112,22 @@ def observing(observer: Observer) -> Iterator[None]:
         observer.answered(answers)
         send(self, answers)
 
-    Replication.lead = noted_lead  # type: ignore[method-assign]  # that is the point
-    ReplicatedLog._settle = noted_settle  # type: ignore[method-assign]  # as above
-    QueueOwner._send = noted_send  # type: ignore[method-assign]  # as above
+    for owner, name, what in RARE:
+        setattr(owner, name, _counted(getattr(owner, name), observer.reached, what))
+    setattr(Replication, "lead", noted_lead)  # noqa: B010  # mypy would not let a method be replaced otherwise
+    setattr(ReplicatedLog, "_settle", noted_settle)  # noqa: B010  # as above
+    setattr(QueueOwner, "_send", noted_send)  # noqa: B010  # as above
     try:
         yield
     finally:
-        Replication.lead = lead  # type: ignore[method-assign]  # back
-        ReplicatedLog._settle = settle  # type: ignore[method-assign]  # back
-        QueueOwner._send = send  # type: ignore[method-assign]  # back
+        for owner, name, method in before:
+            setattr(owner, name, method)
+
+
+def _counted(method: Callable[..., Any], reached: Counter[str], what: str) -> Callable[..., Any]:
+    @wraps(method)
+    def counted(*arguments: Any, **named: Any) -> Any:
+        reached[what] += 1
+        return method(*arguments, **named)
+
+    return counted

@@ -5,6 +5,7 @@ virtual time (liveness).
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -33,6 +34,7 @@ class Outcome:
     torn: int
     nodes: int
     elections: int
+    reached: Counter[str]
 
 
 class Run:
@@ -87,6 +89,7 @@ class Run:
             sum(node.torn for node in self.nodes),
             self.limits.size,
             self.observer.elections,
+            self.observer.reached,
         )
 
     def _has_converged(self) -> bool:

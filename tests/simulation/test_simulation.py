@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -21,6 +22,7 @@ from storage.errors import StorageError
 from storage.log_store import LogStore, TrimPlan, TrimRows
 from storage.records import Confirm, Message
 from storage.state import ShardState
+from tests.simulation.observe import RARE
 from tests.simulation.run import Run
 
 SEEDS = range(1, 201)
@@ -59,6 +61,8 @@ def test_the_seeds_reach_the_rare_branches() -> None:
     assert sum(outcome.crashes for outcome in outcomes) > 100
     assert sum(outcome.requests for outcome in outcomes) > 5000
     assert sum(outcome.elections for outcome in outcomes) > 100
+    reached = sum((outcome.reached for outcome in outcomes), Counter[str]())
+    assert {what for _, _, what in RARE} == set(reached), "every rare branch is reached"
 
 
 def test_one_seed_gives_one_trace_in_any_process() -> None:

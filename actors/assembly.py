@@ -15,9 +15,10 @@ from actors.elector import Elector
 from actors.log_writer import LogWriter
 from actors.membership import Membership
 from actors.peers import PeerNetwork, Peers
+from actors.progress import WINDOW_BYTES
 from actors.queries import NodeView
 from actors.queue_owner import OwnerSettings, QueueOwner
-from actors.replication import Replication
+from actors.replication import PULL_BYTES, Replication
 from actors.replicator import Neighbours, Replicator, ReplicatorSettings
 from actors.router import Router
 from actors.routing import Routing
@@ -59,6 +60,9 @@ class ShardSettings:
     election_timeout_s: float = 0.4
     sync_records_per_s: int = 100_000
     forwards: bool = True
+    snapshot_part_bytes: int = 256 << 10
+    pull_bytes: int = PULL_BYTES
+    window_bytes: int = WINDOW_BYTES
 
 
 @dataclass
@@ -105,7 +109,8 @@ def open_shard(
 
     def is_alone(members: Members | None) -> bool:
         if members is not None:
-            return members.voters == [identity.node_id]
+            own = members.find(identity.node_id)
+            return members.voters == [identity.node_id] and own is not None and own.disk_id == identity.disk_id
         return not identity.cluster_id and (not settings.listed or state.trans_id > 0)
 
     recovered = recover(tables, folder, store, state, now, is_alone)
@@ -158,7 +163,11 @@ def start_shard(
     ]
     log_writer = LogWriter.start(runtime, opened.journal, lanes, settings.flush_interval_s)
     checkpointer = runtime.start_blocking(
-        Checkpointer, opened.store, settings.log_records_max, lambda: ShardState(shard, queue_size)
+        Checkpointer,
+        opened.store,
+        settings.log_records_max,
+        lambda: ShardState(shard, queue_size),
+        settings.snapshot_part_bytes,
     )
     owner_settings = OwnerSettings(
         writes_max=LANES if settings.flush_interval_s is None else 1,
@@ -183,6 +192,7 @@ def start_shard(
         settings.sync_records_per_s,
         now,
     )
+    replication.pull_bytes, replication.window_bytes = settings.pull_bytes, settings.window_bytes
     replication.trimmed = opened.store.bounds.trimmed
     replicator = Replicator(
         runtime,

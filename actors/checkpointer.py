@@ -30,8 +30,6 @@ from storage.state import ShardState
 PIN_S: Final = 30.0
 """For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
 
-SNAPSHOT_PART_BYTES: Final = 256 << 10
-
 TRIM_RECORDS: Final = 5000
 """Records that one step of trimming takes: its question costs the owner a few ms at worst."""
 
@@ -39,15 +37,21 @@ TRIM_RECORDS: Final = 5000
 class Checkpointer(BlockingActor):
     """Owns the shard's tables. Keeps the last `log_records_max` records in the log, and up to a tenth more.
 
-    `new_state` makes an empty state.
+    `new_state` makes an empty state; `part_bytes` is about what one part of a snapshot holds.
     """
 
     def __init__(
-        self, runtime: Runtime, store: LogStore, log_records_max: int, new_state: Callable[[], ShardState]
+        self,
+        runtime: Runtime,
+        store: LogStore,
+        log_records_max: int,
+        new_state: Callable[[], ShardState],
+        part_bytes: int,
     ) -> None:
         super().__init__(runtime)
         self._store = store
         self._new_state = new_state
+        self._part_bytes = part_bytes
         self._pinned_until = 0.0
         self._plan: TrimPlan | None = None
         self._log_records_max = log_records_max
@@ -71,7 +75,7 @@ class Checkpointer(BlockingActor):
             message.reply_to.tell(EntriesRead(message.node_id, message.after, entries))
         elif isinstance(message, ReadSnapshot):
             self._pinned_until = self.runtime.monotonic() + PIN_S
-            part = self._store.read_part(message.cursor, SNAPSHOT_PART_BYTES)
+            part = self._store.read_part(message.cursor, self._part_bytes)
             message.reply_to.tell(SnapshotRead(message.node_id, message.cursor, part))
         elif isinstance(message, StagePart):
             self._stage(message)

@@ -62,6 +62,18 @@ class Membership:
         return self._voters
 
     @property
+    def electors(self) -> frozenset[int]:
+        """Who votes, as far as this node is concerned.
+
+        It is none of them under a disk that it does not have any more: one that was emptied and is brought up to date
+        passes the members of long ago, and may find its old self there as the only one that votes.
+        """
+        voters = frozenset(self.voters)
+        known = None if self.current is None else self.current.find(self.own.node_id)
+        is_other_disk = known is not None and known.disk_id != self.own.disk_id
+        return voters - {self.own.node_id} if is_other_disk else voters
+
+    @property
     def others(self) -> list[int]:
         """All members but this node."""
         if self.current is None:

@@ -14,10 +14,11 @@ class Progress:
 
     `match`: its disk agrees with the leader's log up to that record. `sent`: the last record that was pushed to it;
     None while it has to pull. `echo`: when the leader sent what the follower has answered last (s). `heard_at`: when it
-    answered last.
+    answered last. `window_bytes`: what may be on its way to it.
     """
 
-    def __init__(self, now: float) -> None:
+    def __init__(self, now: float, window_bytes: int = WINDOW_BYTES) -> None:
+        self._window_bytes = window_bytes
         self.match = 0
         self.sent: int | None = None
         self.echo = -math.inf
@@ -28,7 +29,7 @@ class Progress:
 
     def is_pushable(self, after: int) -> bool:
         """Whether entries behind record `after` can be pushed to it now."""
-        return self.sent == after and self._under_way_bytes <= WINDOW_BYTES
+        return self.sent == after and self._under_way_bytes <= self._window_bytes
 
     def pushed(self, last_trans_id: int, size: int) -> None:
         """Entries of so many bytes, ending with that record, are on their way to it."""

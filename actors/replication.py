@@ -30,7 +30,7 @@ from actors.cluster_messages import (
 from actors.following import PULL_RECORDS_MAX, Following
 from actors.membership import Membership
 from actors.messages import Append, Deposed, LogAdvanced
-from actors.progress import Progress, heard_by_majority, on_majority, on_nodes
+from actors.progress import WINDOW_BYTES, Progress, heard_by_majority, on_majority, on_nodes
 from actors.replicated_log import CHECKPOINTER, ELECTOR, OWNER, PEERS
 from net.peer_messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
 from storage import entry as entry_codec
@@ -60,6 +60,8 @@ class Replication(Following):
     ) -> None:
         super().__init__(tail, membership, committed, vote_id, timeout_s, records_per_s, now)
         self.progress: dict[int, Progress] = {}
+        self.pull_bytes = PULL_BYTES
+        self.window_bytes = WINDOW_BYTES
         self._led_from = 0
         self._quorum_told_at = -math.inf
 
@@ -100,7 +102,7 @@ class Replication(Following):
         self._led_from = self.tail.end.trans_id + 1
         self._pull_sent_at = None
         self._next_pull_at = math.inf
-        self.progress = {node_id: Progress(now) for node_id in self.membership.others}
+        self.progress = {node_id: Progress(now, self.window_bytes) for node_id in self.membership.others}
         for its in self.progress.values():
             its.sent = self.tail.end.trans_id  # most follow already; one that does not pulls
         if not self.is_reloading:
@@ -262,7 +264,7 @@ class Replication(Following):
                     del self.progress[node_id]
             for node_id in others:
                 if node_id not in self.progress:
-                    self.progress[node_id] = Progress(-math.inf)
+                    self.progress[node_id] = Progress(-math.inf, self.window_bytes)
 
     # -- leading: from followers -------------------------------------------------------------------------------
 
@@ -304,11 +306,11 @@ class Replication(Following):
                 up_to = min(after - 1, end.trans_id)
             self.out.append((PEERS, SendPeers((node_id,), Diverged(self.vote_id, up_to))))
         elif after < self.tail.stored:
-            bytes_max = PULL_BYTES
+            bytes_max = self.pull_bytes
             records_max = max(min(message.records_max, PULL_RECORDS_MAX), 1)
             self.out.append((CHECKPOINTER, ReadEntries(node_id, after, records_max, bytes_max)))
         else:
-            entries = self.tail.behind(after, bytes_max=PULL_BYTES)
+            entries = self.tail.behind(after, bytes_max=self.pull_bytes)
             self._answer_pull(now, node_id, after, [entry.data for entry in entries])
 
     def entries_read(self, now: float, message: EntriesRead) -> None:

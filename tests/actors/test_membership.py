@@ -52,6 +52,13 @@ def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> Non
     assert membership.voters == [1, 2]
 
 
+def test_a_node_with_a_new_disk_is_not_its_old_self() -> None:
+    membership = Membership(OWN, members(OWN, OTHER))
+    assert membership.electors == {1, 2}
+    emptied = Membership(Member(1, "a", 1, 99), members(OWN))
+    assert emptied.electors == frozenset(), "it was the only voter when the cluster was founded, under another disk"
+
+
 def test_what_can_not_be_added_or_removed_is_said() -> None:
     membership = Membership(OWN, members(OWN, OTHER))
     assert "is a member already" in str(membership.add(Member(2, "c", 1)).refusal)

@@ -119,6 +119,9 @@ class ClusterLimits:
     is_lease_committed: bool
     election_timeout_s: float
     sync_records_per_s: int
+    snapshot_part_bytes: int
+    pull_bytes: int
+    window_bytes: int
 
     @staticmethod
     def drawn(random: Random) -> "ClusterLimits":
@@ -130,6 +133,9 @@ class ClusterLimits:
             is_lease_committed=random.random() < 0.3,
             election_timeout_s=random.choice([0.4, 1.0, 2.0]),
             sync_records_per_s=random.choice([200, 5000, 100_000]),
+            snapshot_part_bytes=random.choice([200, 2000, 256 << 10]),
+            pull_bytes=random.choice([300, 1 << 20]),
+            window_bytes=random.choice([500, 4 << 20]),
         )
 
 
@@ -155,6 +161,9 @@ class SimulatedNode:
             election_timeout_s=limits.election_timeout_s,
             sync_records_per_s=limits.sync_records_per_s,
             forwards=random.random() < 0.7,
+            snapshot_part_bytes=limits.snapshot_part_bytes,
+            pull_bytes=limits.pull_bytes,
+            window_bytes=limits.window_bytes,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
         self.codec = CodecLimits(request_bytes_max=1500)

@@ -107,15 +107,16 @@ def open_shard(
     store = LogStore(tables, settings.shard)
     state = ShardState(settings.shard, queue_size)
 
-    def is_alone(members: Members | None) -> bool:
+    def is_alone(members: Members | None, log_end: int) -> bool:
         if members is not None:
             own = members.find(identity.node_id)
             return members.voters == [identity.node_id] and own is not None and own.disk_id == identity.disk_id
-        return not identity.cluster_id and (not settings.listed or state.trans_id > 0)
+        return not identity.cluster_id and (not settings.listed or log_end > 0)
 
     recovered = recover(tables, folder, store, state, now, is_alone)
-    alone = is_alone(recovered.members)
-    if vote_file.is_new and recovered.members is not None and not alone:
+    last_members = recovered.later_members[-1][1] if recovered.later_members else recovered.members
+    alone = is_alone(last_members, recovered.log_records + store.bounds.trimmed)
+    if vote_file.is_new and last_members is not None and not alone:
         raise StorageError(_FORGOTTEN.format(identity.node_id))
     committed = [entry for entry in recovered.unstored if entry.last_trans_id <= state.trans_id]
     if committed:
@@ -182,7 +183,7 @@ def start_shard(
     election = Election(identity, settings.election_timeout_s, runtime.random, now)
     elector = Elector(runtime, election, lanes[0])
     own = Member(identity.node_id, settings.own.host, settings.own.port, identity.disk_id)
-    membership = Membership(own, opened.recovered.members)
+    membership = Membership(own, opened.recovered.members, opened.recovered.later_members)
     replication = Replication(
         opened.tail,
         membership,

@@ -59,11 +59,12 @@ class LeaderChanged:
 
 @dataclass(slots=True)
 class PeerSaid:
-    """A node said this; it belongs to cluster `cluster_id`, 0: to none yet."""
+    """A node said this; it belongs to cluster `cluster_id`, 0: to none yet, and has that disk."""
 
     node_id: int
     message: PeerMessage
     cluster_id: int = 0
+    disk_id: int = 0
 
 
 @dataclass(slots=True)
@@ -99,11 +100,13 @@ class CutPeer:
 
 @dataclass(slots=True)
 class Acquaintances:
-    """Whom to keep links to and whom to accept. `nodes`: all that are known; `identity` is this node's own."""
+    """Whom to keep links to and whom to accept. `nodes`: all that are known; `own`, `identity` are this node's."""
 
+    own: Member
     identity: Identity
     nodes: tuple[Member, ...]
     accepts_all: bool
+    removed: tuple[Member, ...] = ()
 
 
 @dataclass(slots=True)

@@ -9,9 +9,12 @@ it has caught up, and votes. Each follows from what the leader sees, so a leader
 A cluster is founded the same way: by one node, alone, that wants the others.
 
 A node is known by its number and its disk's. One that comes back with another disk remembers no vote, and is
-refused until it has been removed and added again.
+refused until it has been removed and added again. Whoever belongs to the cluster is let in even if this node's own
+log does not know it (yet): the members may have changed since. But a vote, and what is stored, counts only if it comes
+from the disk that the members name.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -31,11 +34,15 @@ class MemberChange(NamedTuple):
 
 
 class Membership:
-    """The members as the log says them. `found` is what recovery found in the log, `own` this node as it starts."""
+    """The members as the log says them; `own` is this node as it starts.
 
-    def __init__(self, own: Member, found: Members | None) -> None:
+    `found` is what recovery found in the log that is committed, `later` what stood behind that, with the trans_ids: a
+    cut may take those away.
+    """
+
+    def __init__(self, own: Member, found: Members | None, later: Sequence[tuple[int, Members]] = ()) -> None:
         self.own = own
-        self._configs: list[tuple[int, Members | None]] = [(0, found)]
+        self._configs: list[tuple[int, Members | None]] = [(0, found), *later]
         self.is_founder = False
         self._voters_of: Members | None = None
         self._voters: list[int] = []
@@ -72,6 +79,11 @@ class Membership:
         known = None if self.current is None else self.current.find(self.own.node_id)
         is_other_disk = known is not None and known.disk_id != self.own.disk_id
         return voters - {self.own.node_id} if is_other_disk else voters
+
+    def is_from_its_disk(self, node_id: int, disk_id: int) -> bool:
+        """Whether what that node says counts as the member's that it says it is."""
+        known = None if self.current is None else self.current.find(node_id)
+        return known is not None and known.disk_id == disk_id
 
     @property
     def others(self) -> list[int]:
@@ -148,7 +160,7 @@ class Membership:
             if (one.host, one.port) == (node.host, node.port) and one.node_id != node.node_id:
                 return MemberChange(None, f"{node.host}:{node.port} is node {one.node_id}'s address")
         wanted = [one for one in current.wanted if one.node_id != node.node_id]
-        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node]))
+        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node], current.removed))
 
     def remove(self, node_id: int) -> MemberChange:
         """Do without a node."""
@@ -156,11 +168,13 @@ class Membership:
         assert current is not None
         members = [member for member in current.members if member.node_id != node_id]
         wanted = [member for member in current.wanted if member.node_id != node_id]
+        gone = [member for member in current.members if member.node_id == node_id]
+        removed = [*current.removed, *gone][-REMOVED_MAX:]
         if len(members) == len(current.members) and len(wanted) == len(current.wanted):
             return MemberChange(None, f"node {node_id} is no member")
         if not any(member.is_voter for member in members):
             return MemberChange(None, f"node {node_id} is the only one that votes")
-        return MemberChange(Members("", current.cluster_id, members, wanted))
+        return MemberChange(Members("", current.cluster_id, members, wanted, removed))
 
     def next_step(self, hellos: dict[int, Hello], progress: dict[int, Progress], log_end: int) -> Members | None:
         """What is to be done next for nodes that are wanted or catch up; None if nothing can be done now."""
@@ -184,8 +198,12 @@ class Membership:
         members = [member for member in current.members if member.node_id != node.node_id]
         wanted = [member for member in current.wanted if member.node_id != node.node_id]
         members = sorted([*members, node], key=lambda member: member.node_id)
-        return Members("", current.cluster_id, members, wanted)
+        removed = [one for one in current.removed if (one.node_id, one.disk_id) != (node.node_id, node.disk_id)]
+        return Members("", current.cluster_id, members, wanted, removed)
 
+
+REMOVED_MAX = 50
+"""How many nodes that were removed are remembered, so that they are told so when they come."""
 
 CAUGHT_UP_RECORDS = 1000
 """A node that lacks no more than this may vote: it has them before it is missed."""
@@ -196,9 +214,14 @@ def _fields(member: Member) -> tuple[int, str, int, int]:
 
 
 def hello_fault(
-    own: Identity, node_type: int, nodes: tuple[Member, ...], accepts_all: bool, hello: Hello
+    own: Identity,
+    node_type: int,
+    nodes: tuple[Member, ...],
+    accepts_all: bool,
+    hello: Hello,
+    removed: tuple[Member, ...] = (),
 ) -> str | None:
-    """Why a node that says `hello` is not to be talked with; None if it is one of `nodes`.
+    """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
 
     `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it.
     """
@@ -212,11 +235,13 @@ def hello_fault(
         return f"it says that it is node {own.node_id}, and that is this node"
     if hello.cluster_id and own.cluster_id and hello.cluster_id != own.cluster_id:
         return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
+    if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
+        return f"node {hello.node_id} was removed from this cluster"
+    if accepts_all or (hello.cluster_id and hello.cluster_id == own.cluster_id):
+        return None
     known = next((member for member in nodes if member.node_id == hello.node_id), None)
     if known is None:
-        if accepts_all:
-            return None
-        return f"node {hello.node_id} is no member of this cluster: it was removed, or not added yet"
+        return f"node {hello.node_id} is no member of this cluster: it was not added yet"
     if known.disk_id and hello.disk_id != known.disk_id:
         return (
             f"node {hello.node_id} comes with another disk than the one it joined with, so it can't remember how it "

@@ -69,7 +69,8 @@ class Peers(LoopActor):
         super().__init__(runtime)
         self._network = network
         self._node_type = node_type
-        self._known = Acquaintances(Identity(0, 0, 0), (), False)
+        self._known = Acquaintances(Member(0, "", 0), Identity(0, 0, 0), (), False)
+        self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, _Node] = {}
         self._incoming: dict[PeerLink, float] = {}
         self._has_stopped = False
@@ -134,16 +135,25 @@ class Peers(LoopActor):
         for node_id in list(self._nodes):
             node = self._nodes[node_id]
             new = wanted.get(node_id)
+            if new is None and node_id in self._guests:
+                continue
             if new is None or (new.host, new.port) != (node.member.host, node.member.port):
                 del self._nodes[node_id]
                 if node.link is not None:
                     node.link.close("it is no member any more, or has moved")
+        for link in list(self._incoming):
+            fault = None if link.peer is None else self._fault(link.peer)
+            if fault is not None:
+                link.close(fault)
         for node_id, member in wanted.items():
             if node_id in self._nodes:
                 self._nodes[node_id].member = member
             else:
                 self._nodes[node_id] = _Node(member)
                 self._dial(node_id)
+        for link in self._incoming:
+            if link.is_open and link.peer is not None and link.peer.node_id not in self._nodes:
+                self._welcome(link, link.peer)
 
     # -- dialling ----------------------------------------------------------------------------------------------
 
@@ -178,7 +188,10 @@ class Peers(LoopActor):
 
     def _hello(self, to: int) -> Hello:
         own = self._known.identity
-        return Hello(PEER_MAJOR, PEER_MINOR, self._node_type, own.node_id, to, own.cluster_id, own.disk_id)
+        at = self._known.own
+        return Hello(
+            PEER_MAJOR, PEER_MINOR, self._node_type, own.node_id, to, own.cluster_id, own.disk_id, at.host, at.port
+        )
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -192,10 +205,15 @@ class Peers(LoopActor):
         self.runtime.call_later(HELLO_S, lambda: None if link.peer else link.cut("no hello came"))
         return link
 
+    def _fault(self, hello: Hello) -> str | None:
+        known = self._known
+        return hello_fault(
+            known.identity, self._node_type, known.nodes, known.accepts_all, hello, removed=known.removed
+        )
+
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         """The other side has introduced itself."""
-        known = self._known
-        fault = hello_fault(known.identity, self._node_type, known.nodes, known.accepts_all, hello)
+        fault = self._fault(hello)
         if not link.is_dialler:
             if fault is not None:
                 if self._refused.get(hello.node_id) != fault:
@@ -208,7 +226,9 @@ class Peers(LoopActor):
                     other.close("it has dialled again")
             link.accept(self._hello(hello.node_id))
             node = self._nodes.get(hello.node_id)
-            if node is not None and node.link is None:
+            if node is None:
+                self._welcome(link, hello)
+            elif node.link is None:
                 node.backoff_s = BACKOFF_MIN_S
                 self._dial(hello.node_id)  # it is there: no need to wait for the back-off
             return
@@ -229,11 +249,13 @@ class Peers(LoopActor):
         """A message of another node."""
         assert link.peer is not None
         to = self._router if isinstance(message, FOR_ROUTER) else self._replicator
-        to.tell(PeerSaid(link.peer.node_id, message, link.peer.cluster_id))
+        to.tell(PeerSaid(link.peer.node_id, message, link.peer.cluster_id, link.peer.disk_id))
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
         self._incoming.pop(link, None)
+        if link.peer is not None and self._guests.get(link.peer.node_id) is link:
+            self._guest_left(link.peer.node_id)
         if not link.is_dialler or not self.actor_ref.is_alive():
             return
         for node_id, node in self._nodes.items():
@@ -246,6 +268,20 @@ class Peers(LoopActor):
                 return
         if link.peer is not None:
             self._down(link.peer.node_id)
+
+    def _welcome(self, link: PeerLink, hello: Hello) -> None:
+        """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
+        if hello.cluster_id and hello.cluster_id == self._known.identity.cluster_id:
+            self._nodes[hello.node_id] = _Node(Member(hello.node_id, hello.host, hello.port))
+            self._guests[hello.node_id] = link
+            self._dial(hello.node_id)
+
+    def _guest_left(self, node_id: int) -> None:
+        del self._guests[node_id]
+        if all(member.node_id != node_id for member in self._known.nodes):
+            node = self._nodes.pop(node_id, None)
+            if node is not None and node.link is not None:
+                node.link.close("it has left")
 
     def _down(self, node_id: int) -> None:
         for ref in (self._replicator, self._router):

@@ -274,7 +274,9 @@ class Replicator(LoopActor):
         """Whom links are kept to: the members, those that are wanted, and before there are any, those listed."""
         current = self._membership.current
         nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
-        self._near.peers.tell(Acquaintances(self._identity, tuple(nodes), current is None))
+        removed = () if current is None else tuple(current.removed)
+        own = self._membership.own
+        self._near.peers.tell(Acquaintances(own, self._identity, tuple(nodes), current is None, removed))
 
     def _follow(self, message: Follow, now: float) -> None:
         self._machine.follow(now, message.vote_id, message.leader)
@@ -327,6 +329,8 @@ class Replicator(LoopActor):
         message, node_id, machine = said.message, said.node_id, self._machine
         if not said.cluster_id and not self._identity.cluster_id:
             return  # neither belongs to a cluster yet: what it says is about a log that may never be one
+        if isinstance(message, Vote | Stored) and not self._membership.is_from_its_disk(node_id, said.disk_id):
+            return  # of a disk that the members do not know it by: it does not count
         machine.peer_cluster_id = said.cluster_id
         if isinstance(message, Push):
             machine.push(now, node_id, message)

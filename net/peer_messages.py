@@ -14,7 +14,10 @@ PEER_MINOR: Final = 0
 
 
 class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
-    """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there."""
+    """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there.
+
+    `host` and `port` are where its sender can be dialled.
+    """
 
     major: int
     minor: int
@@ -23,6 +26,8 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     to: int
     cluster_id: int
     disk_id: int
+    host: str
+    port: int
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):

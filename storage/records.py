@@ -175,13 +175,15 @@ class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
 class Members(msgspec.Struct, array_like=True, tag=13, gc=False):
     """The cluster's nodes from here on, all of them; it counts as soon as it is in a log, committed or not.
 
-    `wanted` are nodes that are to be added as soon as they are there. It is about no queue: `queue` is empty.
+    `wanted` are nodes that are to be added as soon as they are there, `removed` the last that were removed, with their
+    disks. It is about no queue: `queue` is empty.
     """
 
     queue: str
     cluster_id: int
     members: list[Member]
     wanted: list[Member]
+    removed: list[Member] = []
 
     def find(self, node_id: int) -> Member | None:
         """The member of that number."""

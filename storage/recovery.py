@@ -34,8 +34,9 @@ RowT = TypeVar("RowT")
 class Recovered(NamedTuple):
     """What recovery found. `unstored` are the journal's entries that LMDB does not have yet, `history` is `LogTail`'s.
 
+    `members` are those that LMDB's log says, `later_members` those of the journal, each with its record's trans_id.
     `torn` says in words what was cut off, None if nothing was; `torn_at` is its place in
-    the journal. `members` is the last record of that kind in the log, committed or not.
+    the journal.
     """
 
     unstored: list[StoredEntry]
@@ -43,6 +44,7 @@ class Recovered(NamedTuple):
     log_records: int
     history: list[tuple[int, int]]
     members: Members | None
+    later_members: list[tuple[int, Members]]
     torn: str | None
     torn_at: tuple[str, int] | None
 
@@ -53,12 +55,12 @@ def recover(
     store: LogStore,
     state: ShardState,
     now: float,
-    is_alone: Callable[[Members | None], bool] = lambda members: True,
+    is_alone: Callable[[Members | None, int], bool] = lambda members, log_end: True,
 ) -> Recovered:
     """Bring an empty `state` to where the disk says it was; messages due by `now` (Unix seconds) are ready.
 
     What LMDB has is committed. What the journal alone has is applied, too, if the node `is_alone` by the last members
-    in the log: its own disk is a majority then. Otherwise it is for the leader to say.
+    in the log, which ends at the given record: its own disk is a majority then. Otherwise it is for the leader to say.
     Cuts a torn end off the log; the journal's is left, since the next writer starts a new segment.
     """
     with paused_gc():
@@ -124,7 +126,7 @@ def _recover(
     store: LogStore,
     state: ShardState,
     now: float,
-    is_alone: Callable[[Members | None], bool],
+    is_alone: Callable[[Members | None, int], bool],
 ) -> Recovered:
     torn: list[str] = []
     backlog_messages = load_rows(tables, store, state)
@@ -148,26 +150,39 @@ def _recover(
         for entry in _standing(content.payloads)
         if entry.last_trans_id > state.trans_id and entry.vote_id >= reader.history[-1][1]
     ]
-    members = state.members
+    committed_members = members = state.members
+    later_members: list[tuple[int, Members]] = []
     after = state.trans_id
     tail: list[Entry] = []
     for index, stored in enumerate(unstored):
         tail.append(decode_in_chain(stored.data, f"journal entry {index}", after))
         after = stored.last_trans_id
-        members = next((r for r in reversed(tail[-1].records) if isinstance(r, Members)), members)
+        for offset, record in enumerate(tail[-1].records):
+            if isinstance(record, Members):
+                members = record
+                later_members.append((tail[-1].first_trans_id + offset, record))
     if bad_end is not None:
         store.cut(bad_end)
         if after >= bad_end:
             torn[:] = [f"log entry {bad_end} was damaged, and the journal still had it: nothing is lost"]
     for entry in tail:
-        if is_alone(members) or (bad_end is not None and entry.last_trans_id <= bad_end):  # LMDB had it: committed
+        if is_alone(members, after) or (
+            bad_end is not None and entry.last_trans_id <= bad_end
+        ):  # LMDB had it: committed
             reader.take(entry)
     if content.torn:
         torn.append(f"{content.torn}: an entry that was being written")
     state.finish_loading(now)
     log_records = after - store.bounds.trimmed
     return Recovered(
-        unstored, backlog_messages, log_records, reader.history, members, "; ".join(torn) or None, content.torn_at
+        unstored,
+        backlog_messages,
+        log_records,
+        reader.history,
+        committed_members,
+        later_members,
+        "; ".join(torn) or None,
+        content.torn_at,
     )
 
 

@@ -1,5 +1,7 @@
 """Who belongs to the cluster: one change after the other, and who is let in."""
 
+from typing import Any
+
 import pytest
 
 from actors.membership import Membership, hello_fault
@@ -18,8 +20,8 @@ def members(*nodes: Member, wanted: tuple[Member, ...] = ()) -> Members:
 
 
 def hello(node_id: int = 2, disk_id: int = 22, cluster_id: int = 9, **changed: int) -> Hello:
-    fields = {"major": 1, "minor": 0, "node_type": 1, "to": 1, **changed}
-    return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id)
+    fields: dict[str, Any] = {"major": 1, "minor": 0, "node_type": 1, "to": 1, **changed}
+    return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id, host="h", port=1)
 
 
 def test_a_wanted_node_becomes_a_member_when_it_is_met_and_votes_when_it_has_caught_up() -> None:
@@ -59,6 +61,14 @@ def test_a_node_with_a_new_disk_is_not_its_old_self() -> None:
     assert emptied.electors == frozenset(), "it was the only voter when the cluster was founded, under another disk"
 
 
+def test_members_that_only_the_journal_had_go_with_a_cut_after_a_restart() -> None:
+    membership = Membership(OWN, members(OWN), [(7, members(OWN, OTHER))])
+    assert membership.voters == [1, 2]
+    assert membership.since == 7
+    assert membership.cut(5)
+    assert membership.voters == [1]
+
+
 def test_what_can_not_be_added_or_removed_is_said() -> None:
     membership = Membership(OWN, members(OWN, OTHER))
     assert "is a member already" in str(membership.add(Member(2, "c", 1)).refusal)
@@ -77,13 +87,16 @@ def test_what_can_not_be_added_or_removed_is_said() -> None:
         (hello(to=3), "expects node 3"),
         (hello(node_id=1), "that is this node"),
         (hello(cluster_id=8), "another cluster"),
-        (hello(node_id=7), "is no member"),
-        (hello(disk_id=33), "another disk"),
+        (hello(node_id=7, cluster_id=0), "is no member"),
+        (hello(node_id=7), None),
+        (hello(disk_id=33), None),
         (hello(disk_id=33, cluster_id=0), "another disk"),
+        (hello(node_id=5, disk_id=55), "was removed"),
     ],
 )
 def test_only_members_with_the_disk_they_joined_with_are_let_in(said: Hello, why: str | None) -> None:
-    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said)
+    gone = Member(5, "e", 1, 55)
+    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,))
     assert fault is None if why is None else why in str(fault)
 
 

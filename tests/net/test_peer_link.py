@@ -5,7 +5,7 @@ import pytest
 from net.peer_link import FRAME_BYTES_MAX, MAGIC, PeerLink, encoded
 from net.peer_messages import Hello, PeerMessage, Push, Refused, Stored
 
-HELLO = Hello(1, 0, 1, 2, 1, 9, 77)
+HELLO = Hello(1, 0, 1, 2, 1, 9, 77, "h", 1)
 
 
 class End:

@@ -30,6 +30,8 @@ from storage.state import ShardState
 PIN_S: Final = 30.0
 """For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
 
+PIN_MAX_S: Final = 1800.0
+
 TRIM_RECORDS: Final = 5000
 """Records that one step of trimming takes: its question costs the owner a few ms at worst."""
 
@@ -52,7 +54,7 @@ class Checkpointer(BlockingActor):
         self._store = store
         self._new_state = new_state
         self._part_bytes = part_bytes
-        self._pinned_until = 0.0
+        self._pinned_until = self._pinned_since = 0.0
         self._plan: TrimPlan | None = None
         self._log_records_max = log_records_max
         self._is_trimming = False
@@ -74,7 +76,7 @@ class Checkpointer(BlockingActor):
             assert message.reply_to is not None
             message.reply_to.tell(EntriesRead(message.node_id, message.after, entries))
         elif isinstance(message, ReadSnapshot):
-            self._pinned_until = self.runtime.monotonic() + PIN_S
+            self._pin()
             part = self._store.read_part(message.cursor, self._part_bytes)
             message.reply_to.tell(SnapshotRead(message.node_id, message.cursor, part))
         elif isinstance(message, StagePart):
@@ -101,6 +103,14 @@ class Checkpointer(BlockingActor):
         self._reply_to = message.reply_to
         self._trim()
         self._plan_trim()
+
+    def _pin(self) -> None:
+        """Trim nothing for a while; but a follower that never comes to an end does not keep the log for ever."""
+        now = self.runtime.monotonic()
+        if now >= self._pinned_until:
+            self._pinned_since = now
+        if now < self._pinned_since + PIN_MAX_S:
+            self._pinned_until = now + PIN_S
 
     def _stage(self, message: StagePart) -> None:
         part = message.part

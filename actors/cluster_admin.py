@@ -208,6 +208,7 @@ class ClusterAdmin:
         assert transfer is not None
         if now > transfer.deadline:
             self.transfer = None
+            replication.tell_owner(now)
             replication.out.append((ROUTER, Undrain()))
             reason = f"node {transfer.target} did not take over in {HAND_OVER_S:g} s; this node leads on"
             self._end(transfer, reason)
@@ -216,6 +217,7 @@ class ClusterAdmin:
         is_ready = transfer.drained and its is not None and its.match == replication.tail.end.trans_id
         if is_ready and not transfer.is_told:
             transfer.is_told = True
+            replication.is_lease_given_up = True  # it may be elected at any time from now on, however late it hears
             replication.out.append((PEERS, SendPeers((transfer.target,), TakeOver(replication.vote_id))))
 
     def _end(self, transfer: Transfer, failure: str | None) -> None:

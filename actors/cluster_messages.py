@@ -83,6 +83,13 @@ class PeerDown:
 
 
 @dataclass(slots=True)
+class PeerUnheard:
+    """The link that a node speaks over is closed, or a new one has taken its place: what it said may be lost."""
+
+    node_id: int
+
+
+@dataclass(slots=True)
 class SendPeers:
     """Say this to these nodes; to those that no link is open to it is not said."""
 

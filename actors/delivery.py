@@ -80,7 +80,7 @@ class Delivery:
         if wait_s > 0:
             self._wait(Waiter(call, names, count, self._ledger.now + wait_s, next(self._serials)))
         else:
-            self._ledger.answer(call, _nothing(call, names))
+            self._ledger.say(call, _nothing(call, names))
 
     def serve(self, queue: QueueState) -> None:
         """Give what is ready to those who wait for it.
@@ -126,10 +126,11 @@ class Delivery:
             self._give_up(waiter)
 
     def take_waiting(self) -> list[Call]:
-        """All consumers that wait; they do not any more."""
+        """All consumers that wait; they do not any more, and ask for what is left of their time."""
         waiters = list(self._waiters.values())
         for waiter in waiters:
             self._leave(waiter)
+            waiter.call.request.wait = max(waiter.deadline - self._ledger.now, 0.001)
         return [waiter.call for waiter in waiters]
 
     def end_waiting(self) -> None:

@@ -12,7 +12,8 @@ our vote_id. The rules that make it safe:
 
 Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
 leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
-answered for a time-out steps down. Between two candidates that are as good, the greater node_id is preferred.
+answered for a time-out steps down. Of two candidates that are as good and ask at the same time, the greater node_id is
+preferred; only for a moment, since it may be one that can't win.
 """
 
 import math
@@ -69,6 +70,7 @@ class Election:
         self._heard_at = now
         self._quorum_at = now
         self._deadline = now + self._patience()
+        self._asked_at = -math.inf
         self._out: list[Decision] = []
 
     @property
@@ -112,6 +114,7 @@ class Election:
             return
         self._lose_leader()
         self.role = Role.PRE_CANDIDATE
+        self._asked_at = now
         self._votes = {self.identity.node_id}
         self._out.append(AskVotes(self.identity.vote_id + 1, is_pre=True, is_forced=False))
         self._count_votes(now)
@@ -139,7 +142,8 @@ class Election:
 
     def _pre_vote_asked(self, now: float, asked: VoteAsked) -> None:
         own = self.identity
-        is_rival = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and asked.comparison == 0
+        is_candidate = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and now < self._asked_at + self._timeout_s / 8
+        is_rival = is_candidate and asked.comparison == 0
         is_granted = (
             asked.vote_id > own.vote_id
             and asked.comparison >= 0

@@ -15,7 +15,7 @@ from net.peer_messages import Diverged, Pull, Push, Stored
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError
-from storage.log_tail import LogTail
+from storage.log_tail import LogEnd, LogTail
 from storage.records import Members
 
 PULL_RECORDS_MAX: Final = 20_000
@@ -92,6 +92,8 @@ class Following(ReplicatedLog):
             return False
         if push.after > self.committed and tail.vote_id_at(push.after) != push.after_vote_id:
             return False
+        if push.entries and tail.bytes > 2 * TAIL_BYTES_MAX:
+            return False  # LMDB is behind: the leader may push on when this node has pulled
         after = push.after
         new: list[StoredEntry] = []
         for data in push.entries:
@@ -159,8 +161,10 @@ class Following(ReplicatedLog):
         """The leader's log is another one behind some record: drop what is behind it, and pull again."""
         if message.vote_id != self.vote_id or node_id != self.leader:
             return
-        up_to = max(self.tail.boundary(message.up_to), self.committed)
-        if message.up_to >= self.committed and up_to < self.tail.end.trans_id:  # or it is an answer come late
+        if self.tail.end != LogEnd(message.after_vote_id, message.after):
+            return  # an answer come late: the log is another one since
+        up_to = max(self.tail.boundary(message.up_to), self.committed, self._agreed)
+        if up_to < self.tail.end.trans_id:
             self._cut(up_to)
             self._pull_sent_at = None
             self.pull(now)

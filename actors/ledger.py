@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from actors.messages import Answer, Call
-from quorate.protocol import Reply
+from quorate.protocol import ErrorWord, Reply, refusal
 from storage.records import Message, Record, message_id
 from storage.state import ShardState
 
@@ -17,7 +17,7 @@ from storage.state import ShardState
 class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
-    `majority` is of the cluster's nodes; `is_leased`: no other node can be leading now, so what this one knows of a
+    `majority` is of the cluster's voters; `is_leased`: no other node can be leading now, so what this one knows of a
     message holds.
     """
 
@@ -31,6 +31,7 @@ class Ledger:
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
         self._replicated: list[tuple[int, int, Call, Reply]] = []
+        self._doubtful: list[Answer] = []
         self.majority = 1
         self.is_leased = True
 
@@ -56,16 +57,24 @@ class Ledger:
         """Answer when all that is applied by now is committed."""
         trans_id = self.state.trans_id
         if trans_id == self.committed:
-            self.answers.append((call, reply))
+            self.say(call, reply)
         else:
             self._parked.append((trans_id, call, reply))
 
+    def say(self, call: Call, reply: Reply) -> None:
+        """Answer what committed state says: now, or when it is certain that no other node has led since."""
+        (self.answers if self.is_leased else self._doubtful).append((call, reply))
+
+    def lease(self, is_leased: bool) -> None:
+        """Whether this node is certain to lead alone now."""
+        self.is_leased = is_leased
+        if is_leased and self._doubtful:
+            self.answers += self._doubtful
+            self._doubtful = []
+
     def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
-        if nodes == self.majority:
-            self.park(call, reply)
-        else:
-            self._replicated.append((self.state.trans_id, nodes, call, reply))
+        self._replicated.append((self.state.trans_id, nodes, call, reply))
 
     def stored(self, stored: int, replicas: tuple[int, ...]) -> None:
         """This node's disk has the records up to `stored`; n nodes have those up to the n-th of `replicas`."""
@@ -76,9 +85,12 @@ class Ledger:
             trans_id, nodes, call, reply = waiting
             if nodes == 1:
                 is_done = trans_id <= stored
+            elif nodes > len(replicas):
+                is_done = trans_id <= self.committed
+                reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
+                reply = refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
             else:
-                has_nodes = nodes <= len(replicas) and trans_id <= replicas[nodes - 1]
-                is_done = has_nodes and (nodes < self.majority or trans_id <= self.committed)
+                is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self.committed)
             if is_done:
                 self.answers.append((call, reply))
             else:
@@ -88,6 +100,8 @@ class Ledger:
     def take_open(self) -> list[tuple[int, Call, Reply]]:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
         taken = [*self._parked, *((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)]
+        taken += [(0, call, reply) for call, reply in self._doubtful]
+        self._doubtful = []
         self._parked.clear()
         self._replicated = []
         self._after_commit.clear()

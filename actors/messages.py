@@ -29,7 +29,7 @@ class Call(msgspec.Struct, gc=False):
     """A request on its way: who asked, and the `order` by which its client knows which request is answered.
 
     The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
-    `is_single`: its client has this call alone, and is not said to be gone.
+    `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
     """
 
     request: Request
@@ -38,6 +38,7 @@ class Call(msgspec.Struct, gc=False):
     reply_to: "pykka.ActorRef[Any]"
     reply_bytes_max: int = 4 << 20
     is_single: bool = False
+    returns: int = 0
 
 
 Answer = tuple[Call, Reply]

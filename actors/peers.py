@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 
 import pykka
 
-from actors.cluster_messages import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUp, SendPeers
+from actors.cluster_messages import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from actors.loop_actor import LoopActor
 from actors.membership import hello_fault
 from actors.messages import Stop
@@ -253,7 +253,9 @@ class Peers(LoopActor):
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
-        self._incoming.pop(link, None)
+        was_incoming = self._incoming.pop(link, None) is not None
+        if was_incoming and link.peer is not None and not self._has_stopped and self.actor_ref.is_alive():
+            self._router.tell(PeerUnheard(link.peer.node_id))
         if link.peer is not None and self._guests.get(link.peer.node_id) is link:
             self._guest_left(link.peer.node_id)
         if not link.is_dialler or not self.actor_ref.is_alive():

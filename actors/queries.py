@@ -61,6 +61,7 @@ class NodeView:
     leader_port: int = 0
     role: str = "none"
     node_count: int = 1
+    voter_count: int = 1
     cluster_id: int = 0
     committed: int = 0
     followers: Callable[[], list[dict[str, Any]]] = list

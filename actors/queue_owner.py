@@ -208,6 +208,8 @@ class QueueOwner(LoopActor):
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
+        for execute in self._held:
+            execute.calls = [call for call in execute.calls if call.client is not message.client]
 
     def _time_passed(self, message: TimePassed) -> None:
         self._alarm = None
@@ -234,6 +236,7 @@ class QueueOwner(LoopActor):
         self._leased_until = message.leased_until
         if not self._is_leading:
             return
+        self._ledger.lease(self.runtime.monotonic() < self._leased_until)
         while self._under_way and self._under_way[0] <= message.stored:
             self._under_way.popleft()
         ledger = self._ledger
@@ -241,7 +244,7 @@ class QueueOwner(LoopActor):
         is_news = message.committed > ledger.committed
         if is_news:
             self._broker.commit(self._now(), message.committed)
-        ledger.majority = self._view.node_count // 2 + 1
+        ledger.majority = self._view.voter_count // 2 + 1
         ledger.stored(message.stored, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
@@ -253,6 +256,8 @@ class QueueOwner(LoopActor):
                 self._execute(execute)
 
     def _apply(self, message: Apply) -> None:
+        if self._awaits_state:
+            return  # the fresh state has them, or they come again behind it
         state = self._ledger.state
         for stored in message.entries:
             self._follow(state, stored)
@@ -283,6 +288,7 @@ class QueueOwner(LoopActor):
         self._take_state(state)
         self._proposal = None
         self._tail_bytes = 0
+        self._leased_until = -NEVER
         self._vote_id = message.vote_id
         self._is_leading = True
         self._is_serving = self._is_drained = False
@@ -443,7 +449,7 @@ class QueueOwner(LoopActor):
 
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()
-        self._ledger.is_leased = monotonic < self._leased_until
+        self._ledger.lease(not self._is_leading or monotonic < self._leased_until)
         return self._clock.now(self.runtime.now(), monotonic)
 
     def _later(self, delay_s: float, callback: Any) -> Timer:

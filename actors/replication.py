@@ -62,6 +62,7 @@ class Replication(Following):
         self.progress: dict[int, Progress] = {}
         self.pull_bytes = PULL_BYTES
         self.window_bytes = WINDOW_BYTES
+        self.is_lease_given_up = False
         self._led_from = 0
         self._quorum_told_at = -math.inf
 
@@ -98,6 +99,7 @@ class Replication(Following):
         self.vote_id = vote_id
         self.leader = self.node_id
         self.is_leading = True
+        self.is_lease_given_up = False
         self.membership.is_founder = self.membership.current is None
         self._led_from = self.tail.end.trans_id + 1
         self._pull_sent_at = None
@@ -220,7 +222,6 @@ class Replication(Following):
     def tell_owner(self, now: float) -> None:
         """Where the log is."""
         matches = [self.stored, *(its.match for its in self.progress.values())]
-        is_alone = not self.progress
         self.out.append(
             (
                 OWNER,
@@ -228,13 +229,18 @@ class Replication(Following):
                     self.stored,
                     self.committed,
                     on_nodes(matches),
-                    math.inf if is_alone else self.quorum_at(now) + self._timeout_s * LEASE_PART,
+                    self._leased_until(now),
                     self.tail.bytes,
                     self.room_bytes,
                     self.disk_full,
                 ),
             )
         )
+
+    def _leased_until(self, now: float) -> float:
+        if self.is_lease_given_up:
+            return -math.inf
+        return self.quorum_at(now) + self._timeout_s * LEASE_PART if self.progress else math.inf
 
     def _advance_leading(self, now: float) -> None:
         matches = [
@@ -304,7 +310,8 @@ class Replication(Following):
             up_to = min(self.tail.end_of(message.after_vote_id), after, end.trans_id)
             if up_to < self.trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
                 up_to = min(after - 1, end.trans_id)
-            self.out.append((PEERS, SendPeers((node_id,), Diverged(self.vote_id, up_to))))
+            diverged = Diverged(self.vote_id, up_to, after, message.after_vote_id)
+            self.out.append((PEERS, SendPeers((node_id,), diverged)))
         elif after < self.tail.stored:
             bytes_max = self.pull_bytes
             records_max = max(min(message.records_max, PULL_RECORDS_MAX), 1)

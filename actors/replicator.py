@@ -249,6 +249,7 @@ class Replicator(LoopActor):
                 named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
                 log.info("the members are now: %s", ", ".join(named))
             view.node_count = 1 if current is None else len(current.members)
+            view.voter_count = 1 if current is None else len(current.voters)
             voters = self._membership.electors
             if current is None and self._settings.is_alone:
                 voters = frozenset({self._membership.own.node_id})

@@ -14,6 +14,7 @@ from actors.cluster_messages import (
     LeaderChanged,
     PeerDown,
     PeerSaid,
+    PeerUnheard,
     PeerUp,
     Returned,
     SendPeers,
@@ -29,7 +30,7 @@ from net.json_codec import encode_reply
 from net.peer_messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
 from quorate.protocol import Action, EncodedReply, ErrorWord, Reply, Request, refusal
 
-LAST_ANSWERS_S: Final = 2.0
+LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
 
 _decode_request = msgspec.json.Decoder(Request).decode
@@ -64,6 +65,7 @@ class Router(LoopActor):
         self._peers: pykka.ActorRef[Any]
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
+        self._is_stopping = False
         self._gathering = Gathering()
         self._is_gathering = False
         self._forwards: list[ForwardedCall] = []
@@ -90,9 +92,14 @@ class Router(LoopActor):
         elif isinstance(message, Returned):
             self._returned(message.calls)
         elif isinstance(message, LeaderChanged):
+            if not message.is_self:
+                for node_id in list(self._remote):
+                    self._forget_remote(node_id)
             self._do(self._machine.leader_changed(self.runtime.monotonic(), message))
         elif isinstance(message, PeerUp):
             self._machine.linked.add(message.node_id)
+        elif isinstance(message, PeerUnheard):
+            self._unheard(message.node_id)
         elif isinstance(message, PeerDown):
             self._link_lost(message.node_id)
         elif isinstance(message, Drain):
@@ -104,11 +111,15 @@ class Router(LoopActor):
         elif isinstance(message, Reconfigure):
             self._virtual_queues = message.limits
         elif isinstance(message, ClientGone):
+            self._machine.forget_held(message.client)
             number = self._machine.client_gone(message.client)
+            self._send_forwards()  # what it asked before must not come behind its leaving
             if number is not None and self._machine.leader:
                 self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
             self._owner.tell(message)
         elif isinstance(message, Stop):
+            self._is_stopping = True
+            self._send_forwards()
             for number in self._machine.client_numbers:  # their consumers wait no longer, and are told so
                 self._peers.tell(SendPeers((self._machine.leader,), ClientLeft(number)))
             self._stopping = message
@@ -121,6 +132,12 @@ class Router(LoopActor):
     def _stop_on(self) -> None:
         """Nothing waits for another node any more, or has waited for too long."""
         if self._stopping is not None:
+            self._answer(
+                [
+                    (call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping"))
+                    for call in self._machine.take_held()
+                ]
+            )
             stopping, self._stopping = self._stopping, None
             self._owner.tell(stopping)
 
@@ -197,9 +214,19 @@ class Router(LoopActor):
             unsent, self._forwards = self._forwards, []
             self._machine.came_back(self.runtime.monotonic(), node_id, [one.serial for one in unsent])
         self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
+        self._forget_remote(node_id)
+        self._arm()
+
+    def _unheard(self, node_id: int) -> None:
+        """What that node said last may be lost, and so may its answers to what was forwarded to it."""
+        self._forget_remote(node_id)
+        self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
+        self._arm()
+
+    def _forget_remote(self, node_id: int) -> None:
+        """No message is kept waiting for the clients of that node."""
         for client in self._remote.pop(node_id, {}).values():
             self._owner.tell(ClientGone(client))
-        self._arm()
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -250,13 +277,12 @@ class Router(LoopActor):
         session, heard = self._heard.get(node_id, (0, 0))
         if session != message.session:
             heard = 0
-            for client in self._remote.pop(node_id, {}).values():
-                self._owner.tell(ClientGone(client))
+            self._forget_remote(node_id)
         fresh = [one for one in message.calls if one.serial > heard]
         if not fresh:
             return
         self._heard[node_id] = (message.session, fresh[-1].serial)
-        if not self._machine.is_direct:
+        if not self._machine.is_direct or self._is_stopping:
             returned = ForwardReturned([one.serial for one in fresh])
             self._peers.tell(SendPeers((node_id,), returned))
             return

@@ -25,6 +25,9 @@ RETURN_S: Final = 0.02
 ANSWER_S: Final = 10.0
 """What a forwarded request may take beyond what it asks to wait."""
 
+RETURNS_MAX: Final = 100
+"""So often a request may come back undone: some seconds in which nodes do not agree who leads."""
+
 LAST_S: Final = 1.0
 """What a former leader has to answer what was forwarded to it."""
 
@@ -95,8 +98,11 @@ class Routing:
         """Where each of the calls goes; none is held for longer than `until`."""
         routed = Routed(to=self.leader)
         deadline = now + HOLD_S if until is None else until
+        waiting = {held[2].client for held in self._held}
         for call in calls:
-            if self.is_direct or call.request.action in OWN_VIEW:
+            if waiting and call.client in waiting and not call.is_single:
+                self._held.append((now + RETURN_S, deadline, call))  # a client's requests are done in their order
+            elif self.is_direct or call.request.action in OWN_VIEW:
                 routed.own.append(call)
             elif not self.leader or self._is_draining or self.leads:
                 self._held.append((deadline, deadline, call))
@@ -112,7 +118,7 @@ class Routing:
         """Somebody else leads, or nobody: what was held can go on."""
         if message.leader != self.leader:
             for one in self._outgoing.values():
-                if one.node_id != message.leader:
+                if message.leader and one.node_id != message.leader:
                     one.deadline = min(one.deadline, now + LAST_S)
             self._is_draining = False
         self.leader, self.leads = message.leader, message.is_self
@@ -131,7 +137,18 @@ class Routing:
     def returned(self, now: float, calls: list[Call]) -> None:
         """Calls that came back from a node that does not lead, undone."""
         for call in calls:
-            self._held.append((now + RETURN_S, now + HOLD_S, call))
+            call.returns += 1
+            patience_s = HOLD_S if call.returns < RETURNS_MAX else 0.0
+            self._held.append((now + RETURN_S, now + patience_s, call))
+
+    def forget_held(self, client: Client) -> None:
+        """A client is gone: what is held for it is not done any more."""
+        self._held = [held for held in self._held if held[2].client is not client]
+
+    def take_held(self) -> list[Call]:
+        """All that is held; it is the caller's now."""
+        held, self._held = self._held, []
+        return [call for _, _, call in held]
 
     def _release(self, now: float) -> Routed:
         """What was held can go on, if there is somewhere to go."""
@@ -158,7 +175,12 @@ class Routing:
         reason = f"no node could be asked that leads, for {HOLD_S:g} s; the request was not done"
         routed.answers += [(call, refusal(call.request, ErrorWord.NO_LEADER, reason)) for _, _, call in late]
         silent = [serial for serial, one in self._outgoing.items() if one.deadline <= now]
-        routed.answers += [self._lost(self._outgoing.pop(serial), "did not answer in time") for serial in silent]
+        for serial in silent:
+            one = self._outgoing.pop(serial)
+            if one.call.request.action in LOOKS:
+                self.returned(now, [one.call])
+            else:
+                routed.answers.append(self._lost(one, "did not answer in time"))
         return routed
 
     # -- forwarding --------------------------------------------------------------------------------------------
@@ -181,8 +203,13 @@ class Routing:
 
     def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
         """The node that these were forwarded to does not lead."""
-        calls = [one.call for serial in serials if (one := self._outgoing.pop(serial, None)) is not None]
-        self.returned(now, calls)
+        for serial in serials:
+            one = self._outgoing.pop(serial, None)
+            if one is not None:
+                request = one.call.request
+                if request.wait:
+                    request.wait = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
+                self.returned(now, [one.call])
 
     def link_lost(self, now: float, node_id: int) -> list[Answer]:
         """What was forwarded to that node may have arrived or not, and no answer will come."""

@@ -91,10 +91,15 @@ class Pull(msgspec.Struct, array_like=True, tag=7, gc=False):
 
 
 class Diverged(msgspec.Struct, array_like=True, tag=8, gc=False):
-    """Leader to follower: our logs can't agree behind record `up_to`; drop what is there, and pull again."""
+    """Leader to follower: our logs can't agree behind record `up_to`; drop what is there, and pull again.
+
+    `after` and `after_vote_id` are the pull's: it holds only while the follower's log still ends there.
+    """
 
     vote_id: int
     up_to: int
+    after: int
+    after_vote_id: int
 
 
 class SnapshotNeeded(msgspec.Struct, array_like=True, tag=9, gc=False):

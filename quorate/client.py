@@ -18,7 +18,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, RefusedError
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
 
 REPLY_BYTES_MAX: Final = 64 << 20
@@ -187,14 +187,24 @@ class Client:
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, which JSON can't say")
         data = msgspec.json.encode({"action": int(action), **body}) + b"\n"
-        is_repeatable = action in REPEATABLE or (action == Action.PRODUCE and "key" in body)
+        is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
+        is_repeatable = action in REPEATABLE or is_keyed
         with self._lock:
             reply, was_repeated = self._exchange(data, float(body.get("wait", 0.0)), is_repeatable)
         if reply.get("code") == 0:
             return reply
-        if was_repeated and reply.get("error") == ErrorWord.DUPLICATE_KEY and "msg_id" in reply:
+        is_held = reply.get("error") == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
+        if was_repeated and is_keyed and is_held and self._is_ours(int(reply["msg_id"]), data):
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
         raise RefusedError(str(reply.get("error", "")), str(reply.get("reason", "")), reply)
+
+    def _is_ours(self, msg_id: int, data: bytes) -> bool:
+        """Whether the message that has the key is the one that this request produced, as far as its data tell."""
+        try:
+            held = self.show(msg_id)
+        except QuorateError:
+            return False
+        return bool(held["data"] == msgspec.json.decode(data)["data"])
 
     def _exchange(self, data: bytes, wait: float, is_repeatable: bool) -> tuple[dict[str, Any], bool]:
         """The reply, and whether the request may have been done before the try that it answers.
@@ -214,11 +224,11 @@ class Client:
                 sock.sendall(data)
                 reply = self._read_reply(sock)
             except OSError as error:
+                host, port = self._address
                 self._drop()
                 self._next_node()
                 is_late = isinstance(error, TimeoutError) and was_sent
-                if is_last or is_late or (was_sent and not is_repeatable):
-                    host, port = self._address
+                if is_last or (was_sent and not is_repeatable):
                     what = "did not answer in time" if is_late else f"failed: {error}"
                     raise ConnectionFailedError(
                         f"node {host}:{port} {what}", outcome_unknown=was_sent or was_repeated
@@ -249,6 +259,9 @@ class Client:
             self._next_node()
             return len(self._nodes) > 1
         if error == ErrorWord.NO_LEADER:
+            if len(self._nodes) > 1:
+                self._drop()
+                self._next_node()  # that one may be cut off, or removed
             return True
         return error == ErrorWord.UNKNOWN_OUTCOME and is_repeatable
 

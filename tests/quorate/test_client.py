@@ -71,10 +71,19 @@ class FakeNode:
 
 def test_a_produce_with_a_key_is_repeated_and_its_duplicate_taken_for_success() -> None:
     refused = b'{"action":1,"code":-1,"error":"duplicate_key","reason":"there","msg_id":1024}\n'
-    fake = FakeNode([b"", refused])
+    ours = b'{"action":12,"code":0,"message":{"msg_id":1024,"data":"x"}}\n'
+    fake = FakeNode([b"", refused, ours])
     with Client("127.0.0.1", fake.port) as client:
         assert client.produce("q", "x", key="k") == 1024
-    assert len(fake.requests) == 2
+    assert len(fake.requests) == 3
+
+
+def test_a_key_that_another_produce_holds_is_no_success() -> None:
+    refused = b'{"action":1,"code":-1,"error":"duplicate_key","reason":"there","msg_id":1024}\n'
+    others = b'{"action":12,"code":0,"message":{"msg_id":1024,"data":"of somebody else"}}\n'
+    fake = FakeNode([b"", refused, others])
+    with Client("127.0.0.1", fake.port) as client, pytest.raises(RefusedError, match="duplicate_key"):
+        client.produce("q", "x", key="k")
 
 
 def test_a_produce_without_a_key_is_not_repeated() -> None:

@@ -15,14 +15,13 @@ TTL = 100_000
 
 @dataclass
 class Sent:
-    """A message that was produced for certain: its reply came `at`. `on_one_disk`: that is all it asked for."""
+    """A message that was produced for certain: its reply came `at`."""
 
     token: str
     retry: float
     at: float
     queue: str
     key: str | None
-    on_one_disk: bool
 
 
 @dataclass
@@ -195,9 +194,9 @@ class SimulatedClient(_Session):
             request["replicate"] = random.choice([1, 2, 3])
 
         def acknowledged(reply: dict[str, Any]) -> None:
-            if reply["code"] == 0:
+            if reply["code"] == 0 and request.get("replicate") != 1:  # on one disk alone it may be lost
                 key = request.get("key") if queue != "virtual" else None
-                sent = Sent(token, retry, self._world.time, queue, key, request.get("replicate") == 1)
+                sent = Sent(token, retry, self._world.time, queue, key)
                 for msg_id in reply.get("msg_ids") or [reply["msg_id"]]:
                     self._history.acknowledged[msg_id] = sent
                     self._history.tokens.setdefault(msg_id, token)

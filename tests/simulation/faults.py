@@ -101,15 +101,18 @@ class Faults:
 
     def _replace_disk(self, node: SimulatedNode) -> None:
         """A node loses its disk, and comes back empty under its old number; then it is removed and added again."""
-        newest = max(self._nodes, key=lambda one: one.view.committed)
-        voters = [member for member in newest.view.members() if member["role"] == "voter"]
-        if self._wiped is not None or not node.is_up or len(voters) < len(self._nodes):
+        all_vote = all(one.is_up and self._voters_seen_by(one) == len(self._nodes) for one in self._nodes)
+        if self._wiped is not None or not all_vote:
             return  # more than one disk at a time is more than a majority can stand
         self._wiped = node
         node.end(power_cut=True)
         node.wipe()
         assert node.start()
         self._world.later(3.0, lambda: self._readmit(node))
+
+    @staticmethod
+    def _voters_seen_by(node: SimulatedNode) -> int:
+        return sum(member["role"] == "voter" for member in node.view.members())
 
     def _readmit(self, node: SimulatedNode) -> None:
         address = {"node_id": node.node_id, "host": node.name, "port": 1}

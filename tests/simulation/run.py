@@ -125,7 +125,7 @@ class Run:
     def _check_lost(self, drained: Drain, confirmed_before: set[int]) -> None:
         history = self.history
         for msg_id, sent in history.acknowledged.items():
-            if msg_id in history.delivered or msg_id in drained.seen or sent.on_one_disk:
+            if msg_id in history.delivered or msg_id in drained.seen:
                 continue
             if msg_id in history.maybe_confirmed or msg_id in history.confirmed:
                 history.problems.append(f"message {msg_id} was confirmed without having been delivered")
@@ -140,7 +140,7 @@ class Run:
         """No two live messages of a queue have one key: the older was gone before the younger was asked for."""
         by_key: dict[tuple[str, str], list[int]] = {}
         for msg_id, sent in self.history.acknowledged.items():
-            if sent.key is not None and not sent.on_one_disk:
+            if sent.key is not None:
                 by_key.setdefault((sent.queue, sent.key), []).append(msg_id)
         for (queue, key), ids in by_key.items():
             ids.sort(key=lambda msg_id: self.history.acknowledged[msg_id].at)

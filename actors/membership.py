@@ -160,7 +160,8 @@ class Membership:
             if (one.host, one.port) == (node.host, node.port) and one.node_id != node.node_id:
                 return MemberChange(None, f"{node.host}:{node.port} is node {one.node_id}'s address")
         wanted = [one for one in current.wanted if one.node_id != node.node_id]
-        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node], current.removed))
+        removed = [one for one in current.removed if one.node_id != node.node_id]
+        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node], removed))
 
     def remove(self, node_id: int) -> MemberChange:
         """Do without a node."""

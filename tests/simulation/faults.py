@@ -61,8 +61,11 @@ class Faults:
             self._pause(node)
         elif choice < 0.85:
             self._command({"command": "transfer"})
-        elif choice < 0.93 and len(self._nodes) > 2:
+        elif choice < 0.90 and len(self._nodes) > 2:
             self._replace_disk(node)
+        elif choice < 0.95 and self._wiped is None:
+            self._wiped = node
+            self._readmit(node)  # removed, and added again with what it has
         else:
             for one in self._nodes:  # a power failure of the whole site
                 if one.is_up:

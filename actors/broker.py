@@ -16,6 +16,7 @@ from quorate.protocol import (
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
     Action,
+    Code,
     ErrorWord,
     ProduceItem,
     Reply,
@@ -31,6 +32,15 @@ MESSAGE_OVERHEAD_BYTES: Final = 500
 
 NEEDS_SPACE: Final = frozenset({Action.PRODUCE, Action.CONFIGURE})
 """What a full disk refuses. All else makes the backlog smaller or leaves its size as it is."""
+
+
+WRITES: Final = frozenset(
+    {Action.PRODUCE, Action.CONSUME, Action.CONFIRM, Action.CONFIGURE, Action.CLEAR, Action.RELEASE, Action.EXTEND}
+    | {Action.REMOVE}
+)
+"""What puts records into the log."""
+
+IN_PIECES: Final = frozenset({Action.CLEAR, Action.REMOVE})
 
 
 class Limits(NamedTuple):
@@ -131,6 +141,20 @@ class Broker:
         """Take over new limits; what is there already stays."""
         self._limits = limits
         self.admin.set_limits(limits.queue_size, limits.queues_max)
+
+    def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
+        """All calls that are open: those that may have been done or not, and those that certainly were not.
+
+        Records up to `logged` have left for the log; this node does not lead any more.
+        """
+        uncertain: list[Call] = self.admin.take_open()
+        undone: list[Call] = self.delivery.take_waiting()
+        for trans_id, call, reply in self.ledger.take_open():
+            action = call.request.action
+            is_write = action in WRITES and reply.code == Code.OK
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES)
+            (uncertain if is_uncertain else undone).append(call)
+        return uncertain, undone
 
     # -- produce -----------------------------------------------------------------------------------------------
 

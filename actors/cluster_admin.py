@@ -9,13 +9,13 @@ elected at once, so that no request fails for it.
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors.cluster_messages import Drain, Drained, HandedOver, HandOver, Propose, SendPeers, Undrain
+from actors.cluster_messages import Drain, Drained, HandedOver, HandOver, Propose, SendPeers, Undrain, VotersChanged
 from actors.membership import Membership
 from actors.messages import Answered, Call
-from actors.replicated_log import OWNER, PEERS
+from actors.replicated_log import ELECTOR, OWNER, PEERS
 from actors.replication import Replication
 from net.peer_messages import Hello, TakeOver
-from quorate.protocol import ClusterReply, Code, ErrorWord, Reply, refusal
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, refusal
 from storage.records import Member, Members
 
 ROUTER: Final = "router"
@@ -54,8 +54,12 @@ class ClusterAdmin:
     # -- commands ----------------------------------------------------------------------------------------------
 
     def command(self, now: float, call: Call) -> None:
-        """Do what a cluster request asks of the leader."""
+        """Do what a cluster request asks: of the leader, or of this node that it founds a cluster."""
         request = call.request
+        if request.action == Action.NODE_INIT:
+            return self._found(call)
+        if not self._replication.is_leading:
+            return self._answer(call, refusal(request, ErrorWord.NO_LEADER, "this node does not lead"))
         what = request.command or "status"
         if what == "status":
             return self._answer(call, self.status(call))
@@ -84,6 +88,14 @@ class ClusterAdmin:
         self._changing = (call, now + CHANGE_S)
         self._propose(change.members)
         return None
+
+    def _found(self, call: Call) -> None:
+        """Found a cluster without waiting for all listed nodes."""
+        if self._membership.current is not None or self.is_founded:
+            reason = "this node belongs to a cluster already"
+            return self._answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
+        self._replication.out.append((ELECTOR, VotersChanged(frozenset({self._replication.node_id}))))
+        return self._answer(call, self.status(call))
 
     def status(self, call: Call) -> Reply:
         """The members, as objects."""

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import pykka
 
-from actors.broker import Broker, Limits
+from actors.answering import send_answers
+from actors.broker import WRITES, Broker, Limits
 from actors.cluster_messages import ClusterAsked, Drain, Drained, Propose, Returned, Undrain
 from actors.entry_making import make_entries
 from actors.gathering import Gathering
@@ -20,7 +21,6 @@ from actors.leader_clock import LeaderClock
 from actors.loop_actor import LoopActor
 from actors.messages import (
     Answer,
-    Answered,
     Append,
     Apply,
     Call,
@@ -34,7 +34,6 @@ from actors.messages import (
     Promoted,
     Reconfigure,
     ReloadNeeded,
-    RowsDescribed,
     StateDropped,
     StateLoaded,
     Stop,
@@ -42,11 +41,11 @@ from actors.messages import (
 )
 from actors.queries import NodeView
 from actors.routing import OWN_VIEW
+from actors.row_description import RowDescription
 from actors.runtime import Runtime, Timer
-from quorate.protocol import Action, Code, ErrorWord, refusal
+from quorate.protocol import ErrorWord, refusal
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
-from storage.log_store import rows_now
 from storage.queue_state import NEVER
 from storage.records import Lead, Record
 from storage.state import ShardState
@@ -58,12 +57,6 @@ LINGER_RECORDS_MAX: Final = 1000
 
 TIMER_MAX_S: Final = 1.0
 """A timer is checked this often, so that a jump of the wall clock makes nothing late by more."""
-
-WRITES: Final = frozenset(
-    {Action.PRODUCE, Action.CONSUME, Action.CONFIRM, Action.CONFIGURE, Action.CLEAR, Action.RELEASE, Action.EXTEND}
-    | {Action.REMOVE}
-)
-IN_PIECES: Final = frozenset({Action.CLEAR, Action.REMOVE})
 
 
 @dataclass
@@ -93,7 +86,6 @@ class QueueOwner(LoopActor):
         self._view = view
         self._settings = settings
         self._replicator: pykka.ActorRef[Any]
-        self._checkpointer: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
         self._vote_id = 0
         self._is_leading = False
@@ -103,7 +95,6 @@ class QueueOwner(LoopActor):
         self._is_drained = False
         self._draining: Drain | None = None
         self._held: list[Execute] = []
-        self._describe: DescribeRows | None = None
         self._leased_until = NEVER
         self._under_way: deque[int] = deque()
         self._tail_bytes = 0
@@ -144,8 +135,8 @@ class QueueOwner(LoopActor):
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._router = router
+        self._rows = RowDescription(checkpointer)
         self._replicator = replicator
-        self._checkpointer = checkpointer
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
@@ -306,17 +297,10 @@ class QueueOwner(LoopActor):
         if not self._is_leading:
             return
         who = f"node {message.leader}" if message.leader else "another node"
-        undone: list[Call] = []
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
-        for trans_id, call, reply in ledger.take_open():
-            is_write = call.request.action in WRITES and reply.code == Code.OK
-            if is_write and (trans_id <= self._logged or call.request.action in IN_PIECES):
-                self._refuse([call], ErrorWord.UNKNOWN_OUTCOME, unknown)
-            else:
-                undone.append(call)
-        self._refuse(self._broker.admin.take_open(), ErrorWord.UNKNOWN_OUTCOME, unknown)
-        undone += self._broker.delivery.take_waiting()
+        uncertain, undone = self._broker.take_open(self._logged)
+        self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         for execute in self._held:
             undone += execute.calls
         self._held = []
@@ -391,21 +375,7 @@ class QueueOwner(LoopActor):
             self._go_on_stopping()
 
     def _send(self, answers: list[Answer]) -> None:
-        """Answers go to whoever the call came from; nearly always that is one."""
-        if not answers:
-            return
-        first = answers[0][0].reply_to
-        for call, _ in answers:
-            if call.reply_to is not first:
-                break
-        else:
-            first.tell(Answered(answers))
-            return
-        by_actor: dict[str, list[Answer]] = {}
-        for answer in answers:
-            by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
-        for group in by_actor.values():
-            group[0][0].reply_to.tell(Answered(group))
+        send_answers(answers)
 
     def _gathered(self) -> None:
         self._is_gathering = False
@@ -458,26 +428,12 @@ class QueueOwner(LoopActor):
     # -- trimming ----------------------------------------------------------------------------------------------
 
     def _describe_rows(self, message: DescribeRows) -> None:
-        self._describe = message
+        self._rows.asked(message)
         self._tell_rows()
 
     def _tell_rows(self) -> None:
-        """Say what was asked for trimming, as soon as what is said is committed."""
-        asked = self._describe
-        state = self._ledger.state
-        if asked is None or self._awaits_state or (not self._is_leading and state.trans_id > self._view.committed):
-            return
-        rows = rows_now(asked.plan, state.messages, state.queues, state.members)
-        described = RowsDescribed(asked.plan, rows, state.trans_id)
-        if self._is_leading:
-            self._ledger.after_commit(lambda: self._rows_committed(asked, described))
-        else:
-            self._rows_committed(asked, described)
-
-    def _rows_committed(self, asked: DescribeRows, described: RowsDescribed) -> None:
-        if self._describe is asked:
-            self._describe = None
-            self._checkpointer.tell(described)
+        if not self._awaits_state:
+            self._rows.tell(self._ledger, self._view.committed, is_leading=self._is_leading)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 

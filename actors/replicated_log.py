@@ -7,6 +7,7 @@ it was cut off meanwhile and another took its number; the owner's state never ho
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ CHECKPOINTER: Final = "checkpointer"
 PEERS: Final = "peers"
 
 
-class ReplicatedLog:
+class ReplicatedLog(ABC):
     """One shard's log on one node, as recovery left it; `committed` is what its disk knows to be so."""
 
     def __init__(self, tail: LogTail, membership: Membership, committed: int, vote_id: int) -> None:
@@ -45,9 +46,9 @@ class ReplicatedLog:
         self._write_count = 0
         self._writing: deque[tuple[int, int]] = deque()
 
+    @abstractmethod
     def _members_changed(self) -> None:
         """The log says other members than before."""
-        raise NotImplementedError
 
     def _settle(self, committed: int) -> None:
         self.committed = committed

@@ -39,9 +39,7 @@ from actors.log_reading import LogReader
 from actors.loop_actor import LoopActor
 from actors.membership import Membership
 from actors.messages import (
-    Answered,
     Append,
-    Call,
     Checkpoint,
     CheckpointDue,
     Checkpointed,
@@ -77,7 +75,6 @@ from net.peer_messages import (
     Vote,
     VoteRequest,
 )
-from quorate.protocol import Action, ClusterReply, Code, ErrorWord, refusal
 from storage.entry import StoredEntry
 from storage.log_store import Staged, decode_members
 from storage.records import Member
@@ -173,7 +170,7 @@ class Replicator(LoopActor):
             PartStaged: self._part_staged,
             PeerUp: self._peer_up,
             PeerDown: self._peer_down,
-            ClusterAsked: self._cluster_asked,
+            ClusterAsked: lambda m, now: self._admin.command(now, m.call),
             Drained: lambda m, now: self._admin.drained(now, m),
             HandOver: lambda m, now: self._admin.hand_over(now, m),
             Stop: self._stop_asked,
@@ -380,35 +377,6 @@ class Replicator(LoopActor):
             members = decode_members(part.members) if part.members else None
             self._machine.installed(now, part.trimmed, part.vote_id, members)
             self._view.trimmed = self._view.stored = part.trimmed
-
-    # -- the cluster -------------------------------------------------------------------------------------------
-
-    def _cluster_asked(self, message: ClusterAsked, now: float) -> None:
-        call = message.call
-        request = call.request
-        if request.action == Action.NODE_INIT:
-            self._init_asked(call)
-        elif self._machine.is_leading:
-            self._admin.command(now, call)
-        else:
-            self._reply(call, refusal(request, ErrorWord.NO_LEADER, "this node does not lead"))
-
-    def _init_asked(self, call: Call) -> None:
-        """Found a cluster without waiting for all listed nodes."""
-        request = call.request
-        if self._membership.current is not None or self._identity.cluster_id:
-            reason = f"this node belongs to a cluster already ({self._identity.cluster_id:x})"
-            self._reply(call, refusal(request, ErrorWord.MEMBERSHIP, reason))
-            return
-        self._near.elector.tell(VotersChanged(frozenset({self._identity.node_id})))
-        own = self._identity.node_id
-        self._reply(
-            call, ClusterReply(action=request.action, code=Code.OK, seq=request.seq, leader_node_id=own, members=[])
-        )
-
-    @staticmethod
-    def _reply(call: Call, reply: Any) -> None:
-        call.reply_to.tell(Answered([(call, reply)]))
 
     # -- LMDB behind the log -----------------------------------------------------------------------------------
 

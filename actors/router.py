@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import pykka
 
+from actors.answering import send_answers
 from actors.cluster_messages import (
     CutPeer,
     Drain,
@@ -132,7 +133,7 @@ class Router(LoopActor):
     def _stop_on(self) -> None:
         """Nothing waits for another node any more, or has waited for too long."""
         if self._stopping is not None:
-            self._answer(
+            send_answers(
                 [
                     (call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping"))
                     for call in self._machine.take_held()
@@ -159,7 +160,7 @@ class Router(LoopActor):
             self._forwards += routed.forwards
             if not self._is_gathering:
                 self._forward()
-        self._answer(routed.answers)
+        send_answers(routed.answers)
         self._arm()
 
     def _forward(self) -> None:
@@ -189,11 +190,6 @@ class Router(LoopActor):
             if self._stopping is not None and not self._machine.has_open:
                 self._stop_on()
 
-    @staticmethod
-    def _answer(answers: list[Answer]) -> None:
-        for answer in answers:
-            answer[0].reply_to.tell(Answered([answer]))
-
     def _returned(self, calls: list[Call]) -> None:
         """Calls that the owner did not do: ours are routed again, others' go back to where they came from."""
         ours: list[Call] = []
@@ -213,14 +209,14 @@ class Router(LoopActor):
         if node_id == self._forward_to:  # these have not been sent
             unsent, self._forwards = self._forwards, []
             self._machine.came_back(self.runtime.monotonic(), node_id, [one.serial for one in unsent])
-        self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
+        send_answers(self._machine.link_lost(self.runtime.monotonic(), node_id))
         self._forget_remote(node_id)
         self._arm()
 
     def _unheard(self, node_id: int) -> None:
         """What that node said last may be lost, and so may its answers to what was forwarded to it."""
         self._forget_remote(node_id)
-        self._answer(self._machine.link_lost(self.runtime.monotonic(), node_id))
+        send_answers(self._machine.link_lost(self.runtime.monotonic(), node_id))
         self._arm()
 
     def _forget_remote(self, node_id: int) -> None:
@@ -255,13 +251,8 @@ class Router(LoopActor):
             self._serve(node_id, message)
         elif isinstance(message, ForwardAnswers):
             self._gathering.committed(self.runtime.monotonic(), len(self._forwards), len(message.answers))
-            answers = [self._machine.answered(serial, reply) for serial, reply in message.answers]
-            by_actor: dict[str, list[Answer]] = {}
-            for answer in answers:
-                if answer is not None:
-                    by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
-            for group in by_actor.values():
-                group[0][0].reply_to.tell(Answered(group))
+            found = [self._machine.answered(serial, reply) for serial, reply in message.answers]
+            send_answers([answer for answer in found if answer is not None])
         elif isinstance(message, ForwardReturned):
             self._machine.came_back(self.runtime.monotonic(), node_id, message.serials)
             self._arm()
@@ -324,6 +315,6 @@ class Router(LoopActor):
                 for order, name in enumerate(queues):
                     copy = msgspec.structs.replace(request, queue=name)
                     calls.append(Call(copy, gather, order, self.actor_ref, is_single=True))
-        self._answer(refused)
+        send_answers(refused)
         if calls:
             self._route(Execute(calls))

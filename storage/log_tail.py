@@ -112,12 +112,3 @@ class LogTail:
             found.append(entry)
             size += len(entry.data)
         return found
-
-    def entry_at(self, first_trans_id: int) -> StoredEntry | None:
-        """The entry in memory that begins with that record."""
-        for entry in reversed(self._entries):
-            if entry.first_trans_id == first_trans_id:
-                return entry
-            if entry.first_trans_id < first_trans_id:
-                break
-        return None

@@ -2,6 +2,7 @@
 
 import json
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,7 +62,7 @@ class History:
         self.delivered.setdefault(msg_id, []).append(at)
 
 
-class _Session:
+class _Session(ABC):
     """Asks one node after another, whichever can be reached, one request at a time."""
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
@@ -78,8 +79,9 @@ class _Session:
         self.is_stopped = False
         self._soon(world.random.random())
 
+    @abstractmethod
     def _next(self) -> None:
-        raise NotImplementedError
+        """Ask something."""
 
     def _soon(self, delay_s: float) -> None:
         if self._pending is not None:

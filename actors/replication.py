@@ -307,7 +307,7 @@ class Replication(Following):
             return
         end = self.tail.end
         if after > end.trans_id or self.tail.vote_id_at(after) != message.after_vote_id:
-            up_to = min(self.tail.end_of(message.after_vote_id), after, end.trans_id)
+            up_to = min(self.tail.end_of(message.after_vote_id), after - 1, end.trans_id)
             if up_to < self.trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
                 up_to = min(after - 1, end.trans_id)
             diverged = Diverged(self.vote_id, up_to, after, message.after_vote_id)

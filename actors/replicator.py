@@ -258,6 +258,8 @@ class Replicator(LoopActor):
             log.info("node %d leads, vote %d", leader, self._machine.vote_id)
         elif leader != self._known_leader and self._known_leader is not self:
             log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
+        if leader != self._known_leader and self._machine.node_id in (leader, self._known_leader):
+            self._introduce()
         self._known_leader = leader
         self._near.router.tell(shown_leader(view, self._membership, leader))
 
@@ -272,7 +274,8 @@ class Replicator(LoopActor):
         """Whom links are kept to: the members, those that are wanted, and before there are any, those listed."""
         current = self._membership.current
         nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
-        removed = () if current is None else tuple(current.removed)
+        is_certain = self._machine.is_leading  # another's log may be one of long ago
+        removed = tuple(current.removed) if current is not None and is_certain else ()
         own = self._membership.own
         self._near.peers.tell(Acquaintances(own, self._identity, tuple(nodes), current is None, removed))
 

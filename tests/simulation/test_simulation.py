@@ -32,6 +32,10 @@ SEEDS_FOR_A_CLUSTERS_BUG = 200
 FOUND_BEFORE = [
     (2026, 3),  # a leader that was elected again was not followed in its new vote_id
     (37, 3),  # a node with a new disk, passing the cluster's founding in the log, took itself for the founder
+    (347, 3),  # on its way through the log a node refused its leader, which had been removed once
+    (81, 3),  # a follower was told to keep the very record that the logs do not agree on
+    (678, 3),  # ... and could not answer a leader that was no member then
+    (20729, 5),  # a follower that had parted from the leader right at the log's head
     (350, 3),  # the leader's clock ran fast when it was read often
 ]
 

@@ -22,6 +22,9 @@ PEER_SILENT_MS: Final = 3000
 
 DIAL_S: Final = 2.0
 
+PEER_GRACE_S: Final = 0.2
+"""How long a stream over the limit has to turn out to be another node's."""
+
 
 def listening_socket(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
     """A bound socket that shares its port with this node's other workers. Raises OSError."""
@@ -57,6 +60,7 @@ class TcpProtocol(asyncio.Protocol):
         self._peer = peer
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
+        self._why_not: str | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """A client has connected."""
@@ -66,9 +70,15 @@ class TcpProtocol(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection = connection = Connection(transport, self._sink, self._limits())
-        why_not = self._admit(connection)
-        if why_not is not None:
-            connection.refuse_all(ErrorWord.OVERLOADED, why_not)
+        self._why_not = self._admit(connection)
+        if self._why_not is not None:
+            asyncio.get_running_loop().call_later(PEER_GRACE_S, self._refuse)
+
+    def _refuse(self) -> None:
+        """Too many clients; but another node must get in all the same, and has had the time to say what it is."""
+        if self._why_not is not None and self._connection is not None:
+            self._connection.refuse_all(ErrorWord.OVERLOADED, self._why_not)
+        self._why_not = None
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
@@ -77,6 +87,8 @@ class TcpProtocol(asyncio.Protocol):
             self._become_peer(data)
         else:
             self._peer = None
+            if self._why_not is not None:
+                self._refuse()
             self._connection.receive(data)
 
     def _become_peer(self, data: bytes) -> None:

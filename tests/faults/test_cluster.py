@@ -224,3 +224,29 @@ def test_a_stranger_and_garbage_are_refused_and_harm_nobody(cluster: Cluster, tm
         stranger.kill()
     with leader.client() as client:
         assert client.produce("q", 1) > 0
+
+
+def test_clients_that_use_up_all_connections_do_not_keep_the_nodes_apart(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, 3, {"max_connections": 5})
+    try:
+        cluster.start()
+        follower = cluster.followers()[0]
+        leader = cluster.leader()
+        crowd = [leader.connect() for _ in range(5)]
+        follower.kill()
+        follower.start()
+        wait_for(lambda: cluster.shard(follower)["role"] == "follower")
+        for sock in crowd:
+            sock.close()
+    finally:
+        cluster.kill()
+
+
+def test_a_datagram_to_a_follower_is_forwarded(cluster: Cluster) -> None:
+    follower = cluster.followers()[0]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        sock.settimeout(10)
+        sock.sendto(b'{"action": 1, "queue": "u", "data": 7, "retry": 9}', ("127.0.0.1", follower.port))
+        assert json.loads(sock.recv(65536))["code"] == 0
+    with cluster.leader().client() as client:
+        assert client.monitor("u")["ready"] == 1

@@ -196,7 +196,9 @@ class Faults:
         """Nothing goes wrong any more, and what is broken is mended."""
         self._is_on = False
         self._network.calm()
+        latest = self._world.latest_wall
         for node in self._nodes:
+            node.clock.offset += latest - node.clock.wall()  # what was due by one clock is due by all of them
             node.set_disk_full(False)
             if node.runtime is not None:
                 node.runtime.on_write = None

@@ -201,7 +201,7 @@ def start_shard(
         membership,
         identity,
         view,
-        ReplicatorSettings(settings.listed, opened.is_alone, settings.election_timeout_s / 8),
+        ReplicatorSettings(settings.listed, opened.is_alone, settings.election_timeout_s / 8, peers.faults),
         opened.store.staged,
         lambda: _drawn(runtime.random),
     )

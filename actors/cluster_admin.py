@@ -39,12 +39,18 @@ class Transfer:
 
 
 class ClusterAdmin:
-    """Decides for the node's Replicator; sends through `replication.out`. `hellos` are of the open links."""
+    """Decides for the node's Replicator; sends through `replication.out`.
 
-    def __init__(self, replication: Replication, membership: Membership, hellos: dict[int, Hello]) -> None:
+    `hellos` are of the open links, `faults` say why there is none to a node.
+    """
+
+    def __init__(
+        self, replication: Replication, membership: Membership, hellos: dict[int, Hello], faults: dict[int, str]
+    ) -> None:
         self._replication = replication
         self._membership = membership
         self._hellos = hellos
+        self._faults = faults
         self._proposed: Members | None = None
         self._changing: tuple[Call, float] | None = None
         self.transfer: Transfer | None = None
@@ -114,7 +120,12 @@ class ClusterAdmin:
             return []
         named = [(member, "voter" if member.is_voter else "catching up") for member in current.members]
         named += [(member, "wanted") for member in current.wanted]
-        return [{"node_id": m.node_id, "host": m.host, "port": m.port, "role": role} for m, role in named]
+        rows: list[dict[str, Any]] = []
+        for member, role in named:
+            row = {"node_id": member.node_id, "host": member.host, "port": member.port, "role": role}
+            fault = self._faults.get(member.node_id)
+            rows.append(row if fault is None else {**row, "fault": fault})
+        return rows
 
     @property
     def _may_change(self) -> bool:

@@ -388,7 +388,7 @@ def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
         if (node_id == config["node_id"]) != (address == (config["host"], config["port"])):
             faults.append(
                 f"{source}: cluster_node_list: node {node_id} is at {address[0]}:{address[1]} there, but this is "
-                f"node {config['node_id']} at {config['host']}:{config['port']}"
+                f"node {config['node_id']} at {config['host']}:{config['port']} (port: {config.values['port'].source})"
             )
 
 

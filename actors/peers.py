@@ -63,7 +63,7 @@ class _Node:
 
 
 class Peers(LoopActor):
-    """Owns all links of one node."""
+    """Owns all links of one node. `faults`: why there is none to a node, as far as that is known."""
 
     def __init__(self, runtime: Runtime, network: PeerNetwork, node_type: int) -> None:
         super().__init__(runtime)
@@ -74,6 +74,7 @@ class Peers(LoopActor):
         self._nodes: dict[int, _Node] = {}
         self._incoming: dict[PeerLink, float] = {}
         self._has_stopped = False
+        self.faults: dict[int, str] = {}
         self._refused: dict[int, str] = {}
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
@@ -179,6 +180,7 @@ class Peers(LoopActor):
     def _dial_later(self, node_id: int, node: _Node, fault: str) -> None:
         if self._nodes.get(node_id) is not node:
             return
+        self.faults[node_id] = fault
         if fault != node.last_fault and fault != ANEW:
             node.last_fault = fault
             log.warning("node %d at %s:%d: %s", node_id, node.member.host, node.member.port, fault)
@@ -240,6 +242,7 @@ class Peers(LoopActor):
             return
         node.backoff_s = BACKOFF_MIN_S
         node.last_fault = ""
+        self.faults.pop(hello.node_id, None)
         link.is_open = True
         log.info("linked to node %d at %s:%d", hello.node_id, node.member.host, node.member.port)
         for ref in (self._replicator, self._router):

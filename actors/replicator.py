@@ -6,7 +6,7 @@ nodes, which have them too, and the Elector, which says who leads. What the mach
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pykka
@@ -92,12 +92,13 @@ ALONE_TICK_S: Final = 0.2
 class ReplicatorSettings:
     """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
 
-    `is_alone`: this node belongs to no cluster and is to be one by itself.
+    `is_alone`: this node belongs to no cluster and is to be one by itself. `faults`: see `Peers`.
     """
 
     listed: tuple[Member, ...] = ()
     is_alone: bool = True
     heartbeat_s: float = 0.05
+    faults: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -135,7 +136,7 @@ class Replicator(LoopActor):
         self._new_cluster_id = new_cluster_id
         self._hellos: dict[int, Hello] = {}
         self._intake = SnapshotIntake(replication, staged)
-        self._admin = ClusterAdmin(replication, membership, self._hellos)
+        self._admin = ClusterAdmin(replication, membership, self._hellos, settings.faults)
         self._admin.is_founded = identity.cluster_id != 0
         self._reader = LogReader(replication, view)
         self._staged_from = 0

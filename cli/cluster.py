@@ -22,7 +22,7 @@ app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=T
 NodeId = Annotated[int, typer.Argument(help="The node's number.")]
 Folder = Annotated[Path, typer.Option("--dir", "-d", help="The folder with one folder for each node.")]
 Patience = Annotated[float, typer.Option("--timeout", help="How long to wait for it (s).")]
-COLUMNS = ["node_id", "address", "role", "is_up", "committed", "lag", "messages", "vote_id"]
+COLUMNS = ["node_id", "address", "role", "state", "committed", "lag", "messages", "vote_id"]
 
 
 @app.command()
@@ -30,11 +30,12 @@ COLUMNS = ["node_id", "address", "role", "is_up", "committed", "lag", "messages"
 def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
     """Show the members, who leads, and how far each is. Any node can be asked."""
     with client(host, port) as connection:
-        shard = connection.status()["shards"][0]
+        reply = connection.status()
+    shard = reply["shards"][0]
     rows = [_member_row(member, shard) for member in shard["members"]]
-    furthest = max((row["committed"] for row in rows), default=0)
+    furthest = max((row["committed"] for row in rows if row["state"] == UP), default=0)
     for row in rows:
-        row["lag"] = furthest - row["committed"] if row["is_up"] else ""
+        row["lag"] = furthest - row["committed"] if row["state"] == UP else None
     if as_json:
         for row in rows:
             print_json(row)
@@ -43,28 +44,41 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
         console.print("this node belongs to no cluster yet: it waits for those it lists, or to be added to one")
         return
     leader = shard["leader_node_id"]
-    leads = f"node {leader} leads" if leader else "no node leads at the moment"
+    leads = f"node {leader} leads" if leader else f"no node leads, as far as node {reply['node_id']} knows"
     console.print(f"cluster {shard['cluster_id']}: {leads}, vote {shard['vote_id']}")
-    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+    print_table(COLUMNS, [["-" if row[column] is None else str(row[column]) for column in COLUMNS] for row in rows])
+    for row in rows:
+        if row["fault"]:
+            console.print(f"node {row['node_id']}: {row['fault']}")
+
+
+UP = "up"
 
 
 def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """What a member says of itself, as far as it can be reached."""
+    """What a member says of itself, as far as it can be reached and is the one that is meant."""
     row = {
         "node_id": member["node_id"],
         "address": f"{member['host']}:{member['port']}",
         "role": "leader" if member["node_id"] == asked["leader_node_id"] else member["role"],
-        "is_up": False,
-        "committed": 0,
-        "messages": "",
-        "vote_id": "",
+        "state": "down",
+        "committed": None,
+        "messages": None,
+        "vote_id": None,
+        "fault": member.get("fault", ""),
     }
     try:
         with Client(member["host"], member["port"], timeout=2) as connection:
-            own = connection.status()["shards"][0]
+            reply = connection.status()
     except QuorateError:
         return row
-    return row | {"is_up": True} | {name: own[name] for name in ("committed", "messages", "vote_id")}
+    own = reply["shards"][0]
+    if reply["node_id"] != member["node_id"]:
+        return row | {"state": f"node {reply['node_id']} is there"}
+    if own["cluster_id"] != asked["cluster_id"]:
+        return row | {"state": "not in it" if own["cluster_id"] == "0" else "another cluster"}
+    row |= {name: own[name] for name in ("committed", "messages", "vote_id")}
+    return row | {"state": UP if own["leader_node_id"] else "no leader"}
 
 
 @app.command()
@@ -95,7 +109,11 @@ def add_node(
     with client(host, port) as connection:
         connection.request(Action.CLUSTER, command="add", node_id=node_id, host=its_host, port=int(its_port))
         console.print(f"node {node_id} at {address} is to be added; waiting until it has caught up")
-        _wait(lambda: _role(connection, node_id) == "voter", timeout, f"node {node_id} does not vote yet")
+        _wait(
+            lambda: _role(connection, node_id) == "voter",
+            timeout,
+            lambda: f"node {node_id} does not vote yet{_fault(connection, node_id)}",
+        )
     console.print(f"node {node_id} has caught up and votes")
 
 
@@ -105,8 +123,8 @@ def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0
     """Do without a node. If it leads, another leads first."""
     with client(host, port) as connection:
         connection.request(Action.CLUSTER, command="remove", node_id=node_id)
-        _wait(lambda: _role(connection, node_id) is None, timeout, f"node {node_id} is still a member")
-    console.print(f"node {node_id} is no member any more; stop it, and empty its folder before it joins any again")
+        _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
+    console.print(f"node {node_id} is no member any more")
 
 
 @app.command("transfer-leader")
@@ -121,7 +139,11 @@ def transfer_leader(
     with client(host, port) as connection:
         before = connection.cluster()["leader_node_id"]
         connection.request(Action.CLUSTER, command="transfer", node_id=node_id)
-        _wait(lambda: connection.cluster()["leader_node_id"] not in (0, before), timeout, f"node {before} still leads")
+        _wait(
+            lambda: connection.cluster()["leader_node_id"] not in (0, before),
+            timeout,
+            lambda: f"node {before} still leads",
+        )
         console.print(f"node {connection.cluster()['leader_node_id']} leads")
 
 
@@ -130,17 +152,26 @@ def _role(connection: Client, node_id: int) -> str | None:
     return next((member["role"] for member in members if member["node_id"] == node_id), None)
 
 
-def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: str) -> None:
+def _fault(connection: Client, node_id: int) -> str:
+    members = connection.cluster()["members"]
+    fault = next((member.get("fault") for member in members if member["node_id"] == node_id), None)
+    return f" ({fault})" if fault else ""
+
+
+def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: Callable[[], str]) -> None:
     """Ask until it is. Raises typer.Exit."""
     until = time.monotonic() + timeout_s
+    why = ""
     while True:
         try:
             if is_done():
                 return
+            if time.monotonic() > until:
+                why = otherwise()
         except QuorateError as error:
-            otherwise = f"{otherwise.split(':')[0]}: {error}"
+            why = str(error)
         if time.monotonic() > until:
-            raise fail(f"{otherwise} after {timeout_s:g} s; qctl cluster status shows how far it is")
+            raise fail(f"{why} after {timeout_s:g} s; qctl cluster status shows how far it is")
         time.sleep(0.1)
 
 
@@ -155,6 +186,9 @@ def start(
     port: Annotated[int, typer.Option("--port", "-p", help="The first node's port; the others follow it.")] = 1111,
 ) -> None:
     """Run a cluster on this machine, each node in the background with its own folder; again: start what is down."""
+    first = directory / "node-1" / "node.json"
+    if first.exists() and (there := json.loads(first.read_text())["port"]) != port:
+        raise fail(f"the cluster in {directory} uses the ports from {there} on: --port {there}")
     listed = [{"node_id": n, "host": "127.0.0.1", "port": port + n - 1} for n in range(1, nodes + 1)]
     for node in listed:
         folder = directory / f"node-{node['node_id']}"
@@ -167,22 +201,47 @@ def start(
         if holder_of(Path(config["data_dir"])) is not None:
             console.print(f"node {config['node_id']} runs already, on port {config['port']}")
             continue
-        _, said = launch(path, {}, folder / "node.log")
+        own = {name: config[name] for name in ("node_id", "port", "data_dir")}  # over what the environment says
+        _, said = launch(path, {"host": "127.0.0.1", **own}, folder / "node.log")
         if said != READY:
             raise fail(said or f"node {config['node_id']} did not start; {folder / 'node.log'} says why")
         console.print(f"node {config['node_id']} ready on 127.0.0.1:{config['port']}, log in {folder / 'node.log'}")
-    first = json.loads((directory / "node-1" / "node.json").read_text())
-    with Client("127.0.0.1", int(first["port"])) as connection:
-        _wait(lambda: _is_whole(connection, len(first["cluster_node_list"])), 30.0, "not all nodes vote")
+    idle = _wait_until_they_take_part({n: port + n - 1 for n in range(1, nodes + 1)})
+    for node_id, why in idle.items():
         console.print(
-            f"node {connection.cluster()['leader_node_id']} leads; qctl cluster status --port {first['port']}"
+            f"node {node_id} does not take part: {why}; {directory / f'node-{node_id}' / 'node.log'} says more"
         )
+    if idle:
+        raise typer.Exit(1)
+    console.print(f"all take part; see qctl cluster status --port {port}")
 
 
-def _is_whole(connection: Client, size: int) -> bool:
-    reply = connection.cluster()
-    voters = [member for member in reply["members"] if member["role"] == "voter"]
-    return len(voters) >= size and bool(reply["leader_node_id"])
+PATIENCE_S = 15.0
+
+
+def _wait_until_they_take_part(ports: dict[int, int]) -> dict[int, str]:
+    """Wait until each node votes and knows a leader; returns why not, of those that do not in time."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        idle = {node_id: why for node_id, port in ports.items() if (why := _why_idle(node_id, port))}
+        if not idle or time.monotonic() > until:
+            return idle
+        time.sleep(0.1)
+
+
+def _why_idle(node_id: int, port: int) -> str:
+    """Why a node does not take part in its cluster; empty if it does."""
+    try:
+        with Client("127.0.0.1", port, timeout=5) as connection:
+            shard = connection.status()["shards"][0]
+    except QuorateError as error:
+        return str(error)
+    role = next((member["role"] for member in shard["members"] if member["node_id"] == node_id), None)
+    if not shard["members"]:
+        return f"it belongs to no cluster yet (qctl cluster add-node {node_id} 127.0.0.1:{port} adds it to one)"
+    if not shard["leader_node_id"]:
+        return "it knows no leader: others may not be up, or refuse it"
+    return "" if role == "voter" else f"it is {role or 'no member'}"
 
 
 @app.command()

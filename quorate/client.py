@@ -92,14 +92,24 @@ class Client:
         retry: float | None = None,
         priority: int | None = None,
         key: str | None = None,
+        replicate: int | None = None,
     ) -> int:
         """Put `data` (anything that JSON holds) into the queue; returns the message's id when it is on disk.
 
         `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
-        repeated; 0: delivered at most once. A `key` that a live message of the queue has is refused.
+        repeated; 0: delivered at most once. A `key` that a live message of the queue has is refused. `replicate`: on
+        how many nodes' disks it is to be, instead of a majority's.
         """
         reply = self.request(
-            Action.PRODUCE, queue=queue, data=data, delay=delay, ttl=ttl, retry=retry, priority=priority, key=key
+            Action.PRODUCE,
+            queue=queue,
+            data=data,
+            delay=delay,
+            ttl=ttl,
+            retry=retry,
+            priority=priority,
+            key=key,
+            replicate=replicate,
         )
         ids = reply.get("msg_ids")
         return int(ids[0] if ids else reply["msg_id"])

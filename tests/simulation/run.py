@@ -143,7 +143,7 @@ class Run:
             if sent.key is not None:
                 by_key.setdefault((sent.queue, sent.key), []).append(msg_id)
         for (queue, key), ids in by_key.items():
-            ids.sort(key=lambda msg_id: self.history.acknowledged[msg_id].at)
+            ids.sort()  # in the log's order: the replies may have come in another
             for older, younger in pairwise(ids):
                 alive_at = max(
                     (at for (msg_id, _), at in self.observer.handed_out.items() if msg_id == older), default=-math.inf

@@ -158,7 +158,7 @@ class Replicator(LoopActor):
             AskVotes: lambda m, now: self._machine.ask_votes(m),
             CastVote: lambda m, now: self._machine.cast_vote(m),
             ReloadNeeded: lambda m, now: self._machine.reload(),
-            StateLoaded: self._state_loaded,
+            StateLoaded: lambda m, now: self._machine.state_loaded(m),
             CheckpointDue: self._checkpoint_due,
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
@@ -275,8 +275,8 @@ class Replicator(LoopActor):
         """Whom links are kept to: the members, those that are wanted, and before there are any, those listed."""
         current = self._membership.current
         nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
-        is_certain = self._machine.is_leading  # another's log may be one of long ago
-        removed = tuple(current.removed) if current is not None and is_certain else ()
+        is_leading = self._machine.is_leading  # another's log may be one of long ago
+        removed = tuple(current.removed) if current and is_leading else ()
         own = self._membership.own
         self._near.peers.tell(Acquaintances(own, self._identity, tuple(nodes), current is None, removed))
 
@@ -428,9 +428,6 @@ class Replicator(LoopActor):
         self._machine.tell_owner(now)
         self._checkpoint_later(RETRY_S)
         self._go_on_stopping()
-
-    def _state_loaded(self, message: StateLoaded, now: float) -> None:
-        self._machine.state_loaded(message)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 

@@ -1,9 +1,14 @@
 """A produce to a virtual queue: one produce to each of its real queues, and one reply with all the ids."""
 
+from typing import Final
+
 import msgspec
 
 from actors.messages import Call
-from quorate.protocol import Code, RedirectReply, Reply
+from quorate.protocol import Code, ErrorWord, RedirectReply, Reply
+
+UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
+"""What says that a copy was not done, and may be asked for again."""
 
 
 class Gather:
@@ -42,6 +47,8 @@ class Gather:
                 ids.append(reply.msg_id)
         if isinstance(refused, RedirectReply) and not ids:
             return msgspec.structs.replace(refused, queue=request.queue, seq=request.seq)
+        if refused is not None and refused.error in UNDONE and ids:
+            refused.code, refused.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # to do all of it again doubles some
         gathered = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
         if refused is not None:
             gathered.code = refused.code

@@ -196,7 +196,8 @@ class SimulatedClient(_Session):
             request["replicate"] = random.choice([1, 2, 3])
 
         def acknowledged(reply: dict[str, Any]) -> None:
-            if reply["code"] == 0 and request.get("replicate") != 1:  # on one disk alone it may be lost
+            is_safe = request.get("replicate", len(self._nodes)) > len(self._nodes) // 2
+            if reply["code"] == 0 and is_safe:  # on fewer disks than a majority's it may be lost
                 key = request.get("key") if queue != "virtual" else None
                 sent = Sent(token, retry, self._world.time, queue, key)
                 for msg_id in reply.get("msg_ids") or [reply["msg_id"]]:

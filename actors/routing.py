@@ -102,7 +102,7 @@ class Routing:
         for call in calls:
             if waiting and call.client in waiting and not call.is_single:
                 self._held.append((now + RETURN_S, deadline, call))  # a client's requests are done in their order
-            elif self.is_direct or call.request.action in OWN_VIEW:
+            elif self.is_direct or self._is_for_this_node(call.request.action):
                 routed.own.append(call)
             elif not self.leader or self._is_draining or self.leads:
                 self._held.append((deadline, deadline, call))
@@ -113,6 +113,10 @@ class Routing:
             else:
                 routed.answers.append((call, self._redirect(call)))
         return routed
+
+    def _is_for_this_node(self, action: int) -> bool:
+        """Who leads is answered here, too, but not before it is known: a node that has just started soon knows."""
+        return action in OWN_VIEW and (action != Action.LEADER or self.leader != 0)
 
     def leader_changed(self, now: float, message: LeaderChanged) -> Routed:
         """Somebody else leads, or nobody: what was held can go on."""

@@ -47,6 +47,18 @@ def test_what_asks_about_this_node_stays_here(action: int) -> None:
     assert len(following().route(0.0, [call(action)]).own) == 1
 
 
+def test_who_leads_is_answered_when_it_is_known() -> None:
+    routing = Routing(forwards=True)
+    assert routing.route(0.0, [call(8)]).own == []
+    assert len(routing.leader_changed(0.5, OTHER).own) == 1
+    assert [reply.error for _, reply in held_for_nobody(Routing(forwards=True))] == ["no_leader"]
+
+
+def held_for_nobody(routing: Routing) -> Any:
+    routing.route(0.0, [call(8)])
+    return routing.tick(HOLD_S).answers
+
+
 def test_a_follower_forwards_and_the_answer_finds_its_call() -> None:
     routing = following()
     asked = call()

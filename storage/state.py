@@ -79,11 +79,10 @@ class ShardState:
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
         self.apply(trans_id, record)
-        kind = type(record)
-        if kind is Message:
-            self._place(record.msg_id, time)  # type: ignore[union-attr]  # mypy does not narrow by `type() is`
-        elif kind is Release or kind is Bury:
-            for msg_id in record.msg_ids:  # type: ignore[union-attr]  # as above
+        if isinstance(record, Message):
+            self._place(record.msg_id, time)
+        elif isinstance(record, Release | Bury):
+            for msg_id in record.msg_ids:
                 self._place(msg_id, time)
 
     def _place(self, msg_id: int, time: float) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.launch import READY, launch
+from actors.node.launch import READY, launch
 
 
 class BenchNode:

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.launch import READY, launch
-from actors.node_lock import holder_of
+from actors.node.launch import READY, launch
+from actors.node.node_lock import holder_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client, QuorateError
 from quorate.protocol import Action

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from actors import config as configuration
+from actors.node import config as configuration
 from cli.node import ConfigPath, DataDir, Settings, flags_of
 from cli.output import AsJson, print_json, print_table, speaking
 

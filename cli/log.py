@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from actors import config as configuration
-from actors.node_lock import NodeLock
+from actors.node import config as configuration
+from actors.node.node_lock import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking
 from storage.disk import RealFolder

@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from actors import config as configuration
-from actors.launch import READY, launch, supervisor_command
-from actors.node_lock import holder_of
+from actors.node import config as configuration
+from actors.node.launch import READY, launch, supervisor_command
+from actors.node.node_lock import holder_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from actors.config import ConfigError
-from actors.node_lock import HeldError
+from actors.node.config import ConfigError
+from actors.node.node_lock import HeldError
 from quorate import Client, QuorateError
 from storage.errors import StorageError
 

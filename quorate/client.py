@@ -18,6 +18,7 @@ from typing import Any, Final, Self
 
 import msgspec
 
+from quorate.actions import REPEATABLE
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
 
@@ -25,11 +26,6 @@ REPLY_BYTES_MAX: Final = 64 << 20
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 0.2
 """Between two tries of a request."""
-
-REPEATABLE: Final = frozenset(
-    {Action.CONFIRM, Action.MONITOR, Action.LIST, Action.LEADER, Action.PEEK, Action.SHOW, Action.LOG}
-    | {Action.CONSUME, Action.CLUSTER, Action.NODE_MONITOR, Action.NODE_LIST, Action.NODE_STATUS, Action.CONFIGURE}
-)
 
 
 @dataclass(frozen=True)

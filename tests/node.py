@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from actors.launch import READY, launch
+from actors.node.launch import READY, launch
 from quorate import Client
 
 

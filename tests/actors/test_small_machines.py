@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.gathering import GATHER_S, SKIPPED_MAX, Gathering
-from actors.leader_clock import LeaderClock
+from actors.queues.leader_clock import LeaderClock
+from actors.runtime.gathering import GATHER_S, SKIPPED_MAX, Gathering
 
 
 def test_the_clock_follows_the_wall_clock() -> None:

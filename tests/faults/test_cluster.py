@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from net.peer_link import MAGIC
+from net.peers.link import MAGIC
 from quorate import Client, ConnectionFailedError, RefusedError
 from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from actors.assembly import ShardSettings, open_shard, start_shard
-from actors.broker import Limits
-from actors.listener import Listener, ListenerLimits
-from actors.peers import Peers
-from actors.queries import NodeView
-from net.connection import Connection, ConnectionLimits
-from net.json_codec import CodecLimits
-from net.peer_link import PeerLink, PeerTransport
+from actors.cluster.peers import Peers
+from actors.gateway.listener import Listener, ListenerLimits
+from actors.messages.node_view import NodeView
+from actors.node.assembly import ShardSettings, open_shard, start_shard
+from actors.queues.broker import Limits
+from net.clients.connection import Connection, ConnectionLimits
+from net.peers.link import PeerLink, PeerTransport
+from net.protocols.json_codec import CodecLimits
 from storage.entry import decode
 from storage.errors import DiskFullError
 from storage.records import Member

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from actors.peers import Peers
-from net.peer_link import PeerLink, PeerTransport
+from actors.cluster.peers import Peers
+from net.peers.link import PeerLink, PeerTransport
 from tests.simulation.world import SimulatedRuntime, World
 
 if TYPE_CHECKING:

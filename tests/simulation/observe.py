@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any
 
-from actors.cluster_admin import ClusterAdmin
-from actors.following import Following
-from actors.queue_owner import QueueOwner
-from actors.replicated_log import ReplicatedLog
-from actors.replication import Replication
-from actors.routing import Routing
-from actors.snapshot_intake import SnapshotIntake
+from actors.cluster.admin import ClusterAdmin
+from actors.cluster.following import Following
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.cluster.replication import Replication
+from actors.cluster.snapshot_intake import SnapshotIntake
+from actors.gateway.routing import Routing
+from actors.queues.queue_owner import QueueOwner
 from storage.entry import decode
 from storage.log_store import LogStore
 from storage.state import ShardState

@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from actors.cluster_messages import IdentitySaved, SaveIdentity
-from actors.delivery import Delivery
-from actors.disk_lane import DiskLane
-from actors.ledger import Ledger
-from actors.messages import BytesWritten, WriteBytes
-from actors.replication import Replication
-from net.peer_messages import Pull, Push
+from actors.cluster.replication import Replication
+from actors.disk.disk_lane import DiskLane
+from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from net.peers.messages import Pull, Push
 from storage.errors import StorageError
 from storage.log_store import LogStore, TrimPlan, TrimRows
 from storage.records import Confirm, Message
@@ -183,7 +182,7 @@ def _logs_not_matched(patch: pytest.MonkeyPatch) -> None:
 
 def _committed_by_one(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge what the leader alone has stored."""
-    patch.setattr("actors.replication.on_majority", max)
+    patch.setattr("actors.cluster.replication.on_majority", max)
 
 
 def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,9 @@ from typing import Any
 import pykka
 from pykka._envelope import Envelope
 
-from actors.cluster_messages import SaveIdentity
-from actors.loop_actor import LoopActor, LoopInbox
-from actors.messages import WriteBytes
-from actors.runtime import BlockingActor, GuardedFuture, Timer, Turn
+from actors.messages.disk import SaveIdentity, WriteBytes
+from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn
+from actors.runtime.loop_actor import LoopActor, LoopInbox
 from tests.storage.memory import SECTOR, MemoryFolder
 
 START = 1_800_000_000.0

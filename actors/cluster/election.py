@@ -1,0 +1,245 @@
+"""Election: which node leads. A machine; its host is the Elector.
+
+Raft's election (Ongaro, "Consensus: Bridging Theory and Practice", chapters 3, 4.2.3, 6.4 and 9.6), whose term is
+our vote_id. The rules that make it safe:
+
+- one vote a vote_id, on disk before anyone hears of it: `take_out` gives what to save and what to tell in one order,
+  and the host tells nothing that stands behind something that is not saved yet;
+- a vote only for a candidate whose log is at least as far as the voter's. The log is the Replicator's: it says with
+  the question how the two compare, and checks again when it sends the vote, after which it accepts nothing of an
+  older vote_id;
+- a majority of the voters of the last members in the log, not of those that can be reached.
+
+Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
+leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
+answered for a time-out steps down. Of two candidates that are as good and ask at the same time, the greater node_id is
+preferred; only for a moment, since it may be one that can't win.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from actors.messages.election import AskVotes, CastVote, Follow, TakeLead, VoteAsked
+from net.peers.messages import Vote
+from storage.vote_file import Identity
+
+SPREAD: Final = 0.75
+"""A follower waits between once and 1.75 times the time-out, drawn anew each time, so that two seldom start at once."""
+
+
+class Role(Enum):
+    """What the node is in the election."""
+
+    FOLLOWER = "follower"
+    PRE_CANDIDATE = "pre-candidate"
+    CANDIDATE = "candidate"
+    LEADER = "leader"
+
+
+@dataclass(slots=True)
+class Save:
+    """Make this durable before anything behind it is told."""
+
+    identity: Identity
+
+
+Decision = Save | AskVotes | CastVote | Follow | TakeLead
+
+
+class Election:
+    """One node's part. `random` draws from [0, 1); all times are seconds of the monotonic clock.
+
+    `timeout_s` is the least time without a leader before a follower acts. A node that has just started behaves as if
+    it had heard of a leader right now: before it went down, it may have promised that one its patience.
+    """
+
+    def __init__(self, identity: Identity, timeout_s: float, random: Callable[[], float], now: float) -> None:
+        self.identity = identity
+        self.role = Role.FOLLOWER
+        self.leader: int | None = None
+        self._timeout_s = timeout_s
+        self._random = random
+        self._voters: frozenset[int] = frozenset()
+        self._votes: set[int] = set()
+        self._led_vote_id = 0
+        self._heard_at = now
+        self._quorum_at = now
+        self._deadline = now + self._patience()
+        self._asked_at = -math.inf
+        self._out: list[Decision] = []
+
+    @property
+    def deadline(self) -> float:
+        """When `tick` has something to do."""
+        if self.role is Role.LEADER and self._voters == {self.identity.node_id}:
+            return math.inf
+        return self._quorum_at + self._timeout_s if self.role is Role.LEADER else self._deadline
+
+    def take_out(self) -> list[Decision]:
+        """What has been decided since, in order."""
+        out, self._out = self._out, []
+        return out
+
+    # -- what happens ------------------------------------------------------------------------------------------
+
+    def set_voters(self, now: float, voters: frozenset[int]) -> None:
+        """These nodes vote, by the last members in the log. A node that is the only one leads at once."""
+        if self._voters == voters:
+            return
+        self._voters = voters
+        if self.role is Role.LEADER or voters != {self.identity.node_id}:
+            return
+        self._campaign(now, is_forced=False)
+
+    def adopt_cluster(self, cluster_id: int) -> None:
+        """This node belongs to that cluster now."""
+        if self.identity.cluster_id != cluster_id:
+            self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
+
+    def tick(self, now: float) -> None:
+        """Time has passed."""
+        if now < self.deadline:
+            return
+        if self.role is Role.LEADER:
+            self._become_follower(now, None)
+            return
+        self._deadline = now + self._patience()
+        if self.identity.node_id not in self._voters:
+            self._lose_leader()
+            return
+        self._lose_leader()
+        self.role = Role.PRE_CANDIDATE
+        self._asked_at = now
+        self._votes = {self.identity.node_id}
+        self._out.append(AskVotes(self.identity.vote_id + 1, is_pre=True, is_forced=False))
+        self._count_votes(now)
+
+    def vote_asked(self, now: float, asked: VoteAsked) -> None:
+        """A candidate asks. A vote that is refused for its vote_id names ours, so that the candidate catches up."""
+        if asked.is_pre:
+            self._pre_vote_asked(now, asked)
+            return
+        own = self.identity
+        if asked.vote_id < own.vote_id:
+            self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, False), asked.end))
+            return
+        if self._is_loyal(now) and not asked.is_forced:
+            return
+        if asked.vote_id > own.vote_id:
+            self._adopt(now, asked.vote_id)
+            own = self.identity
+        is_granted = own.voted_for in (0, asked.candidate) and asked.comparison >= 0 and self.role is not Role.LEADER
+        if is_granted:
+            self._deadline = now + self._patience()
+            if own.voted_for != asked.candidate:
+                self._set(msgspec.structs.replace(own, voted_for=asked.candidate))
+        self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end))
+
+    def _pre_vote_asked(self, now: float, asked: VoteAsked) -> None:
+        own = self.identity
+        is_candidate = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and now < self._asked_at + self._timeout_s / 8
+        is_rival = is_candidate and asked.comparison == 0
+        is_granted = (
+            asked.vote_id > own.vote_id
+            and asked.comparison >= 0
+            and not self._is_loyal(now)
+            and not (is_rival and asked.candidate < own.node_id)
+        )
+        vote_id = asked.vote_id if is_granted else own.vote_id
+        self._out.append(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
+
+    def vote_given(self, now: float, voter: int, vote: Vote) -> None:
+        """A voter has answered."""
+        if not vote.is_granted:
+            self.vote_id_seen(now, vote.vote_id)
+            return
+        expected = Role.PRE_CANDIDATE if vote.is_pre else Role.CANDIDATE
+        if self.role is expected and vote.vote_id == self.identity.vote_id + vote.is_pre:
+            self._votes.add(voter)
+            self._count_votes(now)
+
+    def leader_heard(self, now: float, vote_id: int, leader: int, cluster_id: int) -> None:
+        """A node spoke as the leader of `vote_id`, in a cluster that this node belongs to from now on."""
+        if vote_id < self.identity.vote_id:
+            return
+        if not self.identity.cluster_id:
+            self.adopt_cluster(cluster_id)
+        is_new = vote_id > self.identity.vote_id
+        if is_new:
+            self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
+        assert self.role is not Role.LEADER or vote_id > self._led_vote_id, f"two leaders in vote {vote_id}"
+        self._heard_at = now
+        self._deadline = now + self._patience()
+        if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
+            self._become_follower(now, leader)
+            self._heard_at = now
+
+    def vote_id_seen(self, now: float, vote_id: int) -> None:
+        """Somebody has been through a later election."""
+        if vote_id > self.identity.vote_id:
+            self._adopt(now, vote_id)
+
+    def quorum_heard(self, at: float) -> None:
+        """A majority was known to take this node for the leader at that moment."""
+        self._quorum_at = max(self._quorum_at, at)
+
+    def take_over(self, now: float, vote_id: int) -> None:
+        """The leader of `vote_id` wants this node to lead."""
+        if vote_id == self.identity.vote_id and self.identity.node_id in self._voters and self.leader is not None:
+            self._campaign(now, is_forced=True)
+
+    # -- what follows ------------------------------------------------------------------------------------------
+
+    def _patience(self) -> float:
+        return self._timeout_s * (1 + SPREAD * self._random())
+
+    def _is_loyal(self, now: float) -> bool:
+        """Whether a leader has this node's word that it will not be voted out yet."""
+        return self.role is Role.LEADER or now < self._heard_at + self._timeout_s
+
+    def _set(self, identity: Identity) -> None:
+        self.identity = identity
+        self._out.append(Save(identity))
+
+    def _adopt(self, now: float, vote_id: int) -> None:
+        self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
+        self._become_follower(now, None)
+
+    def _become_follower(self, now: float, leader: int | None) -> None:
+        self.role = Role.FOLLOWER
+        self.leader = leader
+        self._votes = set()
+        self._deadline = now + self._patience()
+        self._out.append(Follow(self.identity.vote_id, leader, self.identity.cluster_id))
+
+    def _lose_leader(self) -> None:
+        if self.leader is not None:
+            self.leader = None
+            self._out.append(Follow(self.identity.vote_id, None, self.identity.cluster_id))
+
+    def _count_votes(self, now: float) -> None:
+        if 2 * len(self._votes & self._voters) <= len(self._voters):
+            return
+        if self.role is Role.PRE_CANDIDATE:
+            self._campaign(now, is_forced=False)
+        else:
+            self.role = Role.LEADER
+            self.leader = self.identity.node_id
+            self._led_vote_id = self.identity.vote_id
+            self._quorum_at = now
+            self._out.append(TakeLead(self.identity.vote_id))
+
+    def _campaign(self, now: float, *, is_forced: bool) -> None:
+        own = self.identity
+        self._lose_leader()
+        self._set(msgspec.structs.replace(own, vote_id=own.vote_id + 1, voted_for=own.node_id))
+        self.role = Role.CANDIDATE
+        self._votes = {own.node_id}
+        self._deadline = now + self._patience()
+        self._out.append(AskVotes(self.identity.vote_id, is_pre=False, is_forced=is_forced))
+        self._count_votes(now)

@@ -1,0 +1,94 @@
+"""Elector: who leads. Hosts the election machine; what it decided is on disk before anyone is told."""
+
+import math
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import pykka
+
+from actors.cluster.election import Decision, Election, Save
+from actors.messages.disk import IdentitySaved, SaveIdentity
+from actors.messages.election import (
+    ClusterFounded,
+    LeaderHeard,
+    QuorumHeard,
+    TakeOverAsked,
+    VoteAsked,
+    VoteGiven,
+    VoteIdSeen,
+    VotersChanged,
+)
+from actors.runtime.contract import Runtime, Timer
+from actors.runtime.loop_actor import LoopActor
+
+IDLE_S: Final = 1.0
+LOOK_S: Final = 0.05
+"""How often the deadline is looked at: it moves with every heartbeat, mostly away."""
+
+
+class Elector(LoopActor):
+    """One node's Elector. `lane` saves; the Replicator is told."""
+
+    def __init__(self, runtime: Runtime, election: Election, lane: "pykka.ActorRef[Any]") -> None:
+        super().__init__(runtime)
+        self._machine = election
+        self._lane = lane
+        self._replicator: pykka.ActorRef[Any]
+        self._untold: deque[Decision] = deque()
+        self._is_saving = False
+        self._timer: Timer | None = None
+        self._handlers: dict[type, Callable[[Any, float], None]] = {
+            LeaderHeard: self._leader_heard,
+            QuorumHeard: lambda m, now: self._machine.quorum_heard(m.at),
+            VoteAsked: lambda m, now: self._machine.vote_asked(now, m),
+            VoteGiven: lambda m, now: self._machine.vote_given(now, m.voter, m.vote),
+            VoteIdSeen: lambda m, now: self._machine.vote_id_seen(now, m.vote_id),
+            VotersChanged: lambda m, now: self._machine.set_voters(now, m.voters),
+            ClusterFounded: lambda m, now: self._machine.adopt_cluster(m.cluster_id),
+            TakeOverAsked: lambda m, now: self._machine.take_over(now, m.vote_id),
+            IdentitySaved: self._saved,
+        }
+
+    def attach(self, replicator: "pykka.ActorRef[Any]") -> None:
+        """Whom it tells; called by the assembly before any message."""
+        self._replicator = replicator
+
+    def on_start(self) -> None:
+        """Begin to look after time."""
+        self._arm()
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch, then carry out what came of it."""
+        self._handlers[type(message)](message, self.runtime.monotonic())
+        self._carry_out()
+
+    def _leader_heard(self, message: LeaderHeard, now: float) -> None:
+        self._machine.leader_heard(now, message.vote_id, message.leader, message.cluster_id)
+
+    def _saved(self, message: IdentitySaved, now: float) -> None:
+        self._is_saving = False
+
+    def _carry_out(self) -> None:
+        """Tell in order; what stands behind something to be saved waits until it is."""
+        self._untold.extend(self._machine.take_out())
+        while self._untold and not self._is_saving:
+            decision = self._untold.popleft()
+            if isinstance(decision, Save):
+                self._is_saving = True
+                self._lane.tell(SaveIdentity(decision.identity, self.actor_ref))
+            else:
+                self._replicator.tell(decision)
+
+    def _arm(self) -> None:
+        """One timer, looked at again when it rings: the deadline moves with every heartbeat."""
+        now = self.runtime.monotonic()
+        self._machine.tick(now)
+        self._carry_out()
+        deadline = self._machine.deadline
+        delay_s = IDLE_S if deadline == math.inf else min(max(deadline - now, 0.001), LOOK_S)
+        self._timer = self.runtime.call_later(delay_s, self._ring)
+
+    def _ring(self) -> None:
+        if self.actor_ref.is_alive():
+            self._arm()

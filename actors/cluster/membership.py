@@ -1,0 +1,251 @@
+"""Membership: who belongs to the cluster, and how that changes. A machine, and checks of who says hello.
+
+Nodes are added and removed one at a time, each change a `Members` record in the log, which counts as soon as it is in
+a log (Ongaro's dissertation, section 4.1): two majorities that differ by one node always share a node. A change is
+begun only when the one before it is committed and the leader has committed an entry of its own vote_id.
+
+Adding a node is three records: it is wanted; it was met, and is a member that does not vote, with its disk's number;
+it has caught up, and votes. Each follows from what the leader sees, so a leader that takes over goes on with it.
+A cluster is founded the same way: by one node, alone, that wants the others.
+
+A node is known by its number and its disk's. One that comes back with another disk remembers no vote, and is
+refused until it has been removed and added again. Whoever belongs to the cluster is let in even if this node's own
+log does not know it (yet): the members may have changed since. But a vote, and what is stored, counts only if it comes
+from the disk that the members name.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from actors.cluster.progress import Progress
+from net.peers.messages import PEER_MAJOR, Hello
+from storage.entry import decode
+from storage.records import Member, Members
+from storage.vote_file import Identity
+
+
+class MemberChange(NamedTuple):
+    """A command for the membership: the members as they would be, or why not."""
+
+    members: Members | None
+    refusal: str | None = None
+
+
+class Membership:
+    """The members as the log says them; `own` is this node as it starts.
+
+    `found` is what recovery found in the log that is committed, `later` what stood behind that, with the trans_ids: a
+    cut may take those away.
+    """
+
+    def __init__(self, own: Member, found: Members | None, later: Sequence[tuple[int, Members]] = ()) -> None:
+        self.own = own
+        self._configs: list[tuple[int, Members | None]] = [(0, found), *later]
+        self.is_founder = False
+        self._voters_of: Members | None = None
+        self._voters: list[int] = []
+
+    @property
+    def current(self) -> Members | None:
+        """The last members in the log; None for a node that belongs to no cluster."""
+        return self._configs[-1][1]
+
+    @property
+    def since(self) -> int:
+        """The record that set them; 0 if it was there when the node started."""
+        return self._configs[-1][0]
+
+    @property
+    def voters(self) -> list[int]:
+        """The voters' node_ids. Who founds a cluster votes alone until the log says who its members are."""
+        current = self._configs[-1][1]
+        if current is None:
+            return [self.own.node_id] if self.is_founder else []
+        if current is not self._voters_of:
+            self._voters_of = current
+            self._voters = current.voters
+        return self._voters
+
+    @property
+    def electors(self) -> frozenset[int]:
+        """Who votes, as far as this node is concerned.
+
+        It is none of them under a disk that it does not have any more: one that was emptied and is brought up to date
+        passes the members of long ago, and may find its old self there as the only one that votes.
+        """
+        voters = frozenset(self.voters)
+        known = None if self.current is None else self.current.find(self.own.node_id)
+        is_other_disk = known is not None and known.disk_id != self.own.disk_id
+        return voters - {self.own.node_id} if is_other_disk else voters
+
+    def is_from_its_disk(self, node_id: int, disk_id: int) -> bool:
+        """Whether what that node says counts as the member's that it says it is."""
+        known = None if self.current is None else self.current.find(node_id)
+        return known is not None and known.disk_id == disk_id
+
+    @property
+    def others(self) -> list[int]:
+        """All members but this node."""
+        if self.current is None:
+            return []
+        return [member.node_id for member in self.current.members if member.node_id != self.own.node_id]
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        """Where a member is."""
+        member = None if self.current is None else self.current.find(node_id)
+        return ("", 0) if member is None else (member.host, member.port)
+
+    def appended(self, first_trans_id: int, data: bytes) -> bool:
+        """An entry of one record was added to the log; whether it changed the members."""
+        record = decode(data, "an entry just taken").records[0]
+        if not isinstance(record, Members):
+            return False
+        self._configs.append((first_trans_id, record))
+        return True
+
+    def cut(self, after: int) -> bool:
+        """The log was cut; whether that brought older members back."""
+        count = len(self._configs)
+        while self._configs[-1][0] > after:
+            self._configs.pop()
+        return len(self._configs) != count
+
+    def replaced(self, members: Members | None) -> None:
+        """A snapshot says who they are."""
+        if members is not None:
+            self._configs = [(0, members)]
+
+    def settled_row(self) -> bytes:
+        """The last members that are committed, encoded; empty if there are none."""
+        settled = self._configs[0][1]
+        return b"" if settled is None else msgspec.msgpack.encode(settled)
+
+    def committed(self, trans_id: int) -> None:
+        """Older members can't come back any more."""
+        while len(self._configs) > 1 and self._configs[1][0] <= trans_id:
+            del self._configs[0]
+
+    # -- changing ----------------------------------------------------------------------------------------------
+
+    def found_cluster(self, cluster_id: int, wanted: list[Member]) -> Members:
+        """The members of a new cluster: this node, which wants the others."""
+        own = Member(self.own.node_id, self.own.host, self.own.port, self.own.disk_id, is_voter=True)
+        return Members("", cluster_id, [own], [one for one in wanted if one.node_id != own.node_id])
+
+    def may_found(
+        self, own: Identity, listed: tuple[Member, ...], hellos: dict[int, Hello], log_end: int, leader: int | None
+    ) -> bool:
+        """Whether this node founds a cluster with those it lists: none of them belongs to one, and it is the first.
+
+        It has to see all of the others first, so that a node whose disk was replaced never does it.
+        """
+        if self.current is not None or own.cluster_id or not listed or leader is not None or log_end:
+            return False
+        if own.node_id > min(node.node_id for node in listed):
+            return False
+        said = [hellos.get(node.node_id) for node in listed]
+        return all(hello is not None and not hello.cluster_id for hello in said)
+
+    def add(self, node: Member) -> MemberChange:
+        """Want a node."""
+        current = self.current
+        assert current is not None
+        known = current.find(node.node_id)
+        if known is not None:
+            return MemberChange(None, f"node {node.node_id} is a member already, at {known.host}:{known.port}")
+        everyone = [*current.members, *current.wanted]
+        for one in everyone:
+            if (one.host, one.port) == (node.host, node.port) and one.node_id != node.node_id:
+                return MemberChange(None, f"{node.host}:{node.port} is node {one.node_id}'s address")
+        wanted = [one for one in current.wanted if one.node_id != node.node_id]
+        removed = [one for one in current.removed if one.node_id != node.node_id]
+        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node], removed))
+
+    def remove(self, node_id: int) -> MemberChange:
+        """Do without a node."""
+        current = self.current
+        assert current is not None
+        members = [member for member in current.members if member.node_id != node_id]
+        wanted = [member for member in current.wanted if member.node_id != node_id]
+        gone = [member for member in current.members if member.node_id == node_id]
+        removed = [*current.removed, *gone][-REMOVED_MAX:]
+        if len(members) == len(current.members) and len(wanted) == len(current.wanted):
+            return MemberChange(None, f"node {node_id} is no member")
+        if not any(member.is_voter for member in members):
+            return MemberChange(None, f"node {node_id} is the only one that votes")
+        return MemberChange(Members("", current.cluster_id, members, wanted, removed))
+
+    def next_step(self, hellos: dict[int, Hello], progress: dict[int, Progress], log_end: int) -> Members | None:
+        """What is to be done next for nodes that are wanted or catch up; None if nothing can be done now."""
+        current = self.current
+        assert current is not None
+        for member in current.members:
+            its = progress.get(member.node_id)
+            if member.is_voter or its is None or its.sent is None:
+                continue
+            if its.match + CAUGHT_UP_RECORDS >= log_end:
+                return self._with(current, Member(*_fields(member)[:4], is_voter=True))
+        for wanted in current.wanted:
+            hello = hellos.get(wanted.node_id)
+            if hello is not None and hello.cluster_id in (0, current.cluster_id):
+                joined = Member(wanted.node_id, wanted.host, wanted.port, hello.disk_id)
+                return self._with(current, joined)
+        return None
+
+    @staticmethod
+    def _with(current: Members, node: Member) -> Members:
+        members = [member for member in current.members if member.node_id != node.node_id]
+        wanted = [member for member in current.wanted if member.node_id != node.node_id]
+        members = sorted([*members, node], key=lambda member: member.node_id)
+        removed = [one for one in current.removed if (one.node_id, one.disk_id) != (node.node_id, node.disk_id)]
+        return Members("", current.cluster_id, members, wanted, removed)
+
+
+REMOVED_MAX = 50
+"""How many nodes that were removed are remembered, so that they are told so when they come."""
+
+CAUGHT_UP_RECORDS = 1000
+"""A node that lacks no more than this may vote: it has them before it is missed."""
+
+
+def _fields(member: Member) -> tuple[int, str, int, int]:
+    return member.node_id, member.host, member.port, member.disk_id
+
+
+def hello_fault(
+    own: Identity,
+    node_type: int,
+    nodes: tuple[Member, ...],
+    accepts_all: bool,
+    hello: Hello,
+    removed: tuple[Member, ...] = (),
+) -> str | None:
+    """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
+
+    `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it.
+    """
+    if hello.major != PEER_MAJOR:
+        return f"it speaks version {hello.major} of the peers' protocol, this node version {PEER_MAJOR}"
+    if hello.node_type != node_type:
+        return f"it is of cluster number (node_type) {hello.node_type}, this node of {node_type}"
+    if hello.to != own.node_id:
+        return f"it expects node {hello.to} here, and this is node {own.node_id}"
+    if hello.node_id == own.node_id:
+        return f"it says that it is node {own.node_id}, and that is this node"
+    if hello.cluster_id and own.cluster_id and hello.cluster_id != own.cluster_id:
+        return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
+    if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
+        return f"node {hello.node_id} was removed from this cluster"
+    if accepts_all or (hello.cluster_id and hello.cluster_id == own.cluster_id):
+        return None
+    known = next((member for member in nodes if member.node_id == hello.node_id), None)
+    if known is None:
+        return f"node {hello.node_id} is no member of this cluster: it was not added yet"
+    if known.disk_id and hello.disk_id != known.disk_id:
+        return (
+            f"node {hello.node_id} comes with another disk than the one it joined with, so it can't remember how it "
+            f"voted: remove node {hello.node_id} from the cluster and add it again"
+        )
+    return None

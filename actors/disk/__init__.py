@@ -1,0 +1,1 @@
+"""What waits for the disk: the journal's writes and LMDB."""

@@ -1,0 +1,173 @@
+"""Checkpointer: moves committed entries into LMDB's log in bulk, trims the log's head, and reads the log for others.
+
+On a thread of its own, since LMDB's commits wait for the disk. The only one that opens the shard's LMDB. Trimming
+goes in pieces, each with one question to the queue owner in between, so that it never holds up requests.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import pykka
+
+from actors.messages.checkpoints import (
+    Checkpoint,
+    Checkpointed,
+    CheckpointFailed,
+    DescribeRows,
+    EntriesRead,
+    LoadState,
+    LogRead,
+    PartStaged,
+    ReadEntries,
+    ReadLog,
+    ReadSnapshot,
+    RowsDescribed,
+    SnapshotRead,
+    StagePart,
+)
+from actors.messages.log import StateLoaded
+from actors.runtime.contract import BlockingActor, Runtime
+from storage.errors import DiskFullError
+from storage.log_store import LogStore, TrimPlan
+from storage.recovery import load_state
+from storage.state import ShardState
+
+PIN_S: Final = 30.0
+"""For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
+
+PIN_MAX_S: Final = 1800.0
+
+TRIM_RECORDS: Final = 5000
+"""Records that one step of trimming takes: its question costs the owner a few ms at worst."""
+
+
+class Checkpointer(BlockingActor):
+    """Owns the shard's tables. Keeps the last `log_records_max` records in the log, and up to a tenth more.
+
+    `new_state` makes an empty state; `part_bytes` is about what one part of a snapshot holds.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: LogStore,
+        log_records_max: int,
+        new_state: Callable[[], ShardState],
+        part_bytes: int,
+    ) -> None:
+        super().__init__(runtime)
+        self._store = store
+        self._new_state = new_state
+        self._part_bytes = part_bytes
+        self._pinned_until = self._pinned_since = 0.0
+        self._plan: TrimPlan | None = None
+        self._log_records_max = log_records_max
+        self._is_trimming = False
+        self._described: RowsDescribed | None = None
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch."""
+        if isinstance(message, Checkpoint):
+            self._checkpoint(message)
+        elif isinstance(message, RowsDescribed):
+            if message.plan is self._plan:
+                self._described = message
+                self._trim()
+        elif isinstance(message, ReadLog):
+            entries = self._store.read(message.after, message.count, message.bytes_max)
+            message.reply_to.tell(LogRead(message.call, message.after, message.count, entries))
+        elif isinstance(message, ReadEntries):
+            entries = self._store.read(message.after, message.records_max, message.bytes_max)
+            assert message.reply_to is not None
+            message.reply_to.tell(EntriesRead(message.node_id, message.after, entries))
+        elif isinstance(message, ReadSnapshot):
+            self._pin()
+            part = self._store.read_part(message.cursor, self._part_bytes)
+            message.reply_to.tell(SnapshotRead(message.node_id, message.cursor, part))
+        elif isinstance(message, StagePart):
+            self._stage(message)
+        elif isinstance(message, LoadState):
+            self._load(message)
+        else:
+            raise TypeError(message)
+
+    def on_stop(self) -> None:
+        """Close LMDB."""
+        self._store.close()
+
+    def _checkpoint(self, message: Checkpoint) -> None:
+        store = self._store
+        entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.stored]
+        try:
+            if entries:
+                store.store(entries)
+        except DiskFullError as error:
+            message.reply_to.tell(CheckpointFailed(str(error)))
+        else:
+            self._report(message.reply_to)
+        self._reply_to = message.reply_to
+        self._trim()
+        self._plan_trim()
+
+    def _pin(self) -> None:
+        """Trim nothing for a while; but a follower that never comes to an end does not keep the log for ever."""
+        now = self.runtime.monotonic()
+        if now >= self._pinned_until:
+            self._pinned_since = now
+        if now < self._pinned_since + PIN_MAX_S:
+            self._pinned_until = now + PIN_S
+
+    def _stage(self, message: StagePart) -> None:
+        part = message.part
+        try:
+            self._store.stage(part, message.source, is_first=message.is_first)
+            if part.is_last:
+                self._store.install(part)
+                self._is_trimming = False
+                self._plan = self._described = None
+        except DiskFullError as error:
+            message.reply_to.tell(PartStaged(part, str(error)))
+        else:
+            message.reply_to.tell(PartStaged(part))
+
+    def _load(self, message: LoadState) -> None:
+        state = self._new_state()
+        load_state(self._store.tables, self._store, state, self.runtime.now())
+        message.reply_to.tell(StateLoaded(state))
+
+    def _plan_trim(self) -> None:
+        """Ask about the head's messages if the log is too long. Not while a snapshot is being read: it would tear."""
+        if self._is_trimming or self.runtime.monotonic() < self._pinned_until:
+            return
+        trimmed, stored = self._store.bounds
+        slack = max(self._log_records_max // 10, 1)
+        if stored - trimmed > self._log_records_max + slack:
+            self._ask(stored - self._log_records_max)
+
+    def _ask(self, until: int) -> None:
+        self._plan = plan = self._store.plan_trim(until, TRIM_RECORDS)
+        self._is_trimming = plan is not None
+        if plan is not None:
+            self._reply_to.tell(DescribeRows(plan))
+
+    def _trim(self) -> None:
+        """Trim what was described, once the log holds all that the description rests on."""
+        described = self._described
+        if described is None or described.as_of > self._store.bounds.stored:
+            return
+        if self.runtime.monotonic() < self._pinned_until:
+            return  # a snapshot is being read; when that is over, the next checkpoint comes here again
+        self._described = None
+        self._is_trimming = False
+        try:
+            self._store.trim(described.plan, described.rows)
+        except DiskFullError:
+            return  # asked again with the next checkpoint
+        self._report(self._reply_to)
+        trimmed, stored = self._store.bounds
+        if stored - trimmed > self._log_records_max:
+            self._ask(stored - self._log_records_max)
+
+    def _report(self, reply_to: "pykka.ActorRef[Any]") -> None:
+        trimmed, stored = self._store.bounds
+        reply_to.tell(Checkpointed(stored, trimmed))

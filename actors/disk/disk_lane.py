@@ -1,0 +1,62 @@
+"""DiskLane: a thread that waits for the disk, so that nobody else has to. Does what the LogWriter says, in order."""
+
+from queue import SimpleQueue
+from typing import Any
+
+from pykka._actor import ActorInbox
+
+from actors.messages.disk import (
+    BytesWritten,
+    ErrandFailed,
+    FileFlushed,
+    FlushFile,
+    IdentitySaved,
+    RunErrand,
+    SaveIdentity,
+    SegmentReady,
+    WriteBytes,
+)
+from actors.runtime.contract import BlockingActor, Runtime
+from storage.disk import Folder
+from storage.errors import DiskFullError
+from storage.journal_writer import run_errand
+from storage.vote_file import VoteFile
+
+
+class DiskLane(BlockingActor):
+    """The LogWriter's and the Elector's way to the disk. `alignment` is that of the journal's frames."""
+
+    def __init__(
+        self, runtime: Runtime, folder: Folder, segment_bytes: int, alignment: int, vote_file: VoteFile
+    ) -> None:
+        super().__init__(runtime)
+        self._vote_file = vote_file
+        self._folder = folder
+        self._segment_bytes = segment_bytes
+        self._alignment = alignment
+
+    @staticmethod
+    def _create_actor_inbox() -> ActorInbox:
+        return SimpleQueue()  # half the cost of queue.Queue, and nothing here joins it
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch."""
+        if isinstance(message, WriteBytes):
+            write = message.write
+            write.file.write_durably_at(write.offset, write.data)
+            message.reply_to.tell(BytesWritten(write))
+        elif isinstance(message, FlushFile):
+            message.file.flush()
+            message.reply_to.tell(FileFlushed(message.file, message.end))
+        elif isinstance(message, SaveIdentity):
+            self._vote_file.save(message.identity)
+            message.reply_to.tell(IdentitySaved(message.identity))
+        elif isinstance(message, RunErrand):
+            try:
+                segment = run_errand(self._folder, message.errand, self._segment_bytes, self._alignment)
+            except DiskFullError as error:
+                message.reply_to.tell(ErrandFailed(str(error)))
+            else:
+                message.reply_to.tell(SegmentReady(segment))
+        else:
+            raise TypeError(message)

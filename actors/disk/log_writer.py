@@ -1,0 +1,140 @@
+"""LogWriter: makes entries durable, in the shard's journal. Hosts the `JournalWriter`; nobody else writes there.
+
+Each write goes to a `DiskLane`, which waits for the disk; two are under way at once, and count in order. With
+`flush_interval_s` a write is left to the system at once, here on the loop (microseconds, into its cache), and a lane
+flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
+"""
+
+from collections import deque
+from typing import Any, Final
+
+import pykka
+
+from actors.messages.disk import (
+    BytesWritten,
+    EntriesWritten,
+    ErrandFailed,
+    FileFlushed,
+    FlushFile,
+    JournalBlocked,
+    Recycle,
+    RunErrand,
+    SegmentReady,
+    WriteBytes,
+    WriteEntries,
+)
+from actors.runtime.contract import Runtime
+from actors.runtime.loop_actor import LoopActor
+from storage.entry import StoredEntry
+from storage.journal_writer import JournalWriter, Write
+
+RETRY_S: Final = 0.5
+"""How often a full disk is asked again for a segment."""
+
+
+class LogWriter(LoopActor):
+    """Owns a journal that has begun, and the lanes to the disk."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        journal: JournalWriter,
+        lanes: "list[pykka.ActorRef[Any]]",
+        flush_interval_s: float | None,
+    ) -> None:
+        super().__init__(runtime)
+        self._journal = journal
+        self._lanes = deque(lanes)
+        self._lane_count = len(lanes)
+        self._flush_interval_s = flush_interval_s
+        self._is_flush_due = False
+        self._is_flushing = False
+        self._is_blocked = False
+        self._entries: deque[StoredEntry] = deque()
+        self._replicator: pykka.ActorRef[Any] | None = None
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch."""
+        if isinstance(message, WriteEntries):
+            self._replicator = message.reply_to
+            self._entries.extend(message.entries)
+            self._write()
+        elif isinstance(message, BytesWritten):
+            self._completed(message.write)
+            self._write()
+        elif isinstance(message, FileFlushed):
+            self._is_flushing = False
+            self._journal.flushed(message.file, message.end)
+            self._write()
+        elif isinstance(message, Recycle):
+            self._journal.recycle(message.trans_id)
+            self._send_errand()
+        elif isinstance(message, SegmentReady):
+            self._journal.errand_done(message.segment)
+            self._write()
+        elif isinstance(message, ErrandFailed):
+            self._errand_failed(message)
+        else:
+            raise TypeError(message)
+
+    def on_stop(self) -> None:
+        """Flush and close."""
+        self._journal.close()
+
+    def _write(self) -> None:
+        journal = self._journal
+        while self._entries and journal.under_way < self._lane_count:
+            write = journal.place(self._entries)
+            if write is None:
+                self._wait_for_segment()
+                return
+            if self._flush_interval_s is None:
+                self._next_lane().tell(WriteBytes(write, self.actor_ref))
+            else:
+                write.file.write_at(write.offset, write.data)
+                self._completed(write)
+                self._flush_later()
+
+    def _completed(self, write: Write) -> None:
+        durable = self._journal.completed(write)
+        if durable is not None and self._replicator is not None:
+            self._replicator.tell(EntriesWritten(durable, self._journal.room_bytes))
+
+    def _next_lane(self) -> "pykka.ActorRef[Any]":
+        self._lanes.rotate(1)
+        return self._lanes[0]
+
+    def _wait_for_segment(self) -> None:
+        """The segment is full: the next one is taken when it is ready, and all of this one on disk."""
+        self._send_errand()
+        if self._flush_interval_s is not None:
+            self._flush()
+
+    def _send_errand(self) -> None:
+        errand = None if self._is_blocked else self._journal.errand()
+        if errand is not None:
+            self._next_lane().tell(RunErrand(errand, self.actor_ref))
+
+    def _errand_failed(self, message: ErrandFailed) -> None:
+        self._journal.errand_failed()
+        if self._entries and self._replicator is not None:
+            self._replicator.tell(JournalBlocked(message.reason))
+        self._is_blocked = True  # each try writes until the disk is full: not more often than this
+        self.runtime.call_later(RETRY_S, self._try_again)
+
+    def _try_again(self) -> None:
+        self._is_blocked = False
+        if self.actor_ref.is_alive():
+            self._send_errand()
+
+    def _flush_later(self) -> None:
+        if not self._is_flush_due and self._flush_interval_s is not None:
+            self._is_flush_due = True
+            self.runtime.call_later(self._flush_interval_s, self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        unflushed = self._journal.written()
+        if unflushed is not None and not self._is_flushing and self.actor_ref.is_alive():
+            self._is_flushing = True
+            self._lanes[0].tell(FlushFile(*unflushed, self.actor_ref))

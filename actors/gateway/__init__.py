@@ -1,0 +1,1 @@
+"""The way in: clients, which node does a request, virtual queues."""

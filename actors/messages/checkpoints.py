@@ -1,0 +1,134 @@
+"""Messages: checkpoints."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pykka
+
+from actors.messages.calls import Call
+from storage.entry import StoredEntry
+from storage.log_store import SnapshotPart, TrimPlan, TrimRows
+
+
+@dataclass(slots=True)
+class LoadState:
+    """Make a state out of what LMDB has."""
+
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class Checkpoint:
+    """Store these committed entries in LMDB."""
+
+    entries: list[StoredEntry]
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class Checkpointed:
+    """LMDB has all records up to `trans_id`, and the log begins behind `trimmed`."""
+
+    trans_id: int
+    trimmed: int
+
+
+@dataclass(slots=True)
+class CheckpointFailed:
+    """There was no space for the checkpoint; it is tried again with the next one."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class DescribeRows:
+    """Say what these messages and queues are now, so that the log's head can be trimmed."""
+
+    plan: TrimPlan
+
+
+@dataclass(slots=True)
+class RowsDescribed:
+    """What the plan's messages and queues were after record `as_of`, which is committed."""
+
+    plan: TrimPlan
+    rows: TrimRows
+    as_of: int
+
+
+@dataclass(slots=True)
+class ReadLog:
+    """Read the entries behind record `after` from LMDB for `call`."""
+
+    call: Call
+    after: int
+    count: int
+    bytes_max: int
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class LogRead:
+    """The entries that a `ReadLog` asked for."""
+
+    call: Call
+    after: int
+    count: int
+    entries: Sequence[bytes]
+
+
+@dataclass(slots=True)
+class ReadEntries:
+    """Read what follows record `after` for a node that pulls."""
+
+    node_id: int
+    after: int
+    records_max: int
+    bytes_max: int
+    reply_to: "pykka.ActorRef[Any] | None" = None
+
+
+@dataclass(slots=True)
+class EntriesRead:
+    """The entries that a `ReadEntries` asked for."""
+
+    node_id: int
+    after: int
+    entries: list[bytes]
+
+
+@dataclass(slots=True)
+class ReadSnapshot:
+    """Read the snapshot's rows behind `cursor` for a node."""
+
+    node_id: int
+    cursor: bytes
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class SnapshotRead:
+    """The rows that a `ReadSnapshot` asked for."""
+
+    node_id: int
+    after_cursor: bytes
+    part: SnapshotPart
+
+
+@dataclass(slots=True)
+class StagePart:
+    """Keep a part of a snapshot; the last one makes it count."""
+
+    part: SnapshotPart
+    source: int
+    is_first: bool
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class PartStaged:
+    """It is kept; or there was no space, and it must be asked for again."""
+
+    part: SnapshotPart
+    refused: str | None = None

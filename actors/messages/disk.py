@@ -1,0 +1,113 @@
+"""Messages: disk."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pykka
+
+from storage.disk import DiskFile
+from storage.entry import StoredEntry
+from storage.journal_writer import Errand, Segment, Write
+from storage.vote_file import Identity
+
+
+@dataclass(slots=True)
+class WriteEntries:
+    """Make these entries (and cuts) durable, in order."""
+
+    entries: list[StoredEntry]
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class EntriesWritten:
+    """The first `entry_count` entries since the start are durable here.
+
+    The journal has `room_bytes` more without asking for space.
+    """
+
+    entry_count: int
+    room_bytes: int
+
+
+@dataclass(slots=True)
+class JournalBlocked:
+    """Entries wait: the journal needs space for a segment, and the disk is full. It goes on when there is some."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class WriteBytes:
+    """Put these bytes on the disk."""
+
+    write: Write
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class BytesWritten:
+    """They are there."""
+
+    write: Write
+
+
+@dataclass(slots=True)
+class FlushFile:
+    """Flush what was written to `file`, which is everything before `end`."""
+
+    file: DiskFile
+    end: int
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class FileFlushed:
+    """Everything in `file` before `end` is on disk."""
+
+    file: DiskFile
+    end: int
+
+
+@dataclass(slots=True)
+class RunErrand:
+    """Make a segment ready."""
+
+    errand: Errand
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class SegmentReady:
+    """The next segment can be written."""
+
+    segment: Segment
+
+
+@dataclass(slots=True)
+class ErrandFailed:
+    """There was no space for a segment."""
+
+    reason: str
+
+
+@dataclass(slots=True)
+class Recycle:
+    """LMDB has all records up to `trans_id`: the journal need not keep them."""
+
+    trans_id: int
+
+
+@dataclass(slots=True)
+class SaveIdentity:
+    """Make it durable."""
+
+    identity: Identity
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class IdentitySaved:
+    """It is."""
+
+    identity: Identity

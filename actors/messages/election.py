@@ -1,0 +1,104 @@
+"""Messages: election."""
+
+from dataclasses import dataclass
+
+from net.peers.messages import Vote
+from storage.log_tail import LogEnd
+
+
+@dataclass(slots=True)
+class VoteAsked:
+    """A candidate asks for a vote in `vote_id`. `comparison`: of its log with ours, below 0 if it is behind."""
+
+    candidate: int
+    vote_id: int
+    is_pre: bool
+    is_forced: bool
+    end: LogEnd
+    comparison: int
+
+
+@dataclass(slots=True)
+class VoteGiven:
+    """A voter has answered."""
+
+    voter: int
+    vote: Vote
+
+
+@dataclass(slots=True)
+class LeaderHeard:
+    """A node speaks as the leader of `vote_id`, in cluster `cluster_id`."""
+
+    vote_id: int
+    leader: int
+    cluster_id: int
+
+
+@dataclass(slots=True)
+class VoteIdSeen:
+    """Somebody has been through a later election."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class QuorumHeard:
+    """A majority took this node for the leader at that moment (monotonic seconds)."""
+
+    at: float
+
+
+@dataclass(slots=True)
+class VotersChanged:
+    """These nodes vote, by the last members in the log."""
+
+    voters: frozenset[int]
+
+
+@dataclass(slots=True)
+class ClusterFounded:
+    """This node belongs to cluster `cluster_id`."""
+
+    cluster_id: int
+
+
+@dataclass(slots=True)
+class TakeOverAsked:
+    """The leader of `vote_id` wants this node to lead."""
+
+    vote_id: int
+
+
+@dataclass(slots=True)
+class AskVotes:
+    """Ask all voters, saying where the log ends."""
+
+    vote_id: int
+    is_pre: bool
+    is_forced: bool
+
+
+@dataclass(slots=True)
+class CastVote:
+    """Send this vote, if the log is still not ahead of the candidate's, which ends at `end`."""
+
+    candidate: int
+    vote: Vote
+    end: LogEnd
+
+
+@dataclass(slots=True)
+class Follow:
+    """`leader` leads in `vote_id`, None: nobody does yet. Nothing of an older vote_id counts any more."""
+
+    vote_id: int
+    leader: int | None
+    cluster_id: int = 0
+
+
+@dataclass(slots=True)
+class TakeLead:
+    """This node leads in `vote_id`."""
+
+    vote_id: int

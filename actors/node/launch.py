@@ -1,0 +1,39 @@
+"""Starting a node's processes from another process, and learning whether it came up."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+SUPERVISOR: Final = [sys.executable, "-P", "-m", "actors.node.supervisor"]
+"""`-P`: no module of the folder that somebody starts a node in may stand before ours."""
+
+READY: Final = "ready"
+
+
+def supervisor_command(config: Path | None, flags: dict[str, Any], ready_fd: int | None = None) -> list[str]:
+    """The command that runs a node with the settings of a file and, over them, of `flags`."""
+    arguments = {"config": None if config is None else str(config.resolve()), "flags": flags, "ready_fd": ready_fd}
+    return [*SUPERVISOR, json.dumps(arguments)]
+
+
+def launch(config: Path | None, flags: dict[str, Any], log: Path) -> tuple["subprocess.Popen[bytes]", str]:
+    """Start a node in a session of its own, its lines going to `log`; returns when it is ready or has given up.
+
+    The text is `READY`, or why it did not come up (empty: its log says why).
+    """
+    reader, writer = os.pipe()
+    with log.open("ab") as lines:
+        process = subprocess.Popen(
+            supervisor_command(config, flags, writer),
+            pass_fds=(writer,),
+            stdin=subprocess.DEVNULL,
+            stdout=lines,
+            stderr=lines,
+            start_new_session=True,
+        )
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        return process, pipe.read().decode().removeprefix("failed ")

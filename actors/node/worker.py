@@ -1,0 +1,310 @@
+"""A worker process: one shard, its clients, one event loop. The place where real sockets, clocks and disks meet actors.
+
+Run by the supervisor as `python -m actors.node.worker CONTROL_FD`. Ends with `EXIT_UNUSABLE` when its data can't be
+used as they are, `EXIT_FAILED` when an actor raised, 0 when it was asked to stop.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import random
+import resource
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pykka
+import uvloop
+
+from actors.gateway.listener import Listener, ListenerLimits
+from actors.messages.lifecycle import HandOver, Reconfigure, Stop
+from actors.messages.node_view import NodeView
+from actors.node import config as configuration
+from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
+from actors.node.config import NodeConfig
+from actors.node.control import Control
+from actors.node.logs import set_up_logging
+from actors.queues.broker import Limits
+from actors.runtime.asyncio_runtime import AsyncioRuntime
+from actors.runtime.contract import mark_loop_thread
+from actors.runtime.loop_actor import LoopActor
+from net.clients.connection import ConnectionLimits
+from net.clients.tcp import listen_tcp
+from net.clients.udp import listen_udp
+from net.peers.link import PeerLink, PeerTransport
+from net.peers.tcp import dial_peer
+from net.protocols.json_codec import CodecLimits
+from storage.disk import RealFolder
+from storage.errors import DamagedError, DiskFullError, StorageError
+from storage.records import Member
+from storage.tables import LmdbTables
+
+log = logging.getLogger("quorate.worker")
+
+EXIT_FAILED: Final = 70
+EXIT_UNUSABLE: Final = 65
+EXIT_NO_SPACE: Final = 75
+OWN_FILES: Final = 100
+"""Descriptors for what is not a client: LMDB, the journal, logs."""
+
+STOP_S: Final = 4.0
+"""After this a stop that hangs is cut off; the log recovers what was open."""
+
+VERSION: Final = "0.1.0"
+
+
+def main() -> None:
+    """Run until told to stop."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a terminal signals the whole group; the supervisor says what it means
+    control = Control(socket.socket(fileno=int(sys.argv[1])))
+    messages = control.receive()
+    if not messages:
+        sys.exit(0)
+    config = configuration.restored(messages[0]["config"])
+    set_up_logging(config)
+    try:
+        opened, summary = _open(config)
+    except DiskFullError as error:
+        log.critical("no space to start with, trying again: %s", error)
+        sys.exit(EXIT_NO_SPACE)
+    except (StorageError, OSError) as error:
+        what = f"the data in {config['data_dir']} can't be used: {error}"
+        if isinstance(error, DamagedError):
+            what += ". qctl log verify names all damage, qctl log repair keeps what can be read"
+        log.critical("%s", what)
+        control.send({"failed": what})
+        sys.exit(EXIT_UNUSABLE)
+    loop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    node = Worker(loop, config, opened, control, summary)
+    code = node.run()
+    logging.shutdown()
+    os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
+
+
+def _open(config: NodeConfig) -> tuple[OpenShard, str]:
+    """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
+    path = Path(config["data_dir"]) / "shard-0"
+    settings = _shard_settings(config)
+    begun = time.monotonic()
+    tables = LmdbTables(path)
+    folder = RealFolder(path / "journal")
+    try:
+        opened = open_shard(tables, folder, settings, config["queue_size"], time.time(), random.random)
+    finally:
+        tables.close()
+    opened.store.reopen(LmdbTables(path))
+    state = opened.state
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    if opened.recovered.torn:
+        log.warning("cut off at the log's end: %s", opened.recovered.torn)
+    took_s = time.monotonic() - begun
+    summary = f"{len(state.messages)} messages in {len(state.queues)} queues recovered in {took_s:.2f} s"
+    return opened, summary
+
+
+def _shard_settings(config: NodeConfig) -> ShardSettings:
+    return ShardSettings(
+        log_records_max=config["queue_log_size"],
+        segment_bytes=config["journal_segment_bytes"],
+        flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
+        is_lease_committed=config["lease"] == "committed",
+        own=Member(config["node_id"], config["host"], config["port"]),
+        listed=tuple(Member(*node) for node in configuration.other_nodes(config)),
+        node_type=config["node_type"],
+        election_timeout_s=config["election_timeout_ms"] / 1000,
+        sync_records_per_s=config["queue_sync_rate"],
+        forwards=bool(config["forward_request"]),
+    )
+
+
+class _Dialler:
+    """The network of a real node."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def dial(
+        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Open a TCP connection."""
+        task = self._loop.create_task(dial_peer(host, port, connected, failed))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _broker_limits(config: NodeConfig) -> Limits:
+    return Limits(
+        queue_size=config["queue_size"],
+        queues_max=config["max_queues"],
+        memory_bytes_max=configuration.memory_bytes_max(config),
+        data_bytes_max=config["max_data_bytes"],
+        wait_s_max=config["max_wait_s"],
+        waiters_max=config["max_waiters"],
+    )
+
+
+def _listener_limits(config: NodeConfig) -> ListenerLimits:
+    allowed = _raise_file_limit(config["max_connections"])
+    if allowed < config["max_connections"]:
+        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
+    return ListenerLimits(
+        connections_max=allowed,
+        requests_max=config["max_open_requests"],
+        connection=ConnectionLimits(
+            codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
+            pipelined_max=config["max_pipelined"],
+            partial_s_max=config["request_timeout_s"],
+            stalled_s_max=config["stalled_timeout_s"],
+            idle_s_max=config["idle_timeout_s"],
+        ),
+    )
+
+
+def _raise_file_limit(connections: int) -> int:
+    """Let so many connections be open, and the node's own files; returns how many connections may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OWN_FILES
+    if soft >= wanted:
+        return connections
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(allowed - OWN_FILES, 1)
+
+
+class _Stopper(LoopActor):
+    """Hears that another node leads, on the way to the stop."""
+
+    def __init__(self, runtime: AsyncioRuntime, handed_over: Callable[[], None]) -> None:
+        super().__init__(runtime)
+        self._handed_over = handed_over
+
+    def on_receive(self, message: Any) -> None:
+        """`HandedOver`, the first time."""
+        handed_over, self._handed_over = self._handed_over, lambda: None
+        handed_over()
+
+
+class Worker:
+    """The running process."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, config: NodeConfig, opened: OpenShard, control: Control, summary: str
+    ) -> None:
+        self._loop = loop
+        self._config = config
+        self._control = control
+        self._summary = summary
+        self._code = 0
+        self._runtime = AsyncioRuntime(loop, self._actor_failed)
+        view = NodeView(
+            node_id=config["node_id"],
+            node_type=config["node_type"],
+            host=config["host"],
+            port=config["port"],
+            version=VERSION,
+        )
+        self._shard: ShardActors = start_shard(
+            self._runtime,
+            _Dialler(loop),
+            opened,
+            _shard_settings(config),
+            _broker_limits(config),
+            view,
+            configuration.virtual_queues(config),
+        )
+        self._listener = Listener.start_object(
+            self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
+        )
+        self._stopper = _Stopper.start(self._runtime, self._handed_over)
+        self._server: asyncio.Server | None = None
+        self._datagrams: asyncio.DatagramTransport | None = None
+        self._is_stopping = False
+
+    def run(self) -> int:
+        """Serve until stopped; returns the exit code."""
+        try:
+            self._loop.run_until_complete(self._listen())
+        except OSError as error:
+            reason = f"can't listen on {self._config['host']}:{self._config['port']}: {error.strerror or error}"
+            log.critical("%s", reason)
+            self._control.send({"failed": reason})
+            return EXIT_UNUSABLE
+        self._control.sock.setblocking(False)
+        self._loop.add_reader(self._control.sock.fileno(), self._control_readable)
+        self._control.send({"ready": self._summary})
+        self._loop.run_forever()
+        mark_loop_thread(False)
+        if self._code == 0:
+            for ref in (*self._shard.lanes, self._shard.checkpointer):
+                try:
+                    ref.stop(block=True, timeout=STOP_S)
+                except pykka.Timeout:
+                    log.warning("the disk does not answer; what it has not taken is recovered from the journal")
+        return self._code
+
+    async def _listen(self) -> None:
+        listener = self._listener
+        host, port = self._config["host"], self._config["port"]
+        self._server = await listen_tcp(
+            host, port, listener, lambda: listener.limits.connection, listener.admit, self._shard.peers.accepted
+        )
+        self._datagrams = await listen_udp(host, port, listener, lambda: listener.limits.connection.codec)
+
+    def _actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+        log.critical("%s failed, and this worker ends: %r", type(actor).__name__, error)
+        self._code = EXIT_FAILED
+        self._loop.stop()
+
+    def _control_readable(self) -> None:
+        messages = self._control.receive()
+        if messages is None:
+            self._loop.remove_reader(self._control.sock.fileno())
+            if not self._is_stopping:
+                log.warning("the supervisor is gone; stopping")
+            self._stop()
+            return
+        for message in messages:
+            if "stop" in message:
+                self._stop()
+            elif "reload" in message:
+                self._reload(message["reload"])
+
+    def _reload(self, values: dict[str, Any]) -> None:
+        self._config = config = configuration.restored(values)
+        logging.getLogger("quorate").setLevel(config["log_level"].upper())
+        self._listener.actor_ref.tell(Reconfigure(_listener_limits(config)))
+        self._shard.router.tell(Reconfigure(configuration.virtual_queues(config)))
+        self._shard.owner.tell(Reconfigure(_broker_limits(config)))
+
+    def _stop(self) -> None:
+        """A leader hands over, then no new clients, then what is open is finished, then `_replies_written`."""
+        if self._is_stopping:
+            return
+        self._is_stopping = True
+        self._loop.call_later(STOP_S, self._loop.stop)
+        self._shard.replicator.tell(HandOver(self._stopper))
+
+    def _handed_over(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
+
+    def _replies_written(self) -> None:
+        if self._datagrams is not None:
+            self._datagrams.close()
+        self._shard.log_writer.stop(block=False)  # last of all: it flushes what is left
+        self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,407 @@
+"""The broker: what each request does to a shard. A machine: requests and the time in, records and answers out.
+
+The host calls `execute`, `commit`, `pass_time` and `go_on`, and after each of them takes the records and the answers
+from the ledger. Records are applied when they are made; answers come out when they may be told.
+"""
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from actors.messages.calls import Call
+from actors.messages.node_view import NodeView
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from actors.queues.queries import Queries
+from actors.queues.queue_admin import QueueAdmin
+from quorate.actions import IN_PIECES, NEEDS_SPACE, WRITES
+from quorate.protocol import (
+    NO_DATA,
+    RELATIVE_TIME_LIMIT_S,
+    Action,
+    Code,
+    ErrorWord,
+    ProduceItem,
+    Reply,
+    Request,
+    refusal,
+)
+from storage.queue_state import DEFAULT_TTL_S, QueueState
+from storage.records import Confirm, Extend, Message, Place, Release, message_id
+from storage.state import ShardState
+
+MESSAGE_OVERHEAD_BYTES: Final = 500
+"""What a live message takes in memory beside its data (bench/memory.py measures it)."""
+
+
+class Limits(NamedTuple):
+    """What a shard takes on. Bytes, seconds and counts; `queue_size` is a new queue's `max_size` (0: no limit).
+
+    `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
+    have open, so that its end is always noticed.
+    """
+
+    queue_size: int = 0
+    queues_max: int = 100_000
+    memory_bytes_max: int = 8 << 30
+    data_bytes_max: int = 1 << 20
+    wait_s_max: float = 3600.0
+    waiters_max: int = 50_000
+    waits_per_client_max: int = 64
+
+
+class Broker:
+    """Decides for one shard. `view` is what the queries tell of the node; `lease_committed` see `Delivery`."""
+
+    def __init__(self, state: ShardState, limits: Limits, view: NodeView, *, lease_committed: bool = False) -> None:
+        self.ledger = Ledger(state)
+        self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
+        self.queries = Queries(self.ledger, self.delivery, view)
+        self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
+        self.log_calls: list[Call] = []
+        self.cluster_calls: list[Call] = []
+        self.disk_full: str | None = None
+        self._state = state
+        self._limits = limits
+        self._actions: dict[int, Callable[[Call], None]] = {
+            Action.PRODUCE: self._produce,
+            Action.CONSUME: self._consume,
+            Action.CONFIRM: self._confirm,
+            Action.CONFIGURE: self.admin.configure,
+            Action.CLEAR: self.admin.clear,
+            Action.RELEASE: self._release,
+            Action.EXTEND: self._extend,
+            Action.REMOVE: self.admin.clear,
+            Action.LOG: self.log_calls.append,
+            Action.CLUSTER: self.cluster_calls.append,
+            Action.NODE_INIT: self.cluster_calls.append,
+            Action.MONITOR: self.queries.monitor,
+            Action.NODE_MONITOR: self.queries.monitor,
+            Action.LIST: self.queries.list_queues,
+            Action.NODE_LIST: self.queries.list_queues,
+            Action.LEADER: self.queries.leader,
+            Action.PEEK: self.queries.peek,
+            Action.SHOW: self.queries.show,
+            Action.NODE_STATUS: self.queries.status,
+        }
+
+    # -- what the host calls -----------------------------------------------------------------------------------
+
+    def execute(self, now: float, calls: list[Call]) -> None:
+        """Do the requests, in order."""
+        self.ledger.set_time(now)
+        actions = self._actions
+        for call in calls:
+            number = call.request.action
+            action = actions.get(number)
+            if action is None:
+                self._refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
+            elif self.disk_full is not None and number in NEEDS_SPACE:
+                self._refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
+            else:
+                action(call)
+
+    def commit(self, now: float, trans_id: int) -> None:
+        """Records up to `trans_id` are committed."""
+        self.ledger.set_time(now)
+        placeable = self.ledger.commit(trans_id)
+        if placeable:
+            self.delivery.place_produced(placeable)
+
+    def pass_time(self, now: float) -> None:
+        """Do what is due."""
+        self.ledger.set_time(now)
+        self.delivery.pass_time()
+
+    @property
+    def next_event_at(self) -> float:
+        """When `pass_time` has something to do (Unix seconds)."""
+        return self.delivery.next_event_at
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return self.admin.has_more
+
+    def go_on(self, now: float) -> None:
+        """Do one more piece of work that was cut into pieces."""
+        self.ledger.set_time(now)
+        self.admin.go_on()
+
+    def set_limits(self, limits: Limits) -> None:
+        """Take over new limits; what is there already stays."""
+        self._limits = limits
+        self.admin.set_limits(limits.queue_size, limits.queues_max)
+
+    def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
+        """All calls that are open: those that may have been done or not, and those that certainly were not.
+
+        Records up to `logged` have left for the log; this node does not lead any more.
+        """
+        uncertain: list[Call] = self.admin.take_open()
+        undone: list[Call] = self.delivery.take_waiting()
+        for trans_id, call, reply in self.ledger.take_open():
+            action = call.request.action
+            is_write = action in WRITES and reply.code == Code.OK
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES)
+            (uncertain if is_uncertain else undone).append(call)
+        return uncertain, undone
+
+    # -- produce -----------------------------------------------------------------------------------------------
+
+    def _produce(self, call: Call) -> None:
+        request = call.request
+        if request.queue is None:
+            return self._refuse_field(call, "queue", "is missing")
+        if request.replicate is not None and request.replicate > self.queries.view.node_count:
+            reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.view.node_count}"
+            return self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+        queue = self._state.queues.get(request.queue)
+        if queue is None and len(self._state.queues) >= self._limits.queues_max:
+            return self._refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
+        if request.messages is not None:
+            return self._produce_many(call, request, request.messages, queue)
+        if request.data is NO_DATA:
+            return self._refuse_field(call, "data", "is missing")
+        made = self._message(call, request.queue, queue, request, None, 0)
+        if made is None:
+            return None
+        if not self._has_room(call, queue, 1, len(made.data)):
+            return None
+        self.ledger.append(made)
+        self.ledger.produced(made)
+        self._park_produced(
+            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_id=made.msg_id)
+        )
+        return None
+
+    def _park_produced(self, call: Call, reply: Reply) -> None:
+        nodes = call.request.replicate
+        if nodes is None:
+            self.ledger.park(call, reply)
+        else:
+            self.ledger.park_for(nodes, call, reply)
+
+    def _produce_many(self, call: Call, request: Request, items: list[ProduceItem], queue: QueueState | None) -> None:
+        """All of them or, at the first that can't be, none."""
+        assert request.queue is not None
+        messages: list[Message] = []
+        keys: set[str] = set()
+        size = 0
+        for index, item in enumerate(items):
+            if item.data is NO_DATA:
+                return self._refuse_field(call, f"messages[{index}].data", "is missing")
+            made = self._message(call, request.queue, queue, request, item, index)
+            if made is None:
+                return None
+            if made.key is not None:
+                if made.key in keys:
+                    return self._refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
+                keys.add(made.key)
+            size += len(made.data)
+            messages.append(made)
+        if not self._has_room(call, queue, len(messages), size):
+            return None
+        for made in messages:
+            self.ledger.append(made)
+            self.ledger.produced(made)
+        ids = [made.msg_id for made in messages]
+        self._park_produced(
+            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
+        )
+        return None
+
+    def _message(
+        self, call: Call, name: str, queue: QueueState | None, request: Request, item: ProduceItem | None, index: int
+    ) -> Message | None:
+        """The message that the request, or its `index`th item, asks for; None if it was refused."""
+        delay, ttl, retry, priority, key = request.delay, request.ttl, request.retry, request.priority, request.key
+        raw = request.data
+        if item is not None:
+            raw = item.data
+            delay = delay if item.delay is None else item.delay
+            ttl = ttl if item.ttl is None else item.ttl
+            retry = retry if item.retry is None else item.retry
+            priority = priority if item.priority is None else item.priority
+            key = key if item.key is None else item.key
+        now = self.ledger.now
+        due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
+        if not ttl:
+            expires_at = max(due_at, now) + (DEFAULT_TTL_S if queue is None else queue.default_ttl_s)
+        else:
+            expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S else ttl
+            if expires_at <= due_at or expires_at <= now:
+                self._refuse(
+                    call,
+                    ErrorWord.TIME,
+                    f"ttl: the message would expire at {expires_at:.3f}, "
+                    f"but it is due at {due_at:.3f} and now is {now:.3f}",
+                )
+                return None
+        if retry is None:
+            retry = 0.0 if queue is None else queue.default_retry_s
+        if key is not None and queue is not None and (holder := queue.keys.get(key)) is not None:
+            reply = refusal(request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
+            reply.msg_id = holder
+            self.ledger.park(call, reply)
+            return None
+        data = bytes(raw)
+        if len(data) > self._limits.data_bytes_max:
+            self._refuse(
+                call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self._limits.data_bytes_max} are allowed"
+            )
+            return None
+        msg_id = message_id(self._state.trans_id + 1 + index, self._state.shard)
+        return Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
+
+    def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
+        """Whether the queue and the node take so much more; refuses the call if not."""
+        max_size = self._limits.queue_size if queue is None else queue.max_size
+        if max_size and (0 if queue is None else queue.size) + count > max_size:
+            self._refuse(
+                call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"
+            )
+            return False
+        state = self._state
+        used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
+        if used > self._limits.memory_bytes_max:
+            self._refuse(
+                call,
+                ErrorWord.LIMIT,
+                f"the node's memory for messages is used up ({self._limits.memory_bytes_max} bytes)",
+            )
+            return False
+        return True
+
+    # -- consume and acknowledge -------------------------------------------------------------------------------
+
+    def _consume(self, call: Call) -> None:
+        request = call.request
+        if request.queue is not None:
+            names = [request.queue, *(request.queues or ())]
+        elif request.queues is not None:
+            names = list(dict.fromkeys(request.queues))
+        else:
+            return self._refuse_field(call, "queue", "is missing, and so is queues")
+        wait_s = request.wait or 0.0
+        if wait_s > self._limits.wait_s_max:
+            return self._refuse_field(call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed")
+        if wait_s and self.delivery.waited_names + len(names) > self._limits.waiters_max:
+            return self._refuse(call, ErrorWord.OVERLOADED, f"{self._limits.waiters_max} consumers wait already")
+        if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
+            reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
+            return self._refuse(call, ErrorWord.OVERLOADED, reason)
+        return self.delivery.consume(call, names, request.count, wait_s)
+
+    def _named(self, call: Call) -> list[int] | None:
+        """The ids that the request names, each once; None if it was refused."""
+        request = call.request
+        if request.msg_ids is not None:
+            ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
+            return list(dict.fromkeys(ids))
+        if request.msg_id is None:
+            self._refuse_field(call, "msg_id", "is missing, and so is msg_ids")
+            return None
+        return [request.msg_id]
+
+    def _found(self, ids: list[int], queue: str | None) -> dict[str, list[Message]]:
+        """The live messages among `ids`, and in `queue` if that is given, by queue."""
+        found: dict[str, list[Message]] = {}
+        for msg_id in ids:
+            message = self._state.messages.get(msg_id)
+            if message is not None and (queue is None or message.queue == queue):
+                found.setdefault(message.queue, []).append(message)
+        return found
+
+    def _confirm(self, call: Call) -> None:
+        request = call.request
+        queue = request.queue
+        confirmed = 0
+        if request.msg_ids is None and request.msg_id is not None:
+            message = self._state.messages.get(request.msg_id)
+            if message is not None and (queue is None or message.queue == queue):
+                confirmed = 1
+                self.ledger.append(Confirm(message.queue, [message.msg_id], [message.previous]))
+        else:
+            ids = self._named(call)
+            if ids is None:
+                return
+            for name, messages in self._found(ids, queue).items():
+                confirmed += len(messages)
+                self.ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
+        reply = Reply(
+            action=request.action, code=0, queue=queue, seq=request.seq, msg_id=request.msg_id, confirmed=confirmed
+        )
+        self.ledger.park(call, reply)
+
+    def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
+        """The messages in flight that the request names; None if it was refused: none of them is."""
+        ids = self._named(call)
+        if ids is None:
+            return None
+        found = self._found(ids, call.request.queue)
+        flying = {
+            name: chosen
+            for name, messages in found.items()
+            if (chosen := [message for message in messages if message.place == Place.IN_FLIGHT])
+        }
+        if flying:
+            return flying
+        if found:
+            self._refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
+        else:
+            self._refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
+        return None
+
+    def _release(self, call: Call) -> None:
+        request = call.request
+        by_queue = self._in_flight(call)
+        if by_queue is None:
+            return
+        now = self.ledger.now
+        delay = request.delay
+        due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
+        for name, messages in by_queue.items():
+            # what was delivered before may not go out after it expires: then is when it is dropped
+            due_ats = [min(due_at, message.expires_at) for message in messages]
+            self.ledger.append(Release(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
+            for message in messages:
+                self.delivery.place(message)
+        reply = Reply(
+            action=request.action,
+            code=0,
+            queue=request.queue,
+            seq=request.seq,
+            msg_id=request.msg_id,
+            released=sum(map(len, by_queue.values())),
+        )
+        self.ledger.park(call, reply)
+
+    def _extend(self, call: Call) -> None:
+        request = call.request
+        if not request.retry:
+            return self._refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
+        by_queue = self._in_flight(call)
+        if by_queue is None:
+            return None
+        for name, messages in by_queue.items():
+            due_ats = [max(m.due_at, self.delivery.retry_at(m, request.retry)) for m in messages]
+            self.ledger.append(Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
+            self.delivery.watch(name, min(due_ats))
+        reply = Reply(
+            action=request.action,
+            code=0,
+            queue=request.queue,
+            seq=request.seq,
+            msg_id=request.msg_id,
+            extended=sum(map(len, by_queue.values())),
+        )
+        self.ledger.park(call, reply)
+        return None
+
+    # -- refusing ----------------------------------------------------------------------------------------------
+
+    def _refuse(self, call: Call, error: str, reason: str) -> None:
+        self.ledger.park(call, refusal(call.request, error, reason))
+
+    def _refuse_field(self, call: Call, field: str, fault: str) -> None:
+        self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")

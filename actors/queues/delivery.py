@@ -1,0 +1,380 @@
+"""Delivery: which message goes to whom, and what time does to messages. A machine: no I/O, no clock of its own.
+
+The rules (design.md, section 1), each with a property test in tests/actors/queues/test_broker_rules.py:
+
+- order within a queue: higher priority, then earlier due, then earlier produced;
+- `retry_s` 0: the message is gone when it is delivered; otherwise it is in flight for `retry_s` seconds, and then
+  ready again, unless that would be at or past its expiry: then it waits for its confirmation until it expires;
+- a message that was delivered before and may not be delivered again (expired, or `max_deliveries` reached) is
+  dropped, or moved to the dead letter queue; one that was never delivered stays however old it is;
+- consumers that wait are served in the order in which they came, whatever queue their message comes from.
+"""
+
+import heapq
+from collections import OrderedDict
+from itertools import count
+from typing import Final
+
+import msgspec
+from sortedcontainers import SortedList
+
+from actors.messages.calls import Call, Client
+from actors.queues.ledger import Ledger
+from quorate.protocol import DeliveredItem, ErrorWord, Reply, refusal
+from storage.queue_state import NEVER, QueueState
+from storage.records import Bury, Deliver, Expire, Message, Place, Take
+
+REPLY_OVERHEAD_BYTES: Final = 400
+"""What a reply needs beside each message's data: names, numbers, the queue's name."""
+
+TICK_EVENTS_MAX: Final = 1000
+"""Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
+
+
+class Waiter:
+    """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds)."""
+
+    __slots__ = ("call", "count", "deadline", "queues", "serial")
+
+    def __init__(self, call: Call, queues: list[str], count: int | None, deadline: float, serial: int) -> None:
+        self.call = call
+        self.queues = queues
+        self.count = count
+        self.deadline = deadline
+        self.serial = serial
+
+
+class Delivery:
+    """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too."""
+
+    def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
+        self._ledger = ledger
+        self._state = ledger.state
+        self._leases_are_committed = leases_are_committed
+        self._lines: dict[str, OrderedDict[int, Waiter]] = {}
+        self._by_client: dict[Client, dict[int, Waiter]] = {}
+        self._deadlines: SortedList[tuple[float, int]] = SortedList()
+        self._waiters: dict[int, Waiter] = {}
+        self._serials = count(1)
+        self._alarms: list[tuple[float, str]] = []
+        self._alarm_at: dict[str, float] = {}
+        self._to_serve: dict[str, QueueState] = {}
+        self._is_serving = False
+        self._named = 0
+        for queue in self._state.queues.values():
+            self.watch(queue.name, queue.next_event_at)
+
+    # -- consuming ---------------------------------------------------------------------------------------------
+
+    def consume(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
+        """Answer with what is ready in the first of the queues that has something, or let the consumer wait."""
+        for name in names:
+            queue = self._state.queues.get(name)
+            if queue is not None and queue.ready and not queue.paused:
+                if self._is_too_large(call, queue):
+                    return
+                messages = self._take_ready(queue, count or 1, call.reply_bytes_max)
+                if messages:
+                    self._hand_out(call, queue, messages, count)
+                    return
+        if wait_s > 0:
+            self._wait(Waiter(call, names, count, self._ledger.now + wait_s, next(self._serials)))
+        else:
+            self._ledger.say(call, _nothing(call, names))
+
+    def serve(self, queue: QueueState) -> None:
+        """Give what is ready to those who wait for it.
+
+        Taking a message may bury others, and so call this for their dead letter queue: that queue's turn comes when
+        this one is done, since both may have the same waiter.
+        """
+        if queue.name not in self._lines:
+            return
+        self._to_serve[queue.name] = queue
+        if self._is_serving:
+            return
+        self._is_serving = True
+        while self._to_serve:
+            self._serve_one(self._to_serve.pop(next(iter(self._to_serve))))
+        self._is_serving = False
+
+    def _serve_one(self, queue: QueueState) -> None:
+        line = self._lines.get(queue.name)
+        while line and queue.ready and not queue.paused:
+            waiter = next(iter(line.values()))
+            if self._is_too_large(waiter.call, queue):
+                self._leave(waiter)
+                continue
+            messages = self._take_ready(queue, waiter.count or 1, waiter.call.reply_bytes_max)
+            if not messages:
+                return
+            self._leave(waiter)
+            self._hand_out(waiter.call, queue, messages, waiter.count)
+
+    def _is_too_large(self, call: Call, queue: QueueState) -> bool:
+        """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
+        size = len(self._state.messages[queue.ready[0][2]].data)
+        if size + REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
+            return False
+        reason = f"the next message has {size} bytes, too many for a reply here: ask over TCP"
+        self._ledger.answer(call, refusal(call.request, ErrorWord.TOO_LARGE, reason))
+        return True
+
+    def forget(self, client: Client) -> None:
+        """The client is gone or about to go: its consumers do not wait any more."""
+        for waiter in list(self._by_client.get(client, {}).values()):
+            self._give_up(waiter)
+
+    def take_waiting(self) -> list[Call]:
+        """All consumers that wait; they do not any more, and ask for what is left of their time."""
+        waiters = list(self._waiters.values())
+        for waiter in waiters:
+            self._leave(waiter)
+            waiter.call.request.wait = max(waiter.deadline - self._ledger.now, 0.001)
+        return [waiter.call for waiter in waiters]
+
+    def end_waiting(self) -> None:
+        """Answer all who wait with what there is: nothing."""
+        for waiter in list(self._waiters.values()):
+            self._give_up(waiter)
+
+    def waiting_for(self, name: str) -> int:
+        """How many consumers wait for a queue."""
+        return len(self._lines.get(name, ()))
+
+    @property
+    def waiter_count(self) -> int:
+        """How many consumers wait in all."""
+        return len(self._waiters)
+
+    @property
+    def waited_names(self) -> int:
+        """How many queues they wait for, each consumer's counted: what takes memory."""
+        return self._named
+
+    def waits_of(self, client: Client) -> int:
+        """How many consumers of one client wait."""
+        return len(self._by_client.get(client, ()))
+
+    # -- placing -----------------------------------------------------------------------------------------------
+
+    def place(self, message: Message) -> None:
+        """Put an unplaced message where the time and the rules want it, and serve who waits for it."""
+        queue = self._state.queues[message.queue]
+        if message.deliveries and self._may_not_go_out(queue, message):
+            self._end(queue, [message])
+            return
+        queue.place(message, self._ledger.now)
+        place = message.place
+        if place == Place.DELAYED:
+            self.watch(queue.name, message.due_at)
+            return
+        if place == Place.READY_AGAIN:
+            self.watch(queue.name, message.expires_at)
+        self.serve(queue)
+
+    def place_produced(self, messages: list[Message]) -> None:
+        """Place messages whose produce is committed; all of them before anyone is served, so that batches fill up."""
+        now = self._ledger.now
+        live = self._state.messages
+        lines = self._lines
+        to_serve: dict[str, QueueState] = {}
+        for message in messages:
+            if message.msg_id not in live:
+                continue  # cleared before it was committed
+            queue = self._state.queues[message.queue]
+            queue.place(message, now)
+            if message.place == Place.DELAYED:
+                self.watch(queue.name, message.due_at)
+            elif queue.name in lines:
+                to_serve[queue.name] = queue
+        for queue in to_serve.values():
+            self.serve(queue)
+
+    def retry_at(self, message: Message, retry_s: float) -> float:
+        """Until when a message delivered (or extended) now is in flight."""
+        now = self._ledger.now
+        at = now + retry_s
+        if at < message.expires_at:
+            return at
+        return message.expires_at if now < message.expires_at else at
+
+    # -- time --------------------------------------------------------------------------------------------------
+
+    def watch(self, name: str, at: float) -> None:
+        """Something happens in the queue at `at`."""
+        if at < self._alarm_at.get(name, NEVER):
+            self._alarm_at[name] = at
+            heapq.heappush(self._alarms, (at, name))
+
+    @property
+    def next_event_at(self) -> float:
+        """When `pass_time` has something to do (Unix seconds), `NEVER` if nothing is to be waited for."""
+        at = self._alarms[0][0] if self._alarms else NEVER
+        if self._deadlines and self._deadlines[0][0] < at:
+            at = self._deadlines[0][0]
+        return at
+
+    def pass_time(self) -> None:
+        """Do what is due by the ledger's now, at most `TICK_EVENTS_MAX` messages of it."""
+        now = self._ledger.now
+        budget = TICK_EVENTS_MAX
+        while self._alarms and self._alarms[0][0] <= now and budget > 0:
+            at, name = heapq.heappop(self._alarms)
+            if self._alarm_at.get(name) != at:
+                continue
+            del self._alarm_at[name]
+            queue = self._state.queues.get(name)
+            if queue is not None:
+                budget -= self._move_due(queue, now, budget)
+                self.watch(name, queue.next_event_at)
+        while self._deadlines and self._deadlines[0][0] <= now:
+            self._give_up(self._waiters[self._deadlines[0][1]])
+
+    def _move_due(self, queue: QueueState, now: float, budget: int) -> int:
+        moved = 0
+        waiting = queue.waiting
+        ended: list[Message] = []
+        while waiting and moved < budget and waiting[0][0] <= now:
+            moved += 1
+            message = self._state.messages[waiting[0][1]]
+            queue.lift(message)
+            if message.deliveries and self._may_not_go_out(queue, message):
+                ended.append(message)
+            else:
+                queue.place(message, now)
+        if ended:
+            self._end(queue, ended)
+        self.serve(queue)
+        return max(moved, 1)
+
+    def _may_not_go_out(self, queue: QueueState, message: Message) -> bool:
+        """Whether a message that was delivered before may not be delivered again."""
+        return self._ledger.now >= message.expires_at or 0 < queue.max_deliveries <= message.deliveries
+
+    def _end(self, queue: QueueState, messages: list[Message]) -> None:
+        """Drop messages that may not go out again, or move them to the dead letter queue."""
+        ids = [message.msg_id for message in messages]
+        previous = [message.previous for message in messages]
+        if queue.dead_letter is None:
+            self._ledger.append(Expire(queue.name, ids, previous))
+            return
+        now = self._ledger.now
+        expires_at = now + self._state.queue(queue.dead_letter).default_ttl_s
+        size = len(ids)
+        self._ledger.append(Bury(queue.name, queue.dead_letter, ids, previous, [now] * size, [expires_at] * size))
+        for message in messages:
+            self.place(message)
+
+    # -- handing out -------------------------------------------------------------------------------------------
+
+    def _take_ready(self, queue: QueueState, count: int, bytes_max: int) -> list[Message]:
+        """The next messages, out of the indexes; those that may not go out again are ended on the way.
+
+        At most `count`, and not more than fit `bytes_max`.
+        """
+        messages: list[Message] = []
+        ready = queue.ready
+        live = self._state.messages
+        room = bytes_max
+        while ready and len(messages) < count:
+            first = ready.pop(0)
+            message = live[first[2]]
+            room -= len(message.data) + REPLY_OVERHEAD_BYTES
+            if room < 0 and messages:
+                ready.add(first)
+                break
+            if message.place == Place.READY_AGAIN:
+                queue.waiting.remove((message.expires_at, message.msg_id))
+            message.place = Place.UNPLACED
+            queue.unplaced += 1
+            if message.deliveries and self._may_not_go_out(queue, message):
+                self._end(queue, [message])
+            else:
+                messages.append(message)
+        return messages
+
+    def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
+        """Log the delivery and answer it: at once if it may be repeated, else when it is committed."""
+        request = call.request
+        gone = [message for message in messages if not message.retry_s]
+        lasting = [message for message in messages if message.retry_s] if gone else messages
+        if gone:
+            self._ledger.append(Take(queue.name, [m.msg_id for m in gone], [m.previous for m in gone]))
+            for message in gone:
+                message.deliveries += 1
+        if lasting:
+            self._log_delivery(queue, lasting)
+        if count is None:
+            message = messages[0]
+            reply = Reply(
+                action=request.action,
+                code=0,
+                queue=queue.name,
+                seq=request.seq,
+                msg_id=message.msg_id,
+                data=msgspec.Raw(message.data),
+                deliveries=message.deliveries,
+            )
+        else:
+            items = [DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries) for m in messages]
+            reply = Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
+        if gone or self._leases_are_committed or not self._ledger.is_leased:
+            self._ledger.park(call, reply)
+        else:
+            self._ledger.answer(call, reply)
+
+    def _log_delivery(self, queue: QueueState, messages: list[Message]) -> None:
+        """Messages go in flight."""
+        if len(messages) == 1:
+            message = messages[0]
+            due_at = self.retry_at(message, message.retry_s)
+            self._ledger.append(
+                Deliver(queue.name, [message.msg_id], [message.previous], [due_at], [message.deliveries + 1])
+            )
+            self.watch(queue.name, due_at)
+            return
+        due_ats = [self.retry_at(message, message.retry_s) for message in messages]
+        self._ledger.append(
+            Deliver(
+                queue.name,
+                [m.msg_id for m in messages],
+                [m.previous for m in messages],
+                due_ats,
+                [m.deliveries + 1 for m in messages],
+            )
+        )
+        self.watch(queue.name, min(due_ats))
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _wait(self, waiter: Waiter) -> None:
+        self._waiters[waiter.serial] = waiter
+        self._deadlines.add((waiter.deadline, waiter.serial))
+        self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
+        self._named += len(waiter.queues)
+        for name in waiter.queues:
+            self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
+
+    def _give_up(self, waiter: Waiter) -> None:
+        self._leave(waiter)
+        self._ledger.answer(waiter.call, _nothing(waiter.call, waiter.queues))
+
+    def _leave(self, waiter: Waiter) -> None:
+        del self._waiters[waiter.serial]
+        self._deadlines.remove((waiter.deadline, waiter.serial))
+        mine = self._by_client[waiter.call.client]
+        del mine[waiter.serial]
+        if not mine:
+            del self._by_client[waiter.call.client]
+        self._named -= len(waiter.queues)
+        for name in waiter.queues:
+            line = self._lines.get(name)
+            if line is not None:
+                line.pop(waiter.serial, None)
+                if not line:
+                    del self._lines[name]
+
+
+def _nothing(call: Call, names: list[str]) -> Reply:
+    return Reply(action=call.request.action, code=0, queue=names[0], seq=call.request.seq)

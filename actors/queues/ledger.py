@@ -1,0 +1,175 @@
+"""The ledger: numbers records, applies them as they are made, and holds replies back until they are durable.
+
+The one rule here is the promise of a reply: what it says was true of committed state. So a reply is parked until
+all that had been applied when it was made is committed; only a delivery that may be repeated (design.md, section 1)
+is answered at once. A produced message is shown to nobody before its record is committed.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from actors.messages.calls import Answer, Call
+from quorate.protocol import ErrorWord, Reply, refusal
+from storage.records import Message, Record, message_id
+from storage.state import ShardState
+
+
+class Ledger:
+    """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
+
+    `majority` is of the cluster's voters; `is_leased`: no other node can be leading now, so what this one knows of a
+    message holds.
+    """
+
+    def __init__(self, state: ShardState) -> None:
+        self.state = state
+        self.now = state.time
+        self.committed = state.trans_id
+        self.records: list[Record] = []
+        self.answers: list[Answer] = []
+        self._parked: deque[tuple[int, Call, Reply]] = deque()
+        self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
+        self._unplaced: deque[Message] = deque()
+        self._replicated: list[tuple[int, int, Call, Reply]] = []
+        self._doubtful: list[Answer] = []
+        self.majority = 1
+        self.is_leased = True
+
+    def set_time(self, now: float) -> None:
+        """The leader's clock within a log never goes back."""
+        if now > self.now:
+            self.now = now
+
+    def append(self, record: Record) -> None:
+        """Apply a new record and queue it for the log."""
+        self.state.apply_next(record)
+        self.records.append(record)
+
+    def produced(self, message: Message) -> None:
+        """The message of a produce record just appended is placed when that is committed."""
+        self._unplaced.append(message)
+
+    def answer(self, call: Call, reply: Reply) -> None:
+        """Answer at once."""
+        self.answers.append((call, reply))
+
+    def park(self, call: Call, reply: Reply) -> None:
+        """Answer when all that is applied by now is committed."""
+        trans_id = self.state.trans_id
+        if trans_id == self.committed:
+            self.say(call, reply)
+        else:
+            self._parked.append((trans_id, call, reply))
+
+    def say(self, call: Call, reply: Reply) -> None:
+        """Answer what committed state says: now, or when it is certain that no other node has led since."""
+        (self.answers if self.is_leased else self._doubtful).append((call, reply))
+
+    def lease(self, is_leased: bool) -> None:
+        """Whether this node is certain to lead alone now."""
+        self.is_leased = is_leased
+        if is_leased and self._doubtful:
+            self.answers += self._doubtful
+            self._doubtful = []
+
+    def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
+        """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
+        self._replicated.append((self.state.trans_id, nodes, call, reply))
+
+    def stored(self, stored: int, replicas: tuple[int, ...]) -> None:
+        """This node's disk has the records up to `stored`; n nodes have those up to the n-th of `replicas`."""
+        if not self._replicated:
+            return
+        open_still: list[tuple[int, int, Call, Reply]] = []
+        for waiting in self._replicated:
+            trans_id, nodes, call, reply = waiting
+            if nodes == 1:
+                is_done = trans_id <= stored
+            elif nodes > len(replicas):
+                is_done = trans_id <= self.committed
+                reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
+                reply = refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+            else:
+                is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self.committed)
+            if is_done:
+                self.answers.append((call, reply))
+            else:
+                open_still.append(waiting)
+        self._replicated = open_still
+
+    def take_open(self) -> list[tuple[int, Call, Reply]]:
+        """All that is parked, and behind which record: it will not be committed by this node's doing."""
+        taken = [*self._parked, *((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)]
+        taken += [(0, call, reply) for call, reply in self._doubtful]
+        self._doubtful = []
+        self._parked.clear()
+        self._replicated = []
+        self._after_commit.clear()
+        return taken
+
+    def followed(self, trans_id: int, time: float) -> None:
+        """A follower's state was brought to record `trans_id`, which is committed."""
+        self.committed = trans_id
+        self.set_time(time)
+
+    def take_unplaced(self) -> list[Message]:
+        """The messages that are produced but not committed."""
+        taken = list(self._unplaced)
+        self._unplaced.clear()
+        return taken
+
+    def after_commit(self, action: Callable[[], None]) -> None:
+        """Call `action` when all that is applied by now is committed."""
+        if self.state.trans_id == self.committed:
+            action()
+        else:
+            self._after_commit.append((self.state.trans_id, action))
+
+    def commit(self, trans_id: int) -> list[Message]:
+        """Records up to `trans_id` are committed: free the replies; returns the produced messages to place now."""
+        self.committed = trans_id = max(trans_id, self.committed)
+        parked = self._parked
+        answers = self.answers
+        while parked and parked[0][0] <= trans_id:
+            _, call, reply = parked.popleft()
+            answers.append((call, reply))
+        while self._after_commit and self._after_commit[0][0] <= trans_id:
+            self._after_commit.popleft()[1]()
+        unplaced = self._unplaced
+        placeable: list[Message] = []
+        bound = message_id(trans_id + 1, 0)
+        while unplaced and unplaced[0].msg_id < bound:
+            placeable.append(unplaced.popleft())
+        return placeable
+
+    def take_records(self) -> list[Record]:
+        """The records that are to be logged next; they are the caller's now."""
+        records = self.records
+        self.records = []
+        return records
+
+    def take_answers(self) -> list[Answer]:
+        """The answers that may leave; they are the caller's now."""
+        answers = self.answers
+        self.answers = []
+        return answers
+
+    @property
+    def parked_count(self) -> int:
+        """How many replies wait for a commit."""
+        return len(self._parked) + len(self._replicated)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether anyone waits for a commit."""
+        return bool(self._parked or self._after_commit or self._replicated)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether everything applied is committed."""
+        return self.committed == self.state.trans_id
+
+    @property
+    def uncommitted_ids(self) -> list[int]:
+        """The ids of the messages that are produced but not committed."""
+        return [message.msg_id for message in self._unplaced]

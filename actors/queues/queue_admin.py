@@ -1,0 +1,166 @@
+"""What is done to queues as a whole: configure, clear, remove. A machine, like the broker that it is a part of.
+
+Clearing goes in pieces of `CLEAR_CHUNK` messages, so that a large queue holds nobody up; a small one is cleared before
+the next request is looked at. It is about the messages that were there when it was asked.
+"""
+
+from itertools import chain
+from typing import Final, TypeVar
+
+from msgspec import UnsetType
+
+from actors.messages.calls import Call
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, refusal
+from storage.queue_state import DEFAULT_TTL_S, QueueState
+from storage.records import Clear, Configure, Remove, message_id
+
+ValueT = TypeVar("ValueT")
+
+CLEAR_CHUNK: Final = 2000
+"""Messages that one piece of a clear removes: some 5 ms."""
+
+
+class _Clearing:
+    """A clear or remove that is under way: of the messages older than `before`, which are looked up when it begins."""
+
+    def __init__(self, call: Call, queue: str, before: int) -> None:
+        self.call = call
+        self.queue = queue
+        self.before = before
+        self.ids: list[int] | None = None
+        self.next = 0
+        self.removed = 0
+
+
+class QueueAdmin:
+    """Does it for one shard. `queue_size` is a new queue's `max_size`; there may be `queues_max` queues."""
+
+    def __init__(self, ledger: Ledger, delivery: Delivery, queue_size: int, queues_max: int) -> None:
+        self._ledger = ledger
+        self._delivery = delivery
+        self._state = ledger.state
+        self._clearings: list[_Clearing] = []
+        self.set_limits(queue_size, queues_max)
+
+    def set_limits(self, queue_size: int, queues_max: int) -> None:
+        """Take over new limits; what is there already stays."""
+        self._queue_size = queue_size
+        self._queues_max = queues_max
+        self._state.default_max_size = queue_size
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._clearings)
+
+    def take_open(self) -> list[Call]:
+        """The clears that are under way; they do not go on."""
+        calls = [clearing.call for clearing in self._clearings]
+        self._clearings.clear()
+        return calls
+
+    def go_on(self) -> None:
+        """Clear one more piece."""
+        if self._clearings:
+            self._clear_piece(self._clearings[0])
+
+    def configure(self, call: Call) -> None:
+        """Change a queue's settings, and make it if it is not there."""
+        request = call.request
+        if request.queue is None:
+            return self._refuse_field(call, "queue", "is missing")
+        if request.dead_letter == request.queue:
+            return self._refuse_field(call, "dead_letter", "is the queue itself")
+        queue = self._state.queues.get(request.queue)
+        if queue is None and len(self._state.queues) >= self._queues_max:
+            return self._refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
+        wanted = (queue or QueueState(request.queue, self._queue_size)).settings()
+        asked = Configure(
+            request.queue,
+            _or(request.max_size, wanted.max_size),
+            _or(request.default_ttl, wanted.default_ttl_s) or DEFAULT_TTL_S,
+            _or(request.default_retry, wanted.default_retry_s),
+            _or(request.max_deliveries, wanted.max_deliveries),
+            wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
+            _or(request.paused, wanted.paused),
+        )
+        if asked != wanted or queue is None:
+            self._ledger.append(asked)
+            queue = self._state.queues[request.queue]
+            self._delivery.serve(queue)
+        self._ledger.park(
+            call,
+            SettingsReply(
+                action=request.action,
+                code=0,
+                queue=request.queue,
+                seq=request.seq,
+                max_size=asked.max_size,
+                default_ttl=asked.default_ttl_s,
+                default_retry=asked.default_retry_s,
+                max_deliveries=asked.max_deliveries,
+                dead_letter=asked.dead_letter,
+                paused=asked.paused,
+            ),
+        )
+        return None
+
+    def clear(self, call: Call) -> None:
+        """Clear, or remove: that is clear and then drop the queue."""
+        request = call.request
+        if request.queue is None:
+            return self._refuse_field(call, "queue", "is missing")
+        queue = self._state.queues.get(request.queue)
+        if queue is None:
+            return self._refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+        self._clearings.append(_Clearing(call, request.queue, message_id(self._state.trans_id + 1, self._state.shard)))
+        if len(self._clearings) == 1:
+            self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
+        return None
+
+    def _ids_in(self, name: str, before: int) -> list[int]:
+        queue = self._state.queues.get(name)
+        if queue is None:
+            return []
+        ids = dict.fromkeys(chain((t[2] for t in queue.ready), (t[1] for t in queue.waiting)))
+        if queue.unplaced:
+            ids.update(dict.fromkeys(self._ledger.uncommitted_ids))
+        return [msg_id for msg_id in ids if msg_id < before]
+
+    def _clear_piece(self, clearing: _Clearing) -> None:
+        """Remove the next messages; at the end answer, and drop the queue if that was asked."""
+        if clearing.ids is None:
+            clearing.ids = self._ids_in(clearing.queue, clearing.before)
+        ids = clearing.ids[clearing.next : clearing.next + CLEAR_CHUNK]
+        clearing.next += CLEAR_CHUNK
+        live = self._state.messages
+        messages = [m for msg_id in ids if (m := live.get(msg_id)) is not None and m.queue == clearing.queue]
+        if messages:
+            clearing.removed += len(messages)
+            self._ledger.append(Clear(clearing.queue, [m.msg_id for m in messages], [m.previous for m in messages]))
+        if clearing.next < len(clearing.ids):
+            return
+        request = clearing.call.request
+        queue = self._state.queues.get(clearing.queue)
+        if request.action == Action.REMOVE and queue is not None:
+            if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
+                self._ledger.append(QueueState(clearing.queue, self._queue_size).settings())
+            else:
+                self._ledger.append(Remove(clearing.queue))
+        self._clearings.remove(clearing)
+        self._ledger.park(
+            clearing.call,
+            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed),
+        )
+
+    def _refuse(self, call: Call, error: str, reason: str) -> None:
+        self._ledger.park(call, refusal(call.request, error, reason))
+
+    def _refuse_field(self, call: Call, field: str, fault: str) -> None:
+        self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")
+
+
+def _or(asked: ValueT | None, held: ValueT) -> ValueT:
+    return held if asked is None else asked

@@ -1,0 +1,112 @@
+"""The real runtime: one event loop (uvloop) of a worker process.
+
+Actors that have messages stand in a line. One callback on the loop serves the line until it is empty or has used
+`SERVE_MAX_S`, and then lets the sockets have their turn before it goes on, so neither starves the other.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final
+
+import pykka
+
+from actors.runtime.contract import BlockingActor, Timer, Turn, mark_loop_thread
+
+log = logging.getLogger("quorate.runtime")
+
+SERVE_MAX_S: Final = 0.005
+"""How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
+
+
+SWITCH_INTERVAL_S: Final = 0.0001
+"""How long a busy thread may keep the interpreter from the others, set for the whole process.
+
+Python's 5 ms would delay each flush by that. And where the loop lets go of the interpreter as often as that by itself
+(see `SERVE_MAX_S`), a waiting thread never asks for it in earnest, and starves.
+"""
+
+
+class AsyncioRuntime:
+    """Runs actors on `loop`. Made on the loop's thread.
+
+    `on_failure` is called once, with the actor and its exception, when an actor raised.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[pykka.Actor, BaseException], None]
+    ) -> None:
+        self._loop = loop
+        self._on_failure = on_failure
+        self._has_failed = False
+        self._thread = threading.get_ident()
+        self._line: deque[Turn] = deque()
+        self._is_serving = False
+        mark_loop_thread(True)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+
+    def now(self) -> float:
+        """The wall clock (Unix seconds)."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """The monotonic clock (seconds)."""
+        return time.monotonic()
+
+    def random(self) -> float:
+        """From Python's generator, seeded by the system."""
+        return random.random()
+
+    def process(self) -> tuple[int, int]:
+        """From the system."""
+        try:
+            with open("/proc/self/statm", encoding="ascii") as file:
+                return os.getpid(), int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return os.getpid(), 0
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """A timer of the loop."""
+        return self._loop.call_later(delay_s, callback)
+
+    def wake(self, turn: Turn) -> None:
+        """Put `turn` at the end of the line."""
+        if threading.get_ident() == self._thread:
+            self._line.append(turn)
+            if not self._is_serving:
+                self._is_serving = True
+                self._loop.call_soon(self._serve)
+        else:
+            try:
+                self._loop.call_soon_threadsafe(self.wake, turn)
+            except RuntimeError:
+                log.debug("the loop is closed; a message to %s has no reader", turn)
+
+    def _serve(self) -> None:
+        line = self._line
+        until = time.monotonic() + SERVE_MAX_S
+        while line:
+            line.popleft().take_turn()
+            if line and time.monotonic() > until:
+                self._loop.call_soon(self._serve)
+                return
+        self._is_serving = False
+
+    def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+        """Report the first failure; the worker ends on it."""
+        if not self._has_failed:
+            self._has_failed = True
+            if threading.get_ident() == self._thread:
+                self._on_failure(actor, error)
+            else:
+                self._loop.call_soon_threadsafe(self._on_failure, actor, error)
+
+    def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
+        """On a thread of its own."""
+        return actor_class.start(self, *arguments)

@@ -1,0 +1,201 @@
+"""LoopActor: pykka's Actor on an event loop instead of a thread of its own.
+
+Its inbox asks the runtime for a turn when the first message arrives; a turn handles at most `TURN_MESSAGES_MAX`
+messages and then goes to the back of the line. A message costs no thread switch, and actors on one loop never run at
+the same time. Everything else is pykka's: refs, envelopes, ask and its futures, proxies, the registry, the hooks,
+what happens to messages left behind a stop.
+
+One thing differs on purpose: an exception that nobody asked for is reported to the runtime, which ends the worker.
+"""
+
+import sys
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+import pykka
+from pykka import ActorDeadError, ActorRef, ActorRegistry
+from pykka import messages as pykka_messages
+from pykka._envelope import Envelope
+
+from actors.runtime.contract import TURN_MESSAGES_MAX, GuardedFuture, Runtime
+
+
+class LoopInbox:
+    """Messages in order of arrival; put from any thread, taken on the loop alone.
+
+    Holds pykka's envelopes, and bare messages where nobody waits for an answer: an envelope would only cost.
+    """
+
+    __slots__ = ("_actor", "_is_awake", "envelopes", "is_closed")
+
+    def __init__(self) -> None:
+        self.envelopes: deque[Any] = deque()
+        self.is_closed = False
+        self._actor: LoopActor | None = None
+        self._is_awake = True  # no turns before the actor has started
+
+    def put(self, envelope: Any, /) -> None:
+        """Add a message, and ask for a turn if none is coming."""
+        self.envelopes.append(envelope)
+        if not self._is_awake:
+            self._is_awake = True
+            actor = self._actor
+            if actor is not None:
+                actor.runtime.wake(actor)
+
+    def get(self) -> Envelope[Any]:
+        """The oldest message, in an envelope. Raises IndexError if there is none."""
+        item = self.envelopes.popleft()
+        return item if type(item) is Envelope else Envelope(item)
+
+    def empty(self) -> bool:
+        """Whether no message waits."""
+        return not self.envelopes
+
+    def __len__(self) -> int:
+        return len(self.envelopes)
+
+    def attach(self, actor: "LoopActor") -> None:
+        """The actor has started: turns may come from here on."""
+        self._actor = actor
+        actor.runtime.wake(actor)
+
+    def rest(self) -> None:
+        """The turn is over. Order matters: a message put from a thread right now either sees us resting, or is seen."""
+        self._is_awake = False
+        if self.envelopes and not self._is_awake:
+            self._is_awake = True
+            if self._actor is not None:
+                self._actor.runtime.wake(self._actor)
+
+
+class LoopRef(ActorRef[Any]):
+    """pykka's reference; `tell` costs a third, since its message goes without an envelope."""
+
+    actor_inbox: LoopInbox
+
+    def tell(self, message: Any) -> None:
+        """Send a message. Raises `ActorDeadError` if the actor has stopped."""
+        inbox = self.actor_inbox
+        if inbox.is_closed or type(message) in _PYKKA_MESSAGES:
+            super().tell(message)
+        else:
+            inbox.put(message)
+
+
+_PYKKA_MESSAGES = frozenset(
+    {pykka_messages._ActorStop, pykka_messages.ProxyCall, pykka_messages.ProxyGetAttr, pykka_messages.ProxySetAttr}
+)
+
+
+class LoopActor(pykka.Actor):
+    """An actor whose turns a runtime gives it on its loop. Subclasses pass the runtime to `super().__init__`."""
+
+    actor_inbox: LoopInbox
+    _has_started = False
+
+    def __init__(self, runtime: Runtime) -> None:
+        super().__init__()
+        self._actor_ref = LoopRef(self)
+        self.runtime = runtime
+
+    @classmethod
+    def start_object(cls, *arguments: Any, **named: Any) -> Self:
+        """As `start`, but gives the actor itself: for the composition root, where sockets call it on its own loop."""
+        actor = cls(*arguments, **named)
+        actor.begin()
+        return actor
+
+    def begin(self) -> None:
+        """Start an actor that was made already: where actors know each other, all are made before one begins."""
+        ActorRegistry.register(self.actor_ref)
+        self._start_actor_loop()
+
+    @staticmethod
+    def _create_actor_inbox() -> LoopInbox:
+        return LoopInbox()
+
+    @staticmethod
+    def _create_future() -> pykka.Future[Any]:
+        return GuardedFuture()
+
+    def _start_actor_loop(self) -> None:
+        self.actor_inbox.attach(self)
+
+    def take_turn(self) -> None:
+        """Handle messages until the budget is used up; called by the runtime."""
+        if not self._has_started:
+            self._has_started = True
+            self._actor_loop_setup()
+        inbox = self.actor_inbox
+        envelopes = inbox.envelopes
+        budget = TURN_MESSAGES_MAX
+        while envelopes and budget and not inbox.is_closed:
+            budget -= 1
+            message = envelopes.popleft()
+            if type(message) is Envelope:
+                self._handle_envelope(message)
+                continue
+            try:
+                self.on_receive(message)
+            except Exception as error:
+                self._raised(Envelope(message), error)
+        if inbox.is_closed:
+            self._actor_loop_teardown()
+        inbox.rest()
+
+    def _handle_envelope(self, envelope: Envelope[Any]) -> None:
+        try:
+            response = self._handle_receive(envelope.message)
+            if envelope.reply_to is not None:
+                envelope.reply_to.set(response)
+        except Exception as error:
+            self._raised(envelope, error)
+        except BaseException as error:
+            self._stop()
+            ActorRegistry.stop_all(block=False)
+            self.runtime.actor_failed(self, error)
+
+    def _stop(self) -> None:
+        super()._stop()
+        self.actor_inbox.is_closed = True
+
+    def _handle_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        super()._handle_failure(exception_type, exception_value, traceback)
+        self.actor_inbox.is_closed = True
+
+    def _actor_loop_setup(self) -> None:
+        try:
+            self.on_start()
+        except Exception as error:
+            self._handle_failure(*sys.exc_info())
+            self.runtime.actor_failed(self, error)
+
+    def _raised(self, envelope: Envelope[Any], error: Exception) -> None:
+        """An exception goes to whoever asked; if nobody did, the actor is done for, and its runtime is told."""
+        if envelope.reply_to is not None:
+            envelope.reply_to.set_exception()
+            return
+        self._handle_failure(*sys.exc_info())
+        try:
+            self.on_failure(*sys.exc_info())
+        except Exception:
+            self._handle_failure(*sys.exc_info())
+        self.runtime.actor_failed(self, error)
+
+    def _actor_loop_teardown(self) -> None:
+        while not self.actor_inbox.empty():
+            envelope = self.actor_inbox.get()
+            if envelope.reply_to is None:
+                continue
+            if isinstance(envelope.message, pykka_messages._ActorStop):
+                envelope.reply_to.set(None)
+            else:
+                dead = ActorDeadError(f"{self.actor_ref} stopped before handling the message")
+                envelope.reply_to.set_exception(exc_info=(ActorDeadError, dead, None))

@@ -1,0 +1,1 @@
+"""What one client has: its connection, on TCP or UDP."""

@@ -1,0 +1,157 @@
+"""One link to another node: bytes to messages and back, after both sides have introduced themselves. No socket here.
+
+A link carries messages one way, from the node that dialled; what the other has to say goes over the link that it
+dialled itself. The stream begins with `MAGIC`; then frames: 4 bytes big-endian length, and a msgpack message. The
+first is a hello, which the other side answers with its own or with why it refuses. What can't be decoded, or is larger
+than the limit, cuts the link: a node that sends garbage is not obeyed.
+"""
+
+import struct
+from typing import Final, Protocol
+
+import msgspec
+
+from net.peers.messages import Hello, PeerMessage, Refused
+
+MAGIC: Final = b"QPEER1\n"
+_LENGTH: Final = struct.Struct(">I")
+FRAME_BYTES_MAX: Final = 32 << 20
+"""A frame holds at most a pull's entries: 1 MiB and one entry more, which fits a quarter of a journal segment."""
+
+HELLO_BYTES_MAX: Final = 4096
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(PeerMessage).decode
+
+
+class PeerTransport(Protocol):
+    """The link's end of a stream."""
+
+    def write(self, data: bytes) -> None:
+        """Send, now or when there is room."""
+
+    def close(self) -> None:
+        """Close when all that was written has left."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class LinkSink(Protocol):
+    """Where what happens on links goes."""
+
+    def link_hello(self, link: "PeerLink", hello: Hello) -> None:
+        """The other side has introduced itself; answer by `accept` or `refuse` if it dialled."""
+
+    def link_said(self, link: "PeerLink", message: PeerMessage) -> None:
+        """A message came over an open link."""
+
+    def link_closed(self, link: "PeerLink", reason: str) -> None:
+        """The link is closed."""
+
+
+def encoded(message: PeerMessage) -> bytes:
+    """A message as its frame."""
+    payload = _encode(message)
+    return _LENGTH.pack(len(payload)) + payload
+
+
+class PeerLink:
+    """One link. `is_dialler`: this side opened it. `peer` is the other's hello once it came."""
+
+    def __init__(self, transport: PeerTransport, sink: LinkSink, *, is_dialler: bool) -> None:
+        self.is_dialler = is_dialler
+        self.peer: Hello | None = None
+        self.is_open = False
+        self._transport = transport
+        self._sink = sink
+        self._buffer = bytearray()
+        self._is_closed = False
+        self._awaits_magic = not is_dialler
+
+    def introduce(self, hello: Hello) -> None:
+        """Say hello, first of all."""
+        self._transport.write(MAGIC + encoded(hello))
+
+    def accept(self, hello: Hello) -> None:
+        """The other side's hello is fine: answer with our own."""
+        self.is_open = True
+        self._transport.write(encoded(hello))
+
+    def refuse(self, reason: str) -> None:
+        """Say why the other side is not accepted, and close."""
+        self._transport.write(encoded(Refused(reason)))
+        self.close(reason)
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame made by `encoded`."""
+        if self.is_open:
+            self._transport.write(frame)
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the other side."""
+        if self._is_closed:
+            return
+        buffer = self._buffer
+        buffer += data
+        if self._awaits_magic:
+            if len(buffer) < len(MAGIC) and MAGIC.startswith(bytes(buffer)):
+                return
+            if not buffer.startswith(MAGIC):
+                self.cut("it does not speak the peers' protocol")
+                return
+            del buffer[: len(MAGIC)]
+            self._awaits_magic = False
+        at = 0
+        while not self._is_closed and len(buffer) - at >= _LENGTH.size:
+            (length,) = _LENGTH.unpack_from(buffer, at)
+            if length > (FRAME_BYTES_MAX if self.peer is not None else HELLO_BYTES_MAX):
+                self.cut(f"a frame of {length} bytes")
+                return
+            if len(buffer) - at - _LENGTH.size < length:
+                break
+            start = at + _LENGTH.size
+            at = start + length
+            try:
+                message = _decode(bytes(buffer[start:at]))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                self.cut(f"a frame that is no message: {error}")
+                return
+            self._take(message)
+        del buffer[:at]
+
+    def _take(self, message: PeerMessage) -> None:
+        if self.peer is None:
+            if isinstance(message, Hello):
+                self.peer = message
+                self._sink.link_hello(self, message)
+            elif isinstance(message, Refused):
+                self.close(f"it refuses this node: {message.reason[:500]}")
+            else:
+                self.cut("a message before the hello")
+        elif isinstance(message, Hello | Refused):
+            self.cut("a second hello")
+        elif self.is_dialler:
+            self.cut("a message over a link that is for this node's own")
+        else:
+            self._sink.link_said(self, message)
+
+    def cut(self, reason: str) -> None:
+        """Close at once."""
+        if not self._is_closed:
+            self._transport.abort()
+            self.lost(reason)
+
+    def close(self, reason: str) -> None:
+        """Close when what was said has left."""
+        if not self._is_closed:
+            self._transport.close()
+            self.lost(reason)
+
+    def lost(self, reason: str) -> None:
+        """The stream is closed."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.is_open = False
+            self._buffer.clear()
+            self._sink.link_closed(self, reason)

@@ -1,0 +1,1 @@
+"""Codecs: a client's bytes to requests and back, without a socket."""

@@ -1,0 +1,244 @@
+"""The JSON protocol as a codec without I/O: bytes in, requests and faults out; replies to bytes.
+
+Nearly all input is one whole object a read; that is decoded at once. Everything else (split objects, several in one
+read, garbage) goes through the framer. Both ways give the same: tests/net/test_json_codec.py feeds the same bytes
+whole and byte by byte.
+"""
+
+import json
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import astuple
+
+from net.protocols.codec import Fault
+from net.protocols.json_framing import ObjectFramer, is_deeper
+from quorate.protocol import NO_DATA, Code, EncodedReply, ErrorWord, ProduceItem, Reply, Request, name_fault
+
+REQUEST_BYTES_MAX: Final = 4 << 20
+"""Default size of a request: a batch of 1000 messages of 4 KB."""
+
+DEPTH_MAX: Final = 32
+"""Levels of nesting: the protocol needs 3, the rest is for structured `data`."""
+
+LONG_DATA_BYTES: Final = 4096
+OPENING_BYTES: Final = frozenset(b"{[")
+_REQUEST_FIELDS: Final = len(Request.__struct_fields__)
+_ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
+
+
+class CodecLimits(NamedTuple):
+    """Sizes in bytes, nesting in levels."""
+
+    request_bytes_max: int = REQUEST_BYTES_MAX
+    depth_max: int = DEPTH_MAX
+
+
+class _Loose(msgspec.Struct):
+    """What can be said of a request that is wrong elsewhere, so that its client recognises the reply."""
+
+    action: Any = 0
+    queue: Any = None
+    seq: Any = None
+
+
+_decode = msgspec.json.Decoder(Request).decode
+_decode_loose = msgspec.json.Decoder(_Loose).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class JsonCodec:
+    """One client's stream. `receive` may be called with any piece of it."""
+
+    def __init__(self, limits: CodecLimits) -> None:
+        self._limits = limits
+        self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
+
+    @property
+    def has_partial(self) -> bool:
+        """Whether a request has begun and not ended."""
+        return self._framer.has_partial
+
+    def receive(self, data: bytes) -> list[Request | Fault]:
+        """The requests and faults that `data` completes, in order."""
+        if self._framer.is_idle and len(data) <= self._limits.request_bytes_max:
+            try:
+                request = _decode(data)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                pass  # the framer finds out whether it is wrong or only not all there
+            else:
+                fault = _fault_in(request, data, self._limits.depth_max)
+                return [request] if fault is None else [fault]
+        return [
+            decode_request(frame, self._limits) if isinstance(frame, bytes) else frame
+            for frame in self._framer.feed(data)
+        ]
+
+
+def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
+    """The request that `body`, one whole object or datagram, holds."""
+    if len(body) > limits.request_bytes_max:
+        return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
+    try:
+        request = _decode(body)
+    except msgspec.ValidationError as error:
+        return _validation_fault(str(error), body)
+    except msgspec.DecodeError as error:
+        return Fault(ErrorWord.BAD_JSON, _syntax_reason(str(error)), body=body)
+    except UnicodeDecodeError as error:
+        return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason}")
+    except RecursionError:
+        return Fault(ErrorWord.BAD_JSON, f"nested deeper than {limits.depth_max} levels")
+    return _fault_in(request, body, limits.depth_max) or request
+
+
+def encode_reply(reply: Reply) -> bytes:
+    """The reply as one line."""
+    if type(reply) is EncodedReply:
+        return reply.encoded
+    return _encode(reply) + b"\n"
+
+
+def fault_reply(fault: Fault) -> Reply:
+    """The reply to a fault, with the request's action, queue and seq where they can be read."""
+    reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+    if fault.body:
+        try:
+            loose = _decode_loose(fault.body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return reply
+        if isinstance(loose.action, int) and not isinstance(loose.action, bool):
+            reply.action = loose.action
+        if isinstance(loose.queue, str) and name_fault(loose.queue) is None:
+            reply.queue = loose.queue
+        if isinstance(loose.seq, int | float | str):
+            reply.seq = loose.seq
+    return reply
+
+
+def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
+    """What is wrong with a request that decoded: what the decoder does not look at."""
+    if not body.isascii():
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {error.start}")
+    if _is_nested(request.data) and is_deeper(bytes(request.data), depth_max - 1):
+        return _too_deep(depth_max, body)
+    queue = request.queue
+    if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
+        return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
+    marks = body.count(b'":')
+    usual = (
+        1
+        + (queue is not None)
+        + (request.seq is not None)
+        + (request.data is not NO_DATA)
+        + (request.msg_id is not None)
+        + (request.retry is not None)
+        + (request.delay is not None)
+        + (request.ttl is not None)
+    )
+    if marks == usual and body.count(b":") == marks:
+        return None  # nearly always: just these fields are there, and each once
+    if (
+        request.key is not None
+        or request.messages is not None
+        or request.queues is not None
+        or request.pattern is not None
+        or request.dead_letter is not UNSET
+    ):
+        fault = _rare_fault_in(request, body, depth_max)
+        if fault is not None:
+            return fault
+    set_fields = _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET)
+    set_fields -= request.data is NO_DATA
+    if marks != set_fields or body.count(b":") != marks:
+        return _duplicate_in(request, body, set_fields)
+    return None
+
+
+def _is_nested(data: msgspec.Raw) -> bool:
+    return data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES
+
+
+def _too_deep(depth_max: int, body: bytes) -> Fault:
+    return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
+
+
+def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
+    """What is wrong with the fields that few requests have."""
+    names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
+    if request.queues is not None:
+        names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]
+    if isinstance(request.dead_letter, str):
+        names.append(("dead_letter", request.dead_letter))
+    for index, item in enumerate(request.messages or ()):
+        if item.key is not None:
+            names.append((f"messages[{index}].key", item.key))
+        # the item and the list around it are two levels more
+        if _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
+            return _too_deep(depth_max, body)
+    for field, name in names:
+        if name is not None and (why := name_fault(name)):
+            return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
+    return None
+
+
+def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | None:
+    """A field that stands twice in the request or in one of its messages.
+
+    The decoder takes the last of them silently. Counting is nearly always enough to know that there is none: the
+    marks `":` outside of `data` are as many as the fields that are set, and every colon there belongs to one.
+    """
+    inner = [request.data]
+    for item in request.messages or ():
+        inner.append(item.data)
+        set_fields += _ITEM_FIELDS - astuple(item).count(None) - (item.data is NO_DATA)
+    data = [bytes(raw) for raw in inner]
+    marks = body.count(b'":') - sum(one.count(b'":') for one in data)
+    if marks == set_fields and body.count(b":") - sum(one.count(b":") for one in data) == marks:
+        return None
+    for one in data:
+        if len(one) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
+            body = body.replace(one, b"0", 1)
+    outermost = json.loads(body, object_pairs_hook=_Noted, parse_int=str, parse_float=str)
+    items = outermost.get("messages", ())
+    for one in (outermost, *(items if isinstance(items, list) else ())):
+        if isinstance(one, _Noted) and one.twice is not None:
+            return Fault(ErrorWord.FIELD, f"{one.twice} stands there twice", body=body)
+    return None
+
+
+class _Noted(dict[str, Any]):
+    """A JSON object that remembers the first of its fields that stood there twice, if any did."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__()
+        self.twice: str | None = None
+        for name, value in pairs:
+            if name in self and self.twice is None:
+                self.twice = name
+            self[name] = value
+
+
+def _syntax_reason(text: str) -> str:
+    if "truncated" in text:
+        return "not JSON: it ends inside a value, or a string holds half of a surrogate pair"
+    return "not " + text.replace("JSON is malformed", "JSON", 1)
+
+
+def _validation_fault(text: str, body: bytes) -> Fault:
+    """msgspec says "Expected `int`, got `str` - at `$.msg_id`"; people want the field first."""
+    what, _, where = text.partition(" - at `$.")
+    field = where.rstrip("`")
+    error = ErrorWord.TIME if field.split(".")[-1] in ("delay", "ttl") else ErrorWord.FIELD
+    what = what.replace("`", "")
+    if what.startswith("Object contains unknown field"):
+        return Fault(error, f"{field + ': ' if field else ''}there is no field {what.split()[-1]}", body=body)
+    if what.startswith("Object missing required field"):
+        return Fault(error, f"{what.split()[-1]} is missing", body=body)
+    if not field:
+        return Fault(ErrorWord.BAD_JSON, f"a request is a JSON object: {what[0].lower()}{what[1:]}", body=body)
+    return Fault(error, f"{field}: {what[0].lower()}{what[1:]}", body=body)

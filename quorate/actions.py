@@ -1,0 +1,78 @@
+"""One table of what is to be known about every action; connection, routing, broker, client and docs go by it.
+
+A new action is a row here; nothing else enumerates actions but the broker, which says what each one does.
+"""
+
+from typing import Final, NamedTuple
+
+from quorate.protocol import Action
+
+
+class Right:
+    """What a client must be allowed to do for an action."""
+
+    PRODUCE: Final = "produce"
+    CONSUME: Final = "consume"
+    LOOK: Final = "look"
+    """See counts and messages without changing them."""
+    MANAGE: Final = "manage"
+    """Configure, clear and remove queues."""
+    LOG: Final = "log"
+    """Read the change log, which holds every message."""
+    ADMINISTER: Final = "administer"
+    """Change the cluster."""
+
+
+class Facts(NamedTuple):
+    """About one action.
+
+    `writes`: puts records into the log. `in_pieces`: its records come in several entries. `asks_node`: answered by the
+    node that was reached, from its own view; otherwise the leader answers. `is_long`: its reply may be as long as a
+    reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
+    disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
+    not know whether it was done (a produce with a key, too).
+    """
+
+    action: Action
+    name: str
+    right: str
+    writes: bool = False
+    in_pieces: bool = False
+    asks_node: bool = False
+    is_long: bool = False
+    needs_space: bool = False
+    is_repeatable: bool = False
+
+
+TABLE: Final = (
+    Facts(Action.PRODUCE, "produce", Right.PRODUCE, writes=True, needs_space=True),
+    Facts(Action.CONSUME, "consume", Right.CONSUME, writes=True, is_repeatable=True),
+    Facts(Action.CONFIRM, "confirm", Right.CONSUME, writes=True, is_repeatable=True),
+    Facts(Action.MONITOR, "monitor", Right.LOOK, is_repeatable=True),
+    Facts(Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True),
+    Facts(Action.CLEAR, "clear", Right.MANAGE, writes=True, in_pieces=True),
+    Facts(Action.LIST, "list", Right.LOOK, is_long=True, is_repeatable=True),
+    Facts(Action.LEADER, "leader", Right.LOOK, asks_node=True, is_repeatable=True),
+    Facts(Action.RELEASE, "release", Right.CONSUME, writes=True),
+    Facts(Action.EXTEND, "extend", Right.CONSUME, writes=True),
+    Facts(Action.PEEK, "peek", Right.LOOK, is_long=True, is_repeatable=True),
+    Facts(Action.SHOW, "show", Right.LOOK, is_long=True, is_repeatable=True),
+    Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True),
+    Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
+    Facts(Action.CLUSTER, "cluster", Right.ADMINISTER, is_repeatable=True),
+    Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
+    Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
+    Facts(Action.NODE_STATUS, "node status", Right.LOOK, asks_node=True, is_repeatable=True),
+    Facts(Action.NODE_INIT, "node init", Right.ADMINISTER, asks_node=True),
+)
+"""Every action, by its number."""
+
+BY_NUMBER: Final = {facts.action: facts for facts in TABLE}
+WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
+IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
+ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)
+LONG_REPLIES: Final = frozenset(facts.action for facts in TABLE if facts.is_long)
+NEEDS_SPACE: Final = frozenset(facts.action for facts in TABLE if facts.needs_space)
+REPEATABLE: Final = frozenset(facts.action for facts in TABLE if facts.is_repeatable)
+LOOKS: Final = frozenset(f.action for f in TABLE if not f.writes and not f.asks_node and f.action != Action.CLUSTER)
+"""What the leader answers and nothing changes by: asked again without a thought."""

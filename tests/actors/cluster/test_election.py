@@ -1,0 +1,168 @@
+"""Election: one test a rule."""
+
+import msgspec
+import pytest
+
+from actors.cluster.election import Decision, Election, Role, Save
+from actors.messages.election import AskVotes, CastVote, Follow, TakeLead, VoteAsked
+from net.peers.messages import Vote
+from storage.log_tail import LogEnd
+from storage.vote_file import Identity
+
+TIMEOUT = 1.0
+END = LogEnd(1, 10)
+
+
+def election(node_id: int = 2, voters: tuple[int, ...] = (1, 2, 3), vote_id: int = 5) -> Election:
+    made = Election(Identity(9, node_id, 77, vote_id), TIMEOUT, lambda: 0.0, 0.0)
+    made.set_voters(0.0, frozenset(voters))
+    return made
+
+
+def asked(vote_id: int, candidate: int = 1, comparison: int = 0, **named: bool) -> VoteAsked:
+    return VoteAsked(candidate, vote_id, named.get("is_pre", False), named.get("is_forced", False), END, comparison)
+
+
+def saved(out: list[Decision]) -> Identity:
+    return [decision.identity for decision in out if isinstance(decision, Save)][-1]
+
+
+def test_a_follower_waits_for_its_time_out_and_then_only_asks_whether_it_could_win() -> None:
+    one = election()
+    one.tick(0.99)
+    assert one.take_out() == []
+    one.tick(1.0)
+    assert one.take_out() == [AskVotes(6, is_pre=True, is_forced=False)]
+    assert one.identity.vote_id == 5, "nothing has changed yet"
+
+
+def test_a_candidate_saves_its_own_vote_before_it_asks_for_others() -> None:
+    one = election()
+    one.tick(1.0)
+    one.take_out()
+    one.vote_given(1.0, 3, Vote(6, True, True))
+    out = one.take_out()
+    assert saved(out) == Identity(9, 2, 77, 6, 2)
+    assert out.index(AskVotes(6, is_pre=False, is_forced=False)) > 0
+    one.vote_given(1.1, 3, Vote(6, False, True))
+    assert one.take_out() == [TakeLead(6)]
+
+
+def test_votes_of_nodes_that_do_not_vote_count_for_nothing() -> None:
+    one = election()
+    one.tick(1.0)
+    one.vote_given(1.0, 7, Vote(6, True, True))
+    assert one.role is Role.PRE_CANDIDATE
+
+
+def test_one_vote_a_vote_id_saved_before_it_is_told() -> None:
+    one = election()
+    one.vote_asked(2.0, asked(6, candidate=1))
+    out = one.take_out()
+    cast = CastVote(1, Vote(6, False, True), END)
+    assert isinstance(out[-1], CastVote)
+    assert out[-1] == cast
+    assert saved(out[:-1]).voted_for == 1
+    one.vote_asked(2.0, asked(6, candidate=3))
+    assert one.take_out() == [CastVote(3, Vote(6, False, False), END)]
+    one.vote_asked(2.0, asked(6, candidate=1))
+    assert one.take_out() == [cast], "the same one may ask again"
+
+
+def test_no_vote_for_a_log_that_is_behind() -> None:
+    one = election()
+    one.vote_asked(2.0, asked(6, comparison=-1))
+    out = one.take_out()
+    assert out[-1] == CastVote(1, Vote(6, False, False), END)
+    assert saved(out).voted_for == 0
+
+
+def test_who_hears_a_leader_votes_for_nobody_unless_the_leader_wants_it() -> None:
+    one = election()
+    one.leader_heard(5.0, 5, 3, 9)
+    one.take_out()
+    one.vote_asked(5.5, asked(6))
+    one.vote_asked(5.5, asked(6, is_pre=True))
+    assert one.take_out() == [CastVote(1, Vote(5, True, False), END)]
+    one.vote_asked(5.5, asked(6, is_forced=True))
+    assert one.take_out()[-1] == CastVote(1, Vote(6, False, True), END)
+
+
+def test_a_node_that_has_just_started_keeps_the_patience_it_may_have_promised() -> None:
+    one = election()
+    one.vote_asked(0.9, asked(6))
+    assert one.take_out() == []
+
+
+def test_between_two_candidates_as_good_the_greater_number_is_preferred() -> None:
+    one = election()
+    one.tick(1.0)
+    one.take_out()
+    one.vote_asked(1.1, asked(6, candidate=1, is_pre=True))
+    assert one.take_out() == [CastVote(1, Vote(5, True, False), END)]
+    one.vote_asked(1.1, asked(6, candidate=3, is_pre=True))
+    assert one.take_out() == [CastVote(3, Vote(6, True, True), END)]
+
+
+def test_a_leader_without_a_majority_steps_down() -> None:
+    one = leading()
+    one.quorum_heard(3.0)
+    one.tick(3.9)
+    assert one.role is Role.LEADER
+    one.tick(4.0)
+    assert one.take_out() == [Follow(6, None, 9)]
+
+
+def leading() -> Election:
+    one = election()
+    one.tick(1.0)
+    one.vote_given(1.0, 3, Vote(6, True, True))
+    one.vote_given(1.0, 3, Vote(6, False, True))
+    assert one.role is Role.LEADER
+    one.take_out()
+    return one
+
+
+def test_a_later_vote_id_ends_any_role() -> None:
+    one = leading()
+    one.vote_id_seen(2.0, 8)
+    out = one.take_out()
+    assert saved(out) == Identity(9, 2, 77, 8, 0)
+    assert out[-1] == Follow(8, None, 9)
+
+
+def test_a_leader_that_is_elected_again_is_followed_again() -> None:
+    one = election()
+    one.leader_heard(1.0, 6, 3, 9)
+    one.take_out()
+    one.leader_heard(1.1, 7, 3, 9)
+    assert one.take_out()[-1] == Follow(7, 3, 9)
+
+
+def test_the_only_voter_leads_at_once() -> None:
+    one = election(voters=(2,))
+    out = one.take_out()
+    assert isinstance(out[0], Save)
+    assert out[-1] == TakeLead(6)
+    one.tick(1000.0)
+    assert one.take_out() == [], "and nobody's silence deposes it"
+
+
+def test_a_node_that_does_not_vote_never_campaigns() -> None:
+    one = election(voters=(1, 3))
+    one.tick(50.0)
+    assert one.take_out() == []
+
+
+def test_a_node_joins_the_cluster_of_the_leader_it_hears() -> None:
+    one = election()
+    one.identity = msgspec.structs.replace(one.identity, cluster_id=0)
+    one.leader_heard(1.0, 6, 3, 42)
+    out = one.take_out()
+    assert saved(out).cluster_id == 42
+    assert out[-1] == Follow(6, 3, 42)
+
+
+def test_two_leaders_in_one_vote_are_a_bug() -> None:
+    with pytest.raises(AssertionError, match="two leaders"):
+        leading().leader_heard(2.0, 6, 3, 9)

@@ -1,0 +1,104 @@
+"""Who belongs to the cluster: one change after the other, and who is let in."""
+
+from typing import Any
+
+import pytest
+
+from actors.cluster.membership import Membership, hello_fault
+from actors.cluster.progress import Progress
+from net.peers.messages import Hello
+from storage import entry as entry_codec
+from storage.records import Member, Members
+from storage.vote_file import Identity
+
+OWN = Member(1, "a", 1, 11, is_voter=True)
+OTHER = Member(2, "b", 1, 22, is_voter=True)
+
+
+def members(*nodes: Member, wanted: tuple[Member, ...] = ()) -> Members:
+    return Members("", 9, list(nodes), list(wanted))
+
+
+def hello(node_id: int = 2, disk_id: int = 22, cluster_id: int = 9, **changed: int) -> Hello:
+    fields: dict[str, Any] = {"major": 1, "minor": 0, "node_type": 1, "to": 1, **changed}
+    return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id, host="h", port=1)
+
+
+def test_a_wanted_node_becomes_a_member_when_it_is_met_and_votes_when_it_has_caught_up() -> None:
+    membership = Membership(OWN, members(OWN))
+    change = membership.add(Member(2, "b", 1))
+    assert change.members is not None
+    membership.replaced(change.members)
+    assert membership.next_step({}, {}, 5000) is None
+    met = membership.next_step({2: hello(cluster_id=0)}, {}, 5000)
+    assert met == members(OWN, Member(2, "b", 1, 22))
+    membership.replaced(met)
+    its = Progress(0.0)
+    its.sent, its.match = 3000, 3000
+    assert membership.next_step({}, {2: its}, 5000) is None
+    its.match = 4500
+    assert membership.next_step({}, {2: its}, 5000) == members(OWN, OTHER)
+
+
+def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> None:
+    membership = Membership(OWN, members(OWN))
+    data = entry_codec.encode(1, 7, 1.0, [members(OWN, OTHER)])
+    assert membership.appended(7, data)
+    assert membership.voters == [1, 2]
+    assert membership.since == 7
+    assert membership.cut(6)
+    assert membership.voters == [1]
+    membership.appended(7, data)
+    membership.committed(7)
+    assert not membership.cut(7)
+    assert membership.voters == [1, 2]
+
+
+def test_a_node_with_a_new_disk_is_not_its_old_self() -> None:
+    membership = Membership(OWN, members(OWN, OTHER))
+    assert membership.electors == {1, 2}
+    emptied = Membership(Member(1, "a", 1, 99), members(OWN))
+    assert emptied.electors == frozenset(), "it was the only voter when the cluster was founded, under another disk"
+
+
+def test_members_that_only_the_journal_had_go_with_a_cut_after_a_restart() -> None:
+    membership = Membership(OWN, members(OWN), [(7, members(OWN, OTHER))])
+    assert membership.voters == [1, 2]
+    assert membership.since == 7
+    assert membership.cut(5)
+    assert membership.voters == [1]
+
+
+def test_what_can_not_be_added_or_removed_is_said() -> None:
+    membership = Membership(OWN, members(OWN, OTHER))
+    assert "is a member already" in str(membership.add(Member(2, "c", 1)).refusal)
+    assert "is node 2's address" in str(membership.add(Member(3, "b", 1)).refusal)
+    assert "is no member" in str(membership.remove(5).refusal)
+    membership.replaced(members(OWN))
+    assert "the only one that votes" in str(membership.remove(1).refusal)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (hello(), None),
+        (hello(major=2), "version 2"),
+        (hello(node_type=5), "cluster number"),
+        (hello(to=3), "expects node 3"),
+        (hello(node_id=1), "that is this node"),
+        (hello(cluster_id=8), "another cluster"),
+        (hello(node_id=7, cluster_id=0), "is no member"),
+        (hello(node_id=7), None),
+        (hello(disk_id=33), None),
+        (hello(disk_id=33, cluster_id=0), "another disk"),
+        (hello(node_id=5, disk_id=55), "was removed"),
+    ],
+)
+def test_only_members_with_the_disk_they_joined_with_are_let_in(said: Hello, why: str | None) -> None:
+    gone = Member(5, "e", 1, 55)
+    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,))
+    assert fault is None if why is None else why in str(fault)
+
+
+def test_a_node_without_a_cluster_lets_a_cluster_in() -> None:
+    assert hello_fault(Identity(0, 1, 11), 1, (), True, hello()) is None

@@ -1,0 +1,46 @@
+"""What a majority has: small maps in, one figure out."""
+
+import math
+
+import pytest
+
+from actors.cluster.progress import WINDOW_BYTES, Progress, heard_by_majority, on_majority, on_nodes
+
+
+@pytest.mark.parametrize(
+    ("matches", "committed"),
+    [
+        ([], 0),
+        ([7], 7),
+        ([7, 0], 0),
+        ([7, 5], 5),
+        ([7, 5, 0], 5),
+        ([9, 9, 1], 9),
+        ([1, 2, 3, 4], 2),
+        ([5, 1, 2, 3, 4], 3),
+    ],
+)
+def test_a_majority_has_the_records_up_to(matches: list[int], committed: int) -> None:
+    assert on_majority(matches) == committed
+
+
+def test_n_nodes_have_the_records_up_to_the_nth() -> None:
+    assert on_nodes([3, 9, 5]) == (9, 5, 3)
+
+
+def test_a_majority_was_heard_at() -> None:
+    assert heard_by_majority([math.inf, 4.0, 2.0]) == 4.0
+    assert heard_by_majority([math.inf, -math.inf]) == -math.inf
+
+
+def test_a_follower_that_stores_nothing_is_pushed_no_more_than_its_window() -> None:
+    its = Progress(0.0)
+    its.sent = 10
+    assert its.is_pushable(10)
+    its.pushed(20, WINDOW_BYTES)
+    assert its.is_pushable(20)
+    its.pushed(21, 1)
+    assert not its.is_pushable(21)
+    its.stored(20, 1.0, 2.0)
+    assert its.is_pushable(21)
+    assert not its.is_pushable(20), "what was pushed must follow what was pushed before"

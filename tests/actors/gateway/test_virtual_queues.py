@@ -1,0 +1,60 @@
+"""One reply out of the replies to a virtual queue's copies."""
+
+from typing import Any
+
+import pykka
+
+from actors.gateway.virtual_queues import Gather
+from actors.messages.calls import Call
+from quorate.protocol import RedirectReply, Reply, Request
+
+
+class _Nobody(pykka.ThreadingActor):
+    pass
+
+
+NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
+
+
+class Client:
+    def answer(self, order: int, reply: Reply) -> None:
+        raise AssertionError
+
+
+def gathered(*replies: Reply) -> Any:
+    gather = Gather(Call(Request(1, queue="all", seq=7), Client(), 0, NOBODY), len(replies))
+    for order, reply in enumerate(replies):
+        assert not gather.is_complete
+        gather.answer(order, reply)
+    assert gather.is_complete
+    return gather.reply()
+
+
+def stored(msg_id: int) -> Reply:
+    return Reply(action=1, code=0, queue="a", msg_id=msg_id)
+
+
+def redirect() -> Reply:
+    return RedirectReply(
+        action=1, code=-2, queue="b", error="redirect", leader_node_id=2, leader_host="h", leader_port=3
+    )
+
+
+def test_all_ids_are_there() -> None:
+    reply = gathered(stored(1), stored(2))
+    assert (reply.code, reply.msg_id, reply.msg_ids, reply.queue, reply.seq) == (0, 1, [1, 2], "all", 7)
+
+
+def test_a_refusal_names_what_is_stored_all_the_same() -> None:
+    reply = gathered(stored(1), Reply(action=1, code=-1, queue="b", error="queue_full", reason="it is full"))
+    assert (reply.error, reply.msg_ids) == ("queue_full", [1])
+
+
+def test_a_redirect_of_all_copies_is_one() -> None:
+    reply = gathered(redirect(), redirect())
+    assert (reply.code, reply.leader_node_id, reply.queue, reply.seq) == (-2, 2, "all", 7)
+
+
+def test_what_was_done_in_part_is_not_to_be_asked_for_again() -> None:
+    reply = gathered(stored(1), redirect())
+    assert (reply.code, reply.error, reply.msg_ids) == (-1, "unknown_outcome", [1])

@@ -1,0 +1,118 @@
+"""The configuration: the original's file is accepted, overrides win, and every fault is named at once with its line."""
+
+from pathlib import Path
+
+import pytest
+
+from actors.node.config import ConfigError, load, other_nodes, virtual_queues, without_comments
+
+ORIGINAL = """{
+    // where the log goes
+    "log_prefix": "", "log_level": 3,
+    "node_type": 1, "node_id": 2, // this node
+    "host": "127.0.0.1",
+    "port": 1112,
+    "queue_size": 1000, /* messages */ "queue_log_size": 50000,
+    "queue_sync_rate": 10000,
+    "forward_request": 1,
+    "cluster_node_list": [
+        {"node_id": 2, "host": "127.0.0.1", "port": 1112},
+    ],
+    "virtual_queue_list": {"all//": ["a", "b"]},
+}
+"""
+
+
+def test_the_originals_file_is_accepted_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(ORIGINAL)
+    config = load(path, environment={})
+    assert (config["node_id"], config["port"], config["log_level"]) == (2, 1112, "info")
+    assert virtual_queues(config) == {"all//": ["a", "b"]}
+    assert other_nodes(config) == []
+    assert config.values["port"].source == f"{path}:6"
+
+
+def test_with_nothing_at_all_everything_has_a_default() -> None:
+    config = load(environment={})
+    assert (config["data_dir"], config["host"], config["port"]) == ("./quorate-data", "127.0.0.1", 1111)
+
+
+def test_environment_overrides_the_file_and_the_command_line_overrides_both(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text('{"port": 1, "node_id": 1, "flush": "commit"}')
+    config = load(path, {"QUORATE_PORT": "2", "QUORATE_NODE_ID": "2"}, {"port": 3})
+    assert (config["port"], config["node_id"], config["flush"]) == (3, 2, "commit")
+    assert config.values["node_id"].source == "environment QUORATE_NODE_ID"
+
+
+def test_every_fault_is_named_at_once_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "node.json"
+    path.write_text('{\n"port": "x",\n"prot": 1,\n"flush": "never",\n"port": 70000,\n"max_wait_s": 1e999}')
+    with pytest.raises(ConfigError) as caught:
+        load(path, {"QUORATE_NODE_ID": "0"}, {"log_level": "loud"})
+    faults = "\n".join(caught.value.faults)
+    for expected in (
+        f"{path}:2: port: 'x' is not a number",
+        f"{path}:3: there is no setting 'prot'; is it 'port'?",
+        f"{path}:4: flush: 'never' is none of commit, interval",
+        f"{path}:5: port stands in line 2 already",
+        f"{path}:5: port: 70000 is above 65535",
+        f"{path}:6: max_wait_s: inf is not a number",
+        "environment QUORATE_NODE_ID: node_id: 0 is below 1",
+        "command line: log_level: 'loud' is none of",
+    ):
+        assert expected in faults
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('{"port": 1', ":1:"),
+        ('{"port": 1} x', "behind the closing bracket"),
+        ("[1]", "'{' is missing"),
+        ('{"port" 1}', "':' is missing"),
+        ('{"virtual_queue_list": {"": ["a"]}}', "is empty"),
+        ('{"virtual_queue_list": {"v": ["a", "a"]}}', "twice"),
+        ('{"virtual_queue_list": {"v": ["v"]}}', "virtual itself"),
+        ('{"virtual_queue_list": {"v": ["a\\u0001"]}}', "control character"),
+        ('{"cluster_node_list": [{"host": "h", "port": 0}]}', "entry 0: port 0"),
+        ('{"shards": 2}', "one shard"),
+        ('{"max_data_bytes": 4194304, "max_request_bytes": 1048576}', "no request could carry"),
+        ('{"journal_segment_bytes": 1048576}', "at least four times"),
+        ('{"log_prefix": "/etc/passwd/log"}', "can't be written to"),
+    ],
+)
+def test_what_can_not_be_used_is_told(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "node.json"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load(path, {})
+
+
+def test_comments_become_blanks_and_strings_stay() -> None:
+    assert without_comments('{"a": "//x", // y\n"b": /* z */ 1,}') == '{"a": "//x",     \n"b":         1 }'
+
+
+def test_changes_are_told_apart_by_whether_they_need_a_restart() -> None:
+    old, new = load(environment={}), load(environment={}, flags={"port": 5, "max_wait_s": 5})
+    assert old.changes(new) == (["max_wait_s"], ["port"])
+
+
+def test_other_nodes_of_a_cluster_are_named() -> None:
+    nodes = '[{"node_id": 1, "host": "127.0.0.1", "port": 1111}, {"node_id": 2, "host": "10.0.0.2", "port": 1111}]'
+    assert other_nodes(load(environment={}, flags={"cluster_node_list": nodes})) == [(2, "10.0.0.2", 1111)]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "says"),
+    [
+        ('[{"host": "127.0.0.1", "port": 1111}, {"host": "10.0.0.2", "port": 1111}]', "a node_id stands there twice"),
+        ('[{"node_id": 2, "host": "a", "port": 1}, {"node_id": 3, "host": "a", "port": 1}]', "an address stands"),
+        ('[{"node_id": 1, "host": "10.0.0.1", "port": 1111}]', "node 1 is at 10.0.0.1:1111 there, but this is"),
+        ('[{"node_id": 2, "host": "127.0.0.1", "port": 1111}]', "node 2 is at 127.0.0.1:1111 there, but this is"),
+    ],
+)
+def test_a_cluster_that_can_not_be_is_refused(nodes: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load(environment={}, flags={"cluster_node_list": nodes})

@@ -1,0 +1,98 @@
+"""A broker driven by hand: requests in, replies out, with a clock and commits that the test controls."""
+
+from typing import Any
+
+import msgspec
+import pykka
+
+from actors.messages.calls import Call
+from actors.messages.node_view import NodeView
+from actors.queues.broker import Broker, Limits
+from quorate.protocol import Reply, Request
+from storage import entry as entry_codec
+from storage.records import Record
+from storage.state import ShardState
+
+
+class Shard:
+    """One broker at `now` (Unix seconds). `commits` False: nothing is durable before `commit` is called."""
+
+    def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
+        self.now = 1_800_000_000.0
+        self.state = ShardState()
+        self.broker = Broker(self.state, Limits(**limits), NodeView(), lease_committed=lease_committed)
+        self.commits = True
+        self.log: list[Record] = []
+        self.replies: dict[int, dict[str, Any]] = {}
+        self._calls = 0
+
+    def send(self, action: int, client: Any = None, **fields: Any) -> int:
+        """Send a request; its reply, once there, is in `replies` under the number returned."""
+        request = msgspec.json.decode(msgspec.json.encode({"action": action, **fields}), type=Request)
+        self._calls += 1
+        call = Call(request, client or self, self._calls, _NOBODY)
+        self.broker.execute(self.now, [call])
+        self.settle()
+        return self._calls
+
+    def ask(self, action: int, **fields: Any) -> dict[str, Any]:
+        """Send a request and return its reply."""
+        return self.replies[self.send(action, **fields)]
+
+    def answer(self, order: int, reply: Reply) -> None:
+        """As a client."""
+        raise AssertionError("answers are taken from the ledger")
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass, with everything that is due on the way happening when it is due."""
+        until = self.now + seconds
+        while (at := self.broker.next_event_at) <= until:
+            self.now = max(self.now, at)
+            self.broker.pass_time(self.now)
+            self.settle()
+        self.now = until
+
+    def settle(self) -> None:
+        """Do what goes on by itself, take answers, and commit unless the test does that."""
+        while True:
+            if self.commits:
+                self.commit()
+            self._take_answers()
+            if not self.broker.has_more:
+                break
+            self.broker.go_on(self.now)
+        if self.commits:
+            self.commit()
+            self._take_answers()
+
+    def commit(self) -> None:
+        """Everything is durable. Records go through the codec, so that the log holds what the disk would."""
+        ledger = self.broker.ledger
+        while not ledger.is_settled or ledger.records:
+            records = ledger.take_records()
+            if records:
+                first = self.state.trans_id - len(records) + 1
+                self.log += entry_codec.decode(entry_codec.encode(1, first, self.now, records), "test").records
+            self.broker.commit(self.now, self.state.trans_id)
+        self._take_answers()
+
+    def _take_answers(self) -> None:
+        for call, reply in self.broker.ledger.take_answers():
+            assert call.order not in self.replies, "a request is answered once"
+            self.replies[call.order] = msgspec.json.decode(msgspec.json.encode(reply))
+
+    def replayed(self) -> ShardState:
+        """The state that the log describes."""
+        state = ShardState()
+        state.loading = True
+        for trans_id, record in enumerate(self.log, 1):
+            state.apply(trans_id, record)
+        state.finish_loading(self.now)
+        return state
+
+
+class _Nobody(pykka.ThreadingActor):
+    pass
+
+
+_NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref

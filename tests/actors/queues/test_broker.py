@@ -1,0 +1,323 @@
+"""What a shard's owner promises, one sentence a test."""
+
+from typing import Any
+
+import pytest
+
+from tests.actors.queues.shard import Shard
+
+
+def test_nothing_is_answered_or_shown_before_it_is_committed() -> None:
+    shard = Shard()
+    shard.commits = False
+    produce = shard.send(1, queue="q", data="x", retry=5)
+    consume = shard.send(2, queue="q")
+    assert produce not in shard.replies
+    assert "msg_id" not in shard.replies[consume]
+    shard.commit()
+    assert shard.replies[produce]["code"] == 0
+    assert "msg_id" in shard.replies[shard.send(2, queue="q")]
+
+
+def test_an_at_most_once_delivery_is_answered_when_it_is_committed() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", retry=0)
+    shard.commits = False
+    consume = shard.send(2, queue="q")
+    assert consume not in shard.replies
+    shard.commit()
+    assert shard.replies[consume]["data"] == "x"
+    assert shard.state.messages == {}
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_an_at_least_once_delivery_waits_for_its_commit_only_with_committed_leases(committed: bool) -> None:
+    shard = Shard(lease_committed=committed)
+    shard.ask(1, queue="q", data="x", retry=5)
+    shard.commits = False
+    consume = shard.send(2, queue="q")
+    assert (consume in shard.replies) != committed
+    shard.commit()
+    assert shard.replies[consume]["deliveries"] == 1
+
+
+def test_a_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
+    shard = Shard()
+    shard.commits = False
+    shard.send(1, queue="q", data="x", key="k")
+    second = shard.send(1, queue="q", data="x", key="k")
+    assert second not in shard.replies
+    shard.commit()
+    assert shard.replies[second]["error"] == "duplicate_key"
+
+
+def test_waiting_consumers_are_served_in_the_order_they_came_whatever_queue_wakes_them() -> None:
+    shard = Shard()
+    first = shard.send(2, queues=["a", "b"], wait=60)
+    second = shard.send(2, queue="a", wait=60)
+    third = shard.send(2, queue="b", wait=60)
+    shard.ask(1, queue="b", data="1", retry=9)
+    shard.ask(1, queue="a", data="2", retry=9)
+    shard.ask(1, queue="b", data="3", retry=9)
+    assert [shard.replies[n]["data"] for n in (first, second, third)] == ["1", "2", "3"]
+    assert shard.ask(4, queue="a")["wait_status"] == 0
+
+
+def test_a_consumer_that_went_away_is_skipped_and_its_message_goes_to_the_next() -> None:
+    shard = Shard()
+    gone: Any = object()  # whatever can be told from others stands for a client
+    shard.send(2, client=gone, queue="q", wait=60)
+    stays = shard.send(2, queue="q", wait=60)
+    shard.broker.delivery.forget(gone)
+    shard.ask(1, queue="q", data="x", retry=0)
+    assert shard.replies[stays]["data"] == "x"
+
+
+def test_a_consumer_that_waited_in_vain_gets_code_0_and_no_message() -> None:
+    shard = Shard()
+    number = shard.send(2, queue="q", wait=2)
+    shard.pass_time(1.9)
+    assert number not in shard.replies
+    shard.pass_time(0.2)
+    assert shard.replies[number] == {"action": 2, "code": 0, "queue": "q"}
+
+
+def test_a_batch_fills_up_for_a_waiting_consumer() -> None:
+    shard = Shard()
+    number = shard.send(2, queue="q", wait=2, count=10)
+    shard.ask(1, queue="q", messages=[{"data": n, "retry": 5} for n in range(4)])
+    assert [m["data"] for m in shard.replies[number]["messages"]] == [0, 1, 2, 3]
+
+
+def test_a_message_past_its_ttl_that_was_never_delivered_stays_and_is_delivered_once() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", ttl=5, retry=3)
+    shard.pass_time(100)
+    assert shard.ask(2, queue="q")["deliveries"] == 1
+    assert shard.ask(4, queue="q")["in_flight"] == 1
+    shard.pass_time(3)
+    assert shard.ask(4, queue="q")["size"] == 0
+
+
+def test_a_message_that_can_not_be_retried_before_it_expires_waits_for_its_confirmation_until_then() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data="x", ttl=10, retry=8)["msg_id"]
+    shard.pass_time(5)
+    shard.ask(2, queue="q")
+    shard.pass_time(4.9)
+    assert shard.ask(12, msg_id=msg_id)["message"]["state"] == "in_flight"
+    shard.pass_time(0.2)
+    assert shard.ask(3, msg_id=msg_id)["confirmed"] == 0
+
+
+def test_a_message_goes_to_the_dead_letter_queue_after_max_deliveries() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", max_deliveries=2, dead_letter="dead")
+    msg_id = shard.ask(1, queue="q", data="x", retry=1, key="k")["msg_id"]
+    for deliveries in (1, 2):
+        assert shard.ask(2, queue="q")["deliveries"] == deliveries
+        shard.pass_time(1)
+    assert "msg_id" not in shard.ask(2, queue="q")
+    assert shard.ask(1, queue="q", data="y", key="k")["code"] == 0, "the key is free again"
+    assert shard.ask(2, queue="dead")["msg_id"] == msg_id
+
+
+def test_a_full_queue_refuses_and_a_paused_one_accepts_but_does_not_deliver() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", max_size=2, paused=True)
+    assert shard.ask(1, queue="q", messages=[{"data": 1}, {"data": 2}])["code"] == 0
+    full = shard.ask(1, queue="q", data=3)
+    assert (full["error"], full["reason"]) == ("queue_full", "the queue holds 2 of 2 messages")
+    assert "msg_id" not in shard.ask(2, queue="q")
+    number = shard.send(2, queue="q", wait=60)
+    shard.ask(5, queue="q", paused=False)
+    assert shard.replies[number]["data"] == 1
+
+
+def test_a_batch_is_stored_as_a_whole_or_not_at_all() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", key="taken")
+    reply = shard.ask(1, queue="q", messages=[{"data": 1}, {"data": 2, "key": "taken"}])
+    assert reply["error"] == "duplicate_key"
+    twice = shard.ask(1, queue="q", messages=[{"data": 1, "key": "n"}, {"data": 2, "key": "n"}])
+    assert twice["error"] == "field_error"
+    assert shard.ask(4, queue="q")["size"] == 1
+
+
+def test_confirming_an_unknown_id_is_code_0_and_confirmed_0() -> None:
+    assert Shard().ask(3, msg_id=99, queue="q") == {
+        "action": 3,
+        "code": 0,
+        "queue": "q",
+        "msg_id": 99,
+        "confirmed": 0,
+    }
+
+
+def test_confirming_many_counts_those_that_were_there() -> None:
+    shard = Shard()
+    ids = shard.ask(1, queue="a", messages=[{"data": n} for n in range(3)])["msg_ids"]
+    ids += shard.ask(1, queue="b", messages=[{"data": n} for n in range(2)])["msg_ids"]
+    assert shard.ask(3, msg_ids=[*ids, ids[0], 12345])["confirmed"] == 5
+
+
+def test_clear_removes_what_is_there_and_remove_takes_the_queue_too() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", max_size=10_000)
+    for _ in range(5):
+        shard.ask(1, queue="q", messages=[{"data": n, "delay": n % 3} for n in range(1000)])
+    assert shard.ask(6, queue="q")["count"] == 5000
+    assert shard.ask(4, queue="q")["size"] == 0
+    shard.ask(1, queue="q", data="x")
+    assert shard.ask(13, queue="q")["count"] == 1
+    assert shard.ask(7)["queue_list"] == []
+    assert shard.ask(6, queue="q")["error"] == "no_such_queue"
+    shard.state.check()
+
+
+def test_list_takes_wildcards_or_a_part_of_the_name() -> None:
+    shard = Shard()
+    for name in ("test1", "test2", "mytest", "other"):
+        shard.ask(1, queue=name, data="x")
+    assert shard.ask(7, pattern="test*")["queue_list"] == ["test1", "test2"]
+    assert shard.ask(7, pattern="test")["queue_list"] == ["mytest", "test1", "test2"]
+    assert shard.ask(7, pattern="test[1]")["queue_list"] == ["test1"]
+    assert shard.ask(107)["queue_count"] == 4
+
+
+def test_peek_changes_nothing_and_shows_what_comes_next() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="later", delay=60)
+    shard.ask(1, queue="q", data="now")
+    shown = shard.ask(11, queue="q", count=5)["messages"]
+    assert [(m["data"], m["state"], m["deliveries"]) for m in shown] == [("now", "ready", 0), ("later", "delayed", 0)]
+    assert shard.ask(2, queue="q")["deliveries"] == 1
+
+
+def test_show_finds_a_message_by_its_key() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data={"a": 1}, key="k")["msg_id"]
+    assert shard.ask(12, queue="q", key="k")["message"]["msg_id"] == msg_id
+    assert shard.ask(12, queue="q", key="nope")["error"] == "no_such_message"
+
+
+def test_times_in_the_past_or_the_wrong_way_round_are_time_errors() -> None:
+    shard = Shard()
+    assert shard.ask(1, queue="q", data="x", ttl=1_700_000_000)["error"] == "time_error"
+    assert shard.ask(1, queue="q", data="x", delay=10, ttl=5)["error"] == "time_error"
+
+
+def test_absolute_times_are_unix_seconds_as_in_the_original() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", delay=int(shard.now) + 5, ttl=int(shard.now) + 3600)
+    assert "msg_id" not in shard.ask(2, queue="q")
+    shard.pass_time(5)
+    assert "msg_id" in shard.ask(2, queue="q")
+
+
+def test_a_clock_that_goes_back_does_not_make_time_go_back() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", delay=5)
+    shard.pass_time(6)
+    shard.now -= 100
+    assert "msg_id" in shard.ask(2, queue="q")
+
+
+def test_limits_are_refused_with_their_reason() -> None:
+    shard = Shard(queues_max=1, data_bytes_max=10, memory_bytes_max=2000, wait_s_max=5, waiters_max=1)
+    assert shard.ask(1, queue="q", data="x")["code"] == 0
+    assert shard.ask(1, queue="q2", data="x")["error"] == "limit_reached"
+    assert shard.ask(5, queue="q2", paused=True)["error"] == "limit_reached"
+    assert shard.ask(1, queue="q", data="x" * 20)["error"] == "too_large"
+    assert shard.ask(2, queue="e", wait=6)["error"] == "field_error"
+    shard.send(2, queue="e", wait=5)
+    assert shard.ask(2, queue="e", wait=5)["error"] == "overloaded"
+    for _ in range(5):
+        last = shard.ask(1, queue="q", data="x")
+    assert last["error"] == "limit_reached"
+
+
+def test_unknown_actions_and_missing_fields_are_refused() -> None:
+    shard = Shard()
+    assert shard.ask(99)["error"] == "not_supported"
+    for action in (1, 2, 4, 5, 6, 11, 13):
+        assert shard.ask(action, data="x")["reason"].startswith("queue is missing")
+    assert shard.ask(1, queue="q")["reason"] == "data is missing"
+    assert shard.ask(3)["reason"].startswith("msg_id is missing")
+    assert shard.ask(1, queue="q", data="x", replicate=2)["error"] == "not_supported"
+
+
+def test_a_consumer_may_wait_on_a_queue_and_on_its_dead_letter_queue() -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", dead_letter="dead")
+    first = shard.ask(1, queue="q", data="1", retry=1)["msg_id"]
+    shard.ask(2, queue="q")
+    shard.pass_time(1)
+    second = shard.ask(1, queue="q", data="2", retry=1)["msg_id"]
+    shard.ask(5, queue="q", paused=True, max_deliveries=1)
+    numbers = [shard.send(2, queues=["q", "dead"], wait=60) for _ in range(3)]
+    shard.ask(5, queue="q", paused=False)
+    served = [shard.replies[number]["msg_id"] for number in numbers if number in shard.replies]
+    assert sorted(served) == [first, second]
+    shard.state.check()
+
+
+def test_what_is_produced_after_a_remove_is_not_removed_with_it() -> None:
+    shard = Shard()
+    for _ in range(3):
+        shard.ask(1, queue="q", messages=[{"data": n} for n in range(1000)])
+    shard.ask(5, queue="q", max_size=5000)
+    shard.broker.ledger.set_time(shard.now)
+    remove = shard.send(13, queue="q")
+    late = shard.ask(1, queue="q", data="late")
+    assert shard.replies[remove]["count"] == 3000
+    assert late["code"] == 0
+    assert shard.ask(2, queue="q")["data"] == "late"
+
+
+def test_a_batch_stops_where_its_reply_would_grow_too_large() -> None:
+    shard = Shard(memory_bytes_max=1 << 30)
+    for _ in range(6):
+        shard.ask(1, queue="q", data="x" * 1_000_000, retry=5)
+    assert len(shard.ask(2, queue="q", count=6)["messages"]) == 4
+    assert len(shard.ask(11, queue="q", count=6)["messages"]) == 2
+
+
+def test_extending_never_makes_the_retry_time_earlier() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data="x", retry=60)["msg_id"]
+    due_at = shard.now + 60
+    shard.ask(2, queue="q")
+    assert shard.ask(10, msg_id=msg_id, retry=5)["extended"] == 1
+    assert shard.ask(12, msg_id=msg_id)["message"]["due_at"] == due_at
+
+
+def test_replicate_waits_for_so_many_disks() -> None:
+    shard = Shard()
+    shard.broker.queries.view.node_count = 5
+    shard.broker.ledger.majority = 3
+    shard.commits = False
+    one, many, default = (shard.send(1, queue="q", data="x", replicate=n) for n in (1, 5, None))
+    ledger = shard.broker.ledger
+    ledger.stored(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
+    shard.settle()
+    assert one in shard.replies, "the leader's disk is enough"
+    assert many not in shard.replies
+    shard.commit()
+    assert default in shard.replies
+    assert many not in shard.replies, "a majority is not"
+    ledger.stored(shard.state.trans_id, (shard.state.trans_id,) * 5)
+    shard.settle()
+    assert shard.replies[many]["code"] == 0
+    assert shard.ask(1, queue="q", data="x", replicate=6)["error"] == "not_supported"
+
+
+def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x", retry=5)
+    shard.commits = False
+    shard.broker.ledger.is_leased = False
+    consume = shard.send(2, queue="q")
+    assert consume not in shard.replies
+    shard.commit()
+    assert shard.replies[consume]["data"] == "x"

@@ -1,0 +1,279 @@
+"""The rules of delivery, each against a plain model: a list of messages and a loop over it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage.records import Place
+from tests.actors.queues.shard import Shard
+
+QUEUES = ["a", "b"]
+
+
+@dataclass
+class ModelMessage:
+    """What a person would write down about a message."""
+
+    msg_id: int
+    queue: str
+    due: float
+    expires: float
+    retry: float
+    priority: int
+    key: str | None
+    deliveries: int = 0
+    flying_until: float | None = None
+    fresh: bool = True
+
+
+@dataclass
+class Model:
+    """The rules of design.md, section 1, in the most obvious way."""
+
+    messages: list[ModelMessage] = field(default_factory=list)
+    paused: set[str] = field(default_factory=set)
+    max_deliveries: dict[str, int] = field(default_factory=dict)
+    dead_letter: dict[str, str] = field(default_factory=dict)
+    max_size: dict[str, int] = field(default_factory=dict)
+
+    def may_go_out(self, m: ModelMessage, now: float) -> bool:
+        limit = self.max_deliveries.get(m.queue, 0)
+        return m.deliveries == 0 or (now < m.expires and not 0 < limit <= m.deliveries)
+
+    def pass_time(self, now: float) -> None:
+        """End what may not go out again: those in flight when their time is over, others when they expire."""
+        for m in list(self.messages):
+            if m.flying_until is not None and m.flying_until <= now:
+                moment = m.flying_until
+                m.flying_until, m.due = None, moment
+                if not self.may_go_out(m, moment):
+                    self.end(m, moment)
+        for m in list(self.messages):
+            if m.flying_until is None and m.deliveries and m.expires <= now:
+                self.end(m, m.expires)
+
+    def end(self, m: ModelMessage, now: float) -> None:
+        to = self.dead_letter.get(m.queue)
+        if to is None:
+            self.messages.remove(m)
+        else:
+            m.queue, m.due, m.expires, m.deliveries, m.key = to, now, now + 3600, 0, None
+
+    def ready(self, queue: str, now: float) -> list[ModelMessage]:
+        found = [m for m in self.messages if m.queue == queue and m.flying_until is None and m.due <= now]
+        return sorted(found, key=lambda m: (-m.priority, m.due, m.msg_id))
+
+    def consume(self, queue: str, count: int, now: float) -> list[ModelMessage]:
+        out: list[ModelMessage] = []
+        if queue in self.paused:
+            return out
+        for m in self.ready(queue, now):
+            if len(out) == count:
+                break
+            if not self.may_go_out(m, now):
+                self.end(m, now)
+                continue
+            out.append(m)
+            m.deliveries += 1
+            if not m.retry:
+                self.messages.remove(m)
+            else:
+                at = now + m.retry
+                m.flying_until = m.expires if at >= m.expires > now else at
+        return out
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("produce"),
+            st.sampled_from(QUEUES),
+            st.sampled_from([0, 0, 1, 5]),
+            st.sampled_from([7, 20, 100]),
+            st.sampled_from([0, 2, 6, 30]),
+            st.integers(-1, 2),
+            st.sampled_from([None, "k1", "k2"]),
+        ),
+        st.tuples(st.just("consume"), st.sampled_from(QUEUES), st.integers(1, 3)),
+        st.tuples(st.just("confirm"), st.integers(0, 30)),
+        st.tuples(st.just("release"), st.integers(0, 30), st.sampled_from([0, 3])),
+        st.tuples(st.just("extend"), st.integers(0, 30), st.sampled_from([4, 50])),
+        st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 40.0])),
+        st.tuples(st.just("pause"), st.sampled_from(QUEUES), st.booleans()),
+        st.tuples(st.just("size"), st.sampled_from(QUEUES), st.integers(0, 4)),
+        st.tuples(st.just("limit"), st.sampled_from(QUEUES), st.integers(0, 2), st.booleans()),
+    ),
+    min_size=8,
+    max_size=60,
+)
+
+
+@given(STEPS)
+@settings(max_examples=600)
+def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) -> None:
+    shard, model = Shard(), Model()
+    made: list[int] = []
+    for step in steps:
+        name, *values = step
+        if name == "produce":
+            queue, delay, ttl, retry, priority, key = values
+            reply = shard.ask(
+                1, queue=queue, data="x", delay=delay, ttl=delay + ttl, retry=retry, priority=priority, key=key
+            )
+            holder = [m for m in model.messages if m.queue == queue and m.key is not None and m.key == key]
+            if holder:
+                assert (reply["error"], reply["msg_id"]) == ("duplicate_key", holder[0].msg_id)
+                continue
+            size = sum(m.queue == queue for m in model.messages)
+            if 0 < model.max_size.get(queue, 0) <= size:
+                assert reply["error"] == "queue_full"
+                continue
+            assert reply["code"] == 0
+            now = shard.now
+            made.append(reply["msg_id"])
+            model.messages.append(
+                ModelMessage(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key)
+            )
+        elif name == "consume":
+            reply = shard.ask(2, queue=values[0], count=values[1])
+            expected = model.consume(values[0], values[1], shard.now)
+            got = [(m["msg_id"], m["deliveries"]) for m in reply.get("messages", ())]
+            assert got == [(m.msg_id, m.deliveries) for m in expected]
+        elif name in ("confirm", "release", "extend") and made:
+            msg_id = made[values[0] % len(made)]
+            found = [m for m in model.messages if m.msg_id == msg_id]
+            flying = bool(found) and found[0].flying_until is not None
+            if name == "confirm":
+                assert shard.ask(3, msg_id=msg_id)["confirmed"] == len(found)
+                model.messages = [m for m in model.messages if m not in found]
+            elif name == "release":
+                reply = shard.ask(9, msg_id=msg_id, delay=values[1])
+                assert (reply["code"] == 0) == flying
+                if flying:
+                    m = found[0]
+                    m.flying_until, m.due = None, min(shard.now + values[1], m.expires)
+                    if not model.may_go_out(m, shard.now):
+                        model.end(m, shard.now)
+            else:
+                reply = shard.ask(10, msg_id=msg_id, retry=values[1])
+                assert (reply["code"] == 0) == flying
+                if flying:
+                    at = shard.now + values[1]
+                    m = found[0]
+                    at = m.expires if at >= m.expires > shard.now else at
+                    assert m.flying_until is not None
+                    m.flying_until = max(m.flying_until, at)
+        elif name == "time":
+            shard.pass_time(values[0])
+        elif name == "pause":
+            shard.ask(5, queue=values[0], paused=values[1])
+            (model.paused.add if values[1] else model.paused.discard)(values[0])
+        elif name == "size":
+            shard.ask(5, queue=values[0], max_size=values[1])
+            model.max_size[values[0]] = values[1]
+        elif name == "limit":
+            queue, limit, has_dead_letter = values
+            shard.ask(5, queue=queue, max_deliveries=limit, dead_letter="dead" if has_dead_letter else None)
+            model.max_deliveries[queue] = limit
+            model.dead_letter.pop(queue, None)
+            if has_dead_letter:
+                model.dead_letter[queue] = "dead"
+        _check_same(shard, model)
+    shard.state.check()
+
+
+def _check_same(shard: Shard, model: Model) -> None:
+    shard.broker.pass_time(shard.now)
+    shard.settle()
+    model.pass_time(shard.now)
+    live = {m.msg_id: (m.queue, m.deliveries, m.flying_until is not None) for m in model.messages}
+    held = {m.msg_id: (m.queue, m.deliveries, m.place == Place.IN_FLIGHT) for m in shard.state.messages.values()}
+    assert held == live
+    replayed = shard.replayed()
+    assert {m.msg_id: (m.queue, m.deliveries) for m in replayed.messages.values()} == {
+        m.msg_id: (m.queue, m.deliveries) for m in shard.state.messages.values()
+    }
+    for name, queue in shard.state.queues.items():
+        assert queue.in_flight == sum(m.flying_until is not None for m in model.messages if m.queue == name)
+
+
+@given(st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 3)), min_size=1, max_size=30))
+def test_delivery_order_is_priority_then_due_time_then_production(wanted: list[tuple[int, int]]) -> None:
+    shard = Shard()
+    produced = []
+    for priority, delay in wanted:
+        msg_id = shard.ask(1, queue="q", data="x", priority=priority, delay=delay)["msg_id"]
+        produced.append((-priority, shard.now + delay, msg_id))
+    shard.pass_time(10)
+    got = [m["msg_id"] for m in shard.ask(2, queue="q", count=100)["messages"]]
+    assert got == [msg_id for _, _, msg_id in sorted(produced)]
+
+
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=20), st.floats(0.01, 6))
+def test_a_delayed_message_is_never_delivered_early_and_not_late_to_who_waits(delays: list[float], wait: float) -> None:
+    shard = Shard()
+    due = {shard.ask(1, queue="q", data="x", delay=delay)["msg_id"]: shard.now + delay for delay in delays}
+    begun = shard.now
+    numbers = [shard.send(2, queue="q", wait=wait) for _ in delays]
+    seen: dict[int, float] = {}
+    while shard.now < begun + wait:
+        for number in numbers:
+            if "msg_id" in shard.replies.get(number, {}):
+                seen.setdefault(shard.replies[number]["msg_id"], shard.now)
+        shard.pass_time(0.01)
+    for msg_id, at in seen.items():
+        assert due[msg_id] <= at <= due[msg_id] + 0.05
+    assert set(seen) >= {msg_id for msg_id, at in due.items() if at < begun + wait - 0.05}
+
+
+WAITS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("wait"), st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True), st.integers(1, 9)
+        ),
+        st.tuples(st.just("produce"), st.sampled_from("abc")),
+        st.tuples(st.just("gone"), st.integers(0, 20)),
+        st.tuples(st.just("time"), st.integers(1, 4)),
+    ),
+    max_size=40,
+)
+
+
+@given(WAITS)
+@settings(max_examples=300)
+def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list[tuple[Any, ...]]) -> None:
+    shard = Shard()
+    waiting: list[tuple[int, object, list[str], float]] = []
+    clients: list[Any] = []
+    stored: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    for step in steps:
+        if step[0] == "wait":
+            clients.append(object())
+            number = shard.send(2, client=clients[-1], queues=step[1], wait=step[2])
+            queue = next((name for name in step[1] if stored[name]), None)
+            if queue is None:
+                waiting.append((number, clients[-1], step[1], shard.now + step[2]))
+            else:
+                assert shard.replies[number]["msg_id"] == stored[queue].pop(0)
+        elif step[0] == "produce":
+            msg_id = shard.ask(1, queue=step[1], data="x", retry=0)["msg_id"]
+            first = next((one for one in waiting if step[1] in one[2]), None)
+            if first is None:
+                stored[step[1]].append(msg_id)
+            else:
+                waiting.remove(first)
+                assert shard.replies[first[0]]["msg_id"] == msg_id
+        elif step[0] == "gone" and clients:
+            client = clients[step[1] % len(clients)]
+            shard.broker.delivery.forget(client)
+            shard.settle()
+            waiting = [one for one in waiting if one[1] is not client]
+        elif step[0] == "time":
+            shard.pass_time(step[1])
+            for one in [one for one in waiting if one[3] <= shard.now]:
+                waiting.remove(one)
+                assert "msg_id" not in shard.replies[one[0]]
+        assert all(one[0] not in shard.replies for one in waiting)
+        assert shard.broker.delivery.waiter_count == len(waiting)

@@ -1,0 +1,184 @@
+"""One client's connection: order of replies, limits, what happens to those who do not behave."""
+
+from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
+from net.protocols.json_codec import CodecLimits
+from quorate.protocol import Reply, Request
+
+LIMITS = ConnectionLimits(
+    codec=CodecLimits(request_bytes_max=100), pipelined_max=4, partial_s_max=5, stalled_s_max=7, idle_s_max=9
+)
+
+
+class FakeEnd:
+    """Both the transport and the sink."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.is_reading = True
+        self.closed_how = ""
+        self.requests: list[tuple[int, Request]] = []
+        self.gone = 0
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def close(self) -> None:
+        self.closed_how = "close"
+
+    def abort(self) -> None:
+        self.closed_how = "abort"
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        self.requests.append((order, request))
+
+    def ended(self, connection: Connection) -> None:
+        self.gone += 1
+
+    def closed(self, connection: Connection) -> None:
+        self.gone += 1
+
+
+def connected() -> tuple[FakeEnd, Connection]:
+    end = FakeEnd()
+    return end, Connection(end, end, LIMITS)
+
+
+def reply(number: int) -> Reply:
+    return Reply(action=1, code=0, msg_id=number)
+
+
+def test_replies_leave_in_the_order_of_the_requests() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}{"action":1}{"action":1}')
+    orders = [order for order, _ in end.requests]
+    connection.answer(orders[2], reply(3))
+    connection.answer(orders[1], reply(2))
+    assert end.sent == []
+    connection.answer(orders[0], reply(1))
+    assert [b'"msg_id":%d' % n in data for n, data in enumerate(end.sent, 1)] == [True] * 3
+
+
+def test_a_request_with_seq_is_answered_at_once() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}{"action":1,"seq":7}')
+    assert end.requests[1][0] == AT_ONCE
+    connection.answer(AT_ONCE, reply(2))
+    assert len(end.sent) == 1
+
+
+def test_a_fault_is_answered_in_its_place() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}{"action":"x"}')
+    assert end.sent == []
+    connection.answer(end.requests[0][0], reply(1))
+    assert b'"code":0' in end.sent[0]
+    assert b"field_error" in end.sent[1]
+
+
+def test_a_request_that_is_too_large_is_answered_and_the_connection_closed() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1,"data":"' + b"x" * 200)
+    assert b"too_large" in end.sent[0]
+    assert end.closed_how == "close"
+    connection.receive(b'{"action":1}')
+    assert end.requests == []
+
+
+def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1,"seq":1}' * 6)
+    assert len(end.requests) == 4
+    assert not end.is_reading
+    connection.answer(AT_ONCE, reply(1))
+    assert len(end.requests) == 5
+    assert not end.is_reading
+    connection.answer(AT_ONCE, reply(2))
+    assert len(end.requests) == 6
+    assert end.is_reading
+
+
+def test_what_may_have_a_long_reply_is_done_alone() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}{"action":11}{"action":2,"count":9}{"action":1}')
+    assert [request.action for _, request in end.requests] == [1, 11]
+    connection.answer(0, reply(1))
+    assert len(end.requests) == 2
+    connection.answer(1, reply(2))
+    assert [request.action for _, request in end.requests] == [1, 11, 2]
+    connection.answer(2, reply(3))
+    assert len(end.requests) == 4
+    assert end.is_reading
+
+
+def test_thousands_of_faults_in_one_read_are_all_answered() -> None:
+    end, connection = connected()
+    connection.receive(b'{"x":1}' * 3000)
+    assert len(end.sent) == 3000
+
+
+def test_a_client_that_does_not_read_gets_no_more_done() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}' * 6)
+    connection.stall(True)
+    connection.answer(end.requests[0][0], reply(1))
+    assert len(end.requests) == 4
+    connection.stall(False)
+    assert len(end.requests) == 5
+
+
+def test_a_client_that_does_not_read_is_not_read_and_in_the_end_cut_off() -> None:
+    end, connection = connected()
+    connection.stall(True)
+    assert not end.is_reading
+    for _ in range(7):
+        connection.sweep(1.0)
+    assert end.closed_how == ""
+    connection.sweep(1.0)
+    assert end.closed_how == "abort"
+
+
+def test_a_request_that_does_not_come_in_whole_is_told_so() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":')
+    for _ in range(7):
+        connection.sweep(1.0)
+        connection.receive(b" ")
+    assert b"too_slow" in end.sent[0]
+    assert end.closed_how == "close"
+
+
+def test_an_idle_client_is_told_so_but_not_while_it_waits_for_a_reply() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":2}')
+    for _ in range(20):
+        connection.sweep(1.0)
+    assert end.sent == []
+    connection.answer(end.requests[0][0], reply(1))
+    for _ in range(12):
+        connection.sweep(1.0)
+    assert b"no request for 9 s" in end.sent[1]
+
+
+def test_a_client_that_ends_gets_its_open_replies_before_the_connection_closes() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}')
+    connection.end()
+    assert end.gone == 1
+    assert end.closed_how == ""
+    connection.answer(end.requests[0][0], reply(1))
+    assert len(end.sent) == 1
+    assert end.closed_how == "close"
+
+
+def test_replies_to_a_client_that_is_gone_are_dropped() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}')
+    connection.lost()
+    connection.answer(end.requests[0][0], reply(1))
+    assert end.sent == []

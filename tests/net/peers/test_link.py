@@ -1,0 +1,91 @@
+"""Links between nodes: fed whole and byte by byte, and with all that is not a message."""
+
+import pytest
+
+from net.peers.link import FRAME_BYTES_MAX, MAGIC, PeerLink, encoded
+from net.peers.messages import Hello, PeerMessage, Push, Refused, Stored
+
+HELLO = Hello(1, 0, 1, 2, 1, 9, 77, "h", 1)
+
+
+class End:
+    """Transport and sink in one: notes everything."""
+
+    def __init__(self, *, is_dialler: bool = False) -> None:
+        self.written = b""
+        self.hellos: list[Hello] = []
+        self.said: list[PeerMessage] = []
+        self.closed: list[str] = []
+        self.link = PeerLink(self, self, is_dialler=is_dialler)
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def close(self) -> None:
+        self.written += b"<close>"
+
+    def abort(self) -> None:
+        self.written += b"<abort>"
+
+    def link_hello(self, link: PeerLink, hello: Hello) -> None:
+        self.hellos.append(hello)
+
+    def link_said(self, link: PeerLink, message: PeerMessage) -> None:
+        self.said.append(message)
+
+    def link_closed(self, link: PeerLink, reason: str) -> None:
+        self.closed.append(reason)
+
+
+MESSAGES: list[PeerMessage] = [Push(3, 10, 2, [b"entry"], 9, 1.5), Stored(3, 11, 1.5)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_messages_come_whole_however_the_stream_is_cut(size: int) -> None:
+    end = End()
+    stream = MAGIC + encoded(HELLO) + b"".join(map(encoded, MESSAGES))
+    for at in range(0, len(stream), size):
+        end.link.receive(stream[at : at + size])
+    assert end.hellos == [HELLO]
+    assert end.said == MESSAGES
+    assert not end.closed
+
+
+@pytest.mark.parametrize(
+    ("stream", "says"),
+    [
+        (b"GET / HTTP/1.1\r\n", "does not speak"),
+        (MAGIC + b"\xff\xff\xff\xff", "a frame of 4294967295 bytes"),
+        (MAGIC + b"\x00\x00\x20\x00", "a frame of 8192 bytes"),
+        (MAGIC + b"\x00\x00\x00\x03abc", "a frame that is no message"),
+        (MAGIC + encoded(MESSAGES[0]), "before the hello"),
+        (MAGIC + encoded(HELLO) + encoded(HELLO), "a second hello"),
+        (MAGIC + encoded(HELLO) + (FRAME_BYTES_MAX + 1).to_bytes(4, "big"), "a frame of"),
+    ],
+)
+def test_what_is_no_message_cuts_the_link(stream: bytes, says: str) -> None:
+    end = End()
+    end.link.receive(stream + b"and more")
+    assert len(end.closed) == 1
+    assert says in end.closed[0]
+    assert end.written.endswith(b"<abort>")
+    end.link.receive(encoded(MESSAGES[0]))
+    assert not end.said
+
+
+def test_a_refusal_says_why_to_both() -> None:
+    accepting, dialling = End(), End(is_dialler=True)
+    dialling.link.introduce(HELLO)
+    accepting.link.receive(dialling.written)
+    accepting.link.refuse("another cluster")
+    dialling.link.receive(accepting.written.removesuffix(b"<close>"))
+    assert dialling.closed == ["it refuses this node: another cluster"]
+    assert accepting.closed == ["another cluster"]
+
+
+def test_nobody_talks_before_both_have_introduced_themselves() -> None:
+    dialling = End(is_dialler=True)
+    dialling.link.send(encoded(MESSAGES[0]))
+    assert dialling.written == b""
+    dialling.link.receive(encoded(Refused("no")))
+    assert dialling.closed

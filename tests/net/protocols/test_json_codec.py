@@ -1,0 +1,173 @@
+"""The JSON codec: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from net.protocols.codec import Fault
+from net.protocols.json_codec import CodecLimits, JsonCodec, decode_request, encode_reply, fault_reply
+from quorate.protocol import Reply, Request
+
+LIMITS = CodecLimits(request_bytes_max=2000, depth_max=8)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+REQUESTS = st.fixed_dictionaries(
+    {"action": st.integers(-5, 120)},
+    optional={"queue": st.text(max_size=8), "data": VALUES, "delay": st.floats(0, 1e9), "seq": st.integers(0, 99)},
+)
+PIECES = st.one_of(
+    REQUESTS.map(lambda value: json.dumps(value).encode()),
+    REQUESTS.map(lambda value: json.dumps(value, indent=1).encode()),
+    REQUESTS.map(lambda value: json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")),
+    st.sampled_from([b"\n", b" \r\n", b"\t", b"", b"}", b"[1]", b"hello\n", b'"x"', b"\xff\xfe\n", b"\x00"]),
+    st.sampled_from([b'{"action":1,"queue":"a","queue":"b"}', b'{"action":tru}', b'{"a', b"{]", b'{"x":"\\"}{"}']),
+    st.binary(max_size=12),
+)
+
+
+def received(codec: JsonCodec, pieces: list[bytes]) -> list[Any]:
+    """What the codec makes of the pieces, comparable."""
+    found = [one for piece in pieces for one in codec.receive(piece)]
+    return [encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
+
+
+@given(st.lists(PIECES, max_size=6), st.data())
+def test_the_result_does_not_depend_on_how_the_bytes_are_split(pieces: list[bytes], data: st.DataObject) -> None:
+    whole = b"".join(pieces)
+    by_byte = received(JsonCodec(LIMITS), [whole[i : i + 1] for i in range(len(whole))])
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
+    parts = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
+    assert received(JsonCodec(LIMITS), [whole]) == by_byte
+    assert received(JsonCodec(LIMITS), parts) == by_byte
+
+
+@given(st.lists(REQUESTS, max_size=6), st.sampled_from([b"", b"\n", b"\r\n", b"  "]))
+def test_every_object_is_one_event_whatever_stands_between(requests: list[dict[str, Any]], between: bytes) -> None:
+    stream = between.join(json.dumps(request).encode() for request in requests)
+    assert len(JsonCodec(CodecLimits()).receive(stream)) == len(requests)
+
+
+@given(st.binary(max_size=200))
+def test_no_input_makes_the_codec_raise(garbage: bytes) -> None:
+    for found in JsonCodec(LIMITS).receive(garbage):
+        if isinstance(found, Fault):
+            encode_reply(fault_reply(found))
+
+
+def test_data_comes_through_byte_for_byte() -> None:
+    body = b'{"action":1,"queue":"q","data":{"a": [1, "\\u00e9", 1.50], "b":  null}}'
+    request = decode_request(body, LIMITS)
+    assert isinstance(request, Request)
+    assert bytes(request.data) == b'{"a": [1, "\\u00e9", 1.50], "b":  null}'
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "says"),
+    [
+        (b"hello", "bad_json", "begins with 'h'"),
+        (b"[1,2]", "bad_json", "begins with '['"),
+        (b'"text"', "bad_json", "JSON object"),
+        (b"\xff", "bad_json", "byte 0xff"),
+        (b'{"action":1,}', "bad_json", "byte 12"),
+        (b'{"action" 1}', "bad_json", "byte"),
+        (b'{"action":1,"delay":NaN}', "bad_json", "byte 20"),
+        (b'{"action":1,"data":"\\ud800"}', "bad_json", "surrogate"),
+        (b'{"action":1,"queue":"\xff"}', "bad_json", "UTF-8"),
+        (b'{"action":1,"queue":"q","data":"\xff"}', "bad_json", "UTF-8"),
+        (b'{"action":1,"data":' + b"[" * 30 + b"]" * 30 + b"}", "bad_json", "deeper than 8"),
+        (b'{"queue":"q"}', "field_error", "action is missing"),
+        (b'{"action":"1"}', "field_error", "action: expected int, got str"),
+        (b'{"action":1.5}', "field_error", "action"),
+        (b'{"action":true}', "field_error", "action"),
+        (b'{"action":1,"qeue":"q"}', "field_error", "there is no field qeue"),
+        (b'{"action":1,"queue":""}', "field_error", "queue: expected str of length >= 1"),
+        (b'{"action":1,"queue":"' + b"q" * 256 + b'"}', "field_error", "queue"),
+        (b'{"action":1,"queue":"' + "ü".encode() * 200 + b'"}', "field_error", "255 bytes"),
+        (b'{"action":1,"queue":"a\\nb"}', "field_error", "control character"),
+        (b'{"action":1,"queue":"q","key":"a\\u0000"}', "field_error", "key holds the control character"),
+        (b'{"action":2,"queues":["a","b\\u007f"]}', "field_error", "queues[1] holds"),
+        (b'{"action":1,"queue":"q","delay":-1}', "time_error", "delay: expected float >= 0"),
+        (b'{"action":1,"queue":"q","ttl":1e300}', "time_error", "ttl"),
+        (b'{"action":1,"queue":"q","retry":-5}', "field_error", "retry"),
+        (b'{"action":1,"queue":"q","priority":99999999999}', "field_error", "priority"),
+        (b'{"action":3,"msg_id":-1}', "field_error", "msg_id"),
+        (b'{"action":3,"msg_id":9999999999999999999999}', "field_error", "msg_id"),
+        (b'{"action":2,"count":0}', "field_error", "count"),
+        (b'{"action":2,"count":1001}', "field_error", "count"),
+        (b'{"action":1,"queue":"a","queue":"b"}', "field_error", "queue stands there twice"),
+        (b'{"action":1,"data":"a:b","data":"c"}', "field_error", "data stands there twice"),
+        (b'{"action":1,"queue" : "a","queue":"b"}', "field_error", "queue stands there twice"),
+        (b'{"action":1,"messages":[{"data":1,"data":2}]}', "field_error", "data stands there twice"),
+        (b'{"action":1,"key":null,"key":null}', "field_error", "key stands there twice"),
+        (b'{"action":1,"queue":"' + b"x" * 3000 + b'"}', "too_large", "2000"),
+    ],
+)
+def test_bad_input_gets_a_fault_that_says_what_and_where(body: bytes, error: str, says: str) -> None:
+    for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
+        codec = JsonCodec(LIMITS)
+        [fault] = [found for piece in pieces for found in codec.receive(piece)]
+        assert isinstance(fault, Fault)
+        assert fault.error == error
+        assert says in fault.reason
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"action":1,"queue":"user:1:mail","data":"http://x/?a=b\\":c","seq":1}',
+        b'{ "action" : 1 , "queue" : "q" , "data" : {"a":{"b":":"}} }',
+        b'{"action":1,"queue":"q","data":{"x":1,"x":2}}',
+        b'{"action":1,"queue":"q","messages":[{"data":{"a":1}},{"data":"\\":","key":"k:1"}]}',
+        b'{"action":1,"queue":"q","key":null,"data":1}',
+        b'{"action":5,"queue":"q","dead_letter":null}',
+        b'{"action":5,"queue":"q","dead_letter":"d"}',
+    ],
+)
+def test_unusual_but_right_requests_are_accepted(body: bytes) -> None:
+    assert isinstance(decode_request(body, LIMITS), Request)
+
+
+def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
+    codec = JsonCodec(LIMITS)
+    found = codec.receive(b'hello\n"text" {"action":1}\n{"action":2}')
+    assert [type(one) for one in found] == [Fault, Fault, Request, Request]
+
+
+@pytest.mark.parametrize(
+    "stream", [b'POST / HTTP/1.1\r\n\r\n{"action":13,"queue":"q"}', b'[{"action":13,"queue":"q"}]']
+)
+def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
+    [fault] = JsonCodec(LIMITS).receive(stream)
+    assert isinstance(fault, Fault)
+    assert fault.is_fatal
+
+
+def test_a_large_nested_message_is_judged_in_no_time_and_not_copied_to_death() -> None:
+    data = b"[" + b"{}," * 300_000 + b"{}]"
+    body = b'{"action":1,"queue":"a:b","key":null,"data":' + data + b"}"
+    request = decode_request(body, CodecLimits())
+    assert isinstance(request, Request)
+    deep = b"[" * 990 + b"]" * 990
+    fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", CodecLimits())
+    assert isinstance(fault, Fault)
+    assert "deeper" in fault.reason
+
+
+def test_a_fault_reply_names_the_request_where_it_can() -> None:
+    fault = decode_request(b'{"action":1,"queue":"q","seq":"s1","delay":-1}', LIMITS)
+    assert isinstance(fault, Fault)
+    reply = fault_reply(fault)
+    assert (reply.action, reply.queue, reply.seq) == (1, "q", "s1")
+
+
+def test_a_reply_is_one_line_without_what_is_not_set() -> None:
+    assert (
+        encode_reply(Reply(action=1, code=0, queue="q", msg_id=5)) == b'{"action":1,"code":0,"queue":"q","msg_id":5}\n'
+    )

@@ -20,7 +20,7 @@ class BenchCluster:
     def __init__(self, folder: Path, port: int, size: int, **settings: object) -> None:
         self._folder = folder
         self._settings = settings
-        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": port + n} for n in range(1, size + 1)]
+        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": port + 50 + n} for n in range(1, size + 1)]
         self.nodes = {n: self.node(n, port + n, self.listed) for n in range(1, size + 1)}
 
     def node(self, node_id: int, port: int, listed: list[dict[str, Any]], **settings: object) -> BenchNode:

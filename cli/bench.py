@@ -24,7 +24,7 @@ class _Connection:
         self.sent_at = 0.0
         self.done = 0
         name = queue.encode()
-        self._produce = b'{"action":1,"queue":"%b","retry":%d,"data":"%b"}\n' % (name, retry, data.encode())
+        self._produce = b'{"action":1,"queue":"%b","retry":%b,"data":"%b"}\n' % (name, b"%g" % retry, data.encode())
         self._consume = b'{"action":2,"queue":"%b"}\n' % name
         self._confirm = b'{"action":3,"queue":"%b","msg_id":%%b}\n' % name
         self._msg_id = b""

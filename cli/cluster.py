@@ -14,7 +14,7 @@ import typer
 from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
-from quorate import Client, QuorateError
+from quorate import Client, QuorateError, UnknownOutcomeError
 from quorate.protocol import Action
 
 app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=True)
@@ -22,37 +22,48 @@ app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=T
 NodeId = Annotated[int, typer.Argument(help="The node's number.")]
 Folder = Annotated[Path, typer.Option("--dir", "-d", help="The folder with one folder for each node.")]
 Patience = Annotated[float, typer.Option("--timeout", help="How long to wait for it (s).")]
-COLUMNS = ["node_id", "address", "role", "state", "committed", "lag", "messages", "vote_id"]
+COLUMNS = ["node_id", "address", "clients", "role", "state", "committed", "lag", "messages", "vote_id"]
 
 
 @app.command()
 @speaking
 def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
-    """Show the members, who leads, and how far each is. Any node can be asked."""
+    """Show the members, who leads, and how far each is. Any node can be asked.
+
+    Exit code 3 if no node leads, or no majority of those that vote is up and follows.
+    """
     with client(host, port) as connection:
         reply = connection.status()
     shard = reply["shards"][0]
     rows = [_member_row(member, shard) for member in shard["members"]]
-    furthest = max((row["committed"] for row in rows if row["state"] == UP), default=0)
+    furthest = max((row["committed"] for row in rows if row["state"] in WORKING), default=0)
     for row in rows:
-        row["lag"] = furthest - row["committed"] if row["state"] == UP else None
+        row["lag"] = furthest - row["committed"] if row["state"] in WORKING else None
+    voters = [row for row in rows if row["role"] in ("leader", "voter")]
+    is_well = bool(shard["leader_node_id"]) and 2 * sum(row["state"] in WORKING for row in voters) > len(voters)
     if as_json:
         for row in rows:
             print_json(row)
-        return
-    if not rows:
+    elif not rows:
         console.print("this node belongs to no cluster yet: it waits for those it lists, or to be added to one")
-        return
-    leader = shard["leader_node_id"]
-    leads = f"node {leader} leads" if leader else f"no node leads, as far as node {reply['node_id']} knows"
-    console.print(f"cluster {shard['cluster_id']}: {leads}, vote {shard['vote_id']}")
-    print_table(COLUMNS, [["-" if row[column] is None else str(row[column]) for column in COLUMNS] for row in rows])
-    for row in rows:
-        if row["fault"]:
-            console.print(f"node {row['node_id']}: {row['fault']}")
+    else:
+        leader = shard["leader_node_id"]
+        leads = f"node {leader} leads" if leader else f"no node leads, as far as node {reply['node_id']} knows"
+        console.print(
+            f"cluster {shard['cluster_id']}: {leads}, vote {shard['vote_id']}, feature level {shard['level']}"
+        )
+        print_table(COLUMNS, [["-" if row[column] is None else str(row[column]) for column in COLUMNS] for row in rows])
+        for row in rows:
+            if row["fault"]:
+                console.print(f"node {row['node_id']}: {row['fault']}")
+    if not is_well:
+        raise typer.Exit(UNWELL)
 
 
+UNWELL = 3
 UP = "up"
+FULL = "disk full"
+WORKING = (UP, FULL)
 
 
 def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +71,7 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     row = {
         "node_id": member["node_id"],
         "address": f"{member['host']}:{member['port']}",
+        "clients": f"{member['client_host']}:{member['client_port']}" if "client_port" in member else None,
         "role": "leader" if member["node_id"] == asked["leader_node_id"] else member["role"],
         "state": "down",
         "committed": None,
@@ -67,8 +79,10 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
         "vote_id": None,
         "fault": member.get("fault", ""),
     }
+    if "client_port" not in member:
+        return row
     try:
-        with Client(member["host"], member["port"], timeout=2) as connection:
+        with Client(member["client_host"], member["client_port"], timeout=2) as connection:
             reply = connection.status()
     except QuorateError:
         return row
@@ -78,6 +92,8 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     if own["cluster_id"] != asked["cluster_id"]:
         return row | {"state": "not in it" if own["cluster_id"] == "0" else "another cluster"}
     row |= {name: own[name] for name in ("committed", "messages", "vote_id")}
+    if own["disk_full"]:
+        return row | {"state": FULL, "fault": f"its disk is full: {own['disk_full']}"}
     return row | {"state": UP if own["leader_node_id"] else "no leader"}
 
 
@@ -97,13 +113,14 @@ def init(host: Host = "127.0.0.1", port: Port = 1111) -> None:
 @speaking
 def add_node(
     node_id: NodeId,
-    address: Annotated[str, typer.Argument(help="Where it is: HOST:PORT.")],
+    address: Annotated[str, typer.Argument(help="Where nodes reach it, as its cluster_node_list says: HOST:PORT.")],
     timeout: Patience = 120.0,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """Add a node, and wait until it has caught up and votes. Its data folder must be empty."""
     its_host, _, its_port = address.rpartition(":")
+    its_host = its_host.strip("[]")
     if not its_host or not its_port.isdigit():
         raise fail(f"{address}: HOST:PORT is wanted")
     with client(host, port) as connection:
@@ -120,11 +137,25 @@ def add_node(
 @app.command("remove-node")
 @speaking
 def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0.1", port: Port = 1111) -> None:
-    """Do without a node. If it leads, another leads first."""
+    """Do without a node. If it leads, another leads first. Any node can be asked, the one that goes as well."""
     with client(host, port) as connection:
-        connection.request(Action.CLUSTER, command="remove", node_id=node_id)
-        _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
+        members = connection.status()["shards"][0]["members"]
+    others = [(m["client_host"], m["client_port"]) for m in members if m["node_id"] != node_id and "client_port" in m]
+    with Client(nodes=others or [(host, port)], timeout=timeout) as connection:
+        try:
+            connection.request(Action.CLUSTER, command="remove", node_id=node_id)
+        except UnknownOutcomeError:  # then it is seen whether it was done
+            _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
     console.print(f"node {node_id} is no member any more")
+
+
+@app.command()
+@speaking
+def upgrade(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Use what the newest version brings, when every node runs it. There is no way back to an older version."""
+    with client(host, port) as connection:
+        connection.request(Action.CLUSTER, command="upgrade")
+        console.print(f"the cluster is at feature level {connection.cluster()['level']}")
 
 
 @app.command("transfer-leader")
@@ -184,24 +215,32 @@ def start(
     directory: Folder,
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=9, help="How many.")] = 3,
     port: Annotated[int, typer.Option("--port", "-p", help="The first node's port; the others follow it.")] = 1111,
+    node_port: Annotated[
+        int | None, typer.Option("--node-port", help="The first one's port for other nodes; without it, 10 below.")
+    ] = None,
 ) -> None:
     """Run a cluster on this machine, each node in the background with its own folder; again: start what is down."""
     first = directory / "node-1" / "node.json"
     if first.exists() and (there := json.loads(first.read_text())["port"]) != port:
         raise fail(f"the cluster in {directory} uses the ports from {there} on: --port {there}")
-    listed = [{"node_id": n, "host": "127.0.0.1", "port": port + n - 1} for n in range(1, nodes + 1)]
+    first_node_port = port - 10 if node_port is None else node_port
+    if set(range(port, port + nodes)) & set(range(first_node_port, first_node_port + nodes)):
+        raise fail(f"{nodes} ports from {first_node_port} on are for nodes, and {nodes} from {port} on for clients")
+    listed = [{"node_id": n, "host": "127.0.0.1", "port": first_node_port + n - 1} for n in range(1, nodes + 1)]
     for node in listed:
         folder = directory / f"node-{node['node_id']}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "node.json"
         if not path.exists():
-            own = {"node_id": node["node_id"], "port": node["port"], "data_dir": str((folder / "data").resolve())}
+            at = port + int(str(node["node_id"])) - 1
+            own = {"node_id": node["node_id"], "port": at, "data_dir": str((folder / "data").resolve())}
             path.write_text(json.dumps({**own, "cluster_node_list": listed}, indent=2) + "\n")
         config = json.loads(path.read_text())
         if holder_of(Path(config["data_dir"])) is not None:
             console.print(f"node {config['node_id']} runs already, on port {config['port']}")
             continue
         own = {name: config[name] for name in ("node_id", "port", "data_dir")}  # over what the environment says
+        own["log_prefix"] = str((folder / "node").resolve())
         _, said = launch(path, {"host": "127.0.0.1", **own}, folder / "node.log")
         if said != READY:
             raise fail(said or f"node {config['node_id']} did not start; {folder / 'node.log'} says why")
@@ -238,7 +277,7 @@ def _why_idle(node_id: int, port: int) -> str:
         return str(error)
     role = next((member["role"] for member in shard["members"] if member["node_id"] == node_id), None)
     if not shard["members"]:
-        return f"it belongs to no cluster yet (qctl cluster add-node {node_id} 127.0.0.1:{port} adds it to one)"
+        return f"it belongs to no cluster yet (qctl cluster add-node {node_id} HOST:PORT adds it to one)"
     if not shard["leader_node_id"]:
         return "it knows no leader: others may not be up, or refuse it"
     return "" if role == "voter" else f"it is {role or 'no member'}"

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from actors.node import config as configuration
+from actors.node.options import OPTIONS
 from cli.node import ConfigPath, DataDir, Settings, flags_of
 from cli.output import AsJson, print_json, print_table, speaking
 
@@ -32,7 +33,7 @@ def show(
         print_json(loaded.plain())
         return
     rows = []
-    for option in configuration.OPTIONS:
+    for option in OPTIONS:
         held = loaded.values[option.name]
         row = [option.name, str(held.value), held.source]
         rows.append([*row, "yes" if option.is_live else "no", option.meaning] if explain else row)

@@ -1,8 +1,11 @@
 """The qctl command: its groups."""
 
+from typing import Annotated
+
 import typer
 
 from cli import bench, cluster, config, log, msg, node, queue
+from quorate.version import VERSION
 
 app = typer.Typer(
     help="Quorate's command line: run a node, look at its queues, steer them.",
@@ -16,6 +19,19 @@ app.add_typer(msg.app, name="msg")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.command(name="bench")(bench.bench)
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        print(f"qctl {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Which one.")] = False,
+) -> None:
+    """Quorate's command line: run a node, look at its queues, steer them."""
 
 
 def main() -> None:

@@ -6,9 +6,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking, without_escapes
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
+NOTHING_THERE = 3
+"""The exit code that tells "there is none" from a wrong option (2) and a fault (1)."""
+
 Name = Annotated[str, typer.Argument(help="The queue.")]
 
 
@@ -19,7 +22,10 @@ def produce(
     data: Annotated[str, typer.Argument(help="The message's text; - reads it from standard input.")],
     delay: Annotated[float | None, typer.Option(help="Seconds from now, or Unix seconds.")] = None,
     ttl: Annotated[float | None, typer.Option(help="Seconds from now, or Unix seconds.")] = None,
-    retry: Annotated[float | None, typer.Option(help="Seconds until an unconfirmed delivery is repeated.")] = None,
+    retry: Annotated[
+        float | None,
+        typer.Option(help="Seconds until an unconfirmed delivery is repeated; 0, the default: delivered at most once."),
+    ] = None,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     key: Annotated[str | None, typer.Option(help="Refused while a message of the queue has it.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
@@ -49,20 +55,19 @@ def consume(
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
-    """Take messages: prints msg_id, deliveries and data of each. Exit code 2 if there is none."""
+    """Take messages: prints msg_id, deliveries and data of each. Exit code 3 if there is none."""
     with client(host, port) as connection:
         messages = connection.consume_many(queues, count, wait=wait)
         for message in messages:
             if as_json:
                 print_json(message)
             else:
-                data = message.data if isinstance(message.data, str) else msgspec.json.encode(message.data).decode()
-                print(message.msg_id, message.deliveries, data)
+                print(message.msg_id, message.deliveries, _text(message.data))
         sys.stdout.flush()
         if confirm:
             connection.confirm(messages)
     if not messages:
-        raise typer.Exit(2)
+        raise typer.Exit(NOTHING_THERE)
 
 
 @app.command()
@@ -70,6 +75,15 @@ def consume(
 def confirm(
     msg_ids: Annotated[list[int], typer.Argument(help="Messages' ids.")], host: Host = "127.0.0.1", port: Port = 1111
 ) -> None:
-    """Acknowledge messages; says how many were there."""
+    """Acknowledge messages; says how many were there. Exit code 3 if some were not."""
     with client(host, port) as connection:
-        console.print(f"{connection.confirm(msg_ids)} of {len(msg_ids)} confirmed")
+        confirmed = connection.confirm(msg_ids)
+    console.print(f"{confirmed} of {len(msg_ids)} confirmed")
+    if confirmed < len(msg_ids):
+        raise typer.Exit(NOTHING_THERE)
+
+
+def _text(data: Any) -> str:
+    if isinstance(data, bytes):
+        return without_escapes(data.decode("utf-8", "backslashreplace"))
+    return without_escapes(data if isinstance(data, str) else msgspec.json.encode(data).decode())

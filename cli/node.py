@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from actors.node import config as configuration
-from actors.node.launch import READY, launch, supervisor_command
+from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 
@@ -55,14 +55,21 @@ def start(
         os.execv(command[0], command)
     folder = Path(loaded["data_dir"])
     folder.mkdir(parents=True, exist_ok=True)
-    process, said = launch(config, flags, folder / "node.log")
+    output = folder / "node.log"
+    if not loaded["log_prefix"]:  # so that the log may be moved away, and goes on under its name
+        flags["log_prefix"] = str(output.with_suffix("").resolve())
+    log = Path(f"{loaded['log_prefix']}.log") if loaded["log_prefix"] else output
+    process, said = launch(config, flags, output)
+    if said.startswith(TRYING):
+        reason = said.removeprefix(TRYING)
+        raise fail(
+            f"process {process.pid} is not ready, and goes on trying: {reason}; qctl node stop ends it, see {log}"
+        )
     if said != READY:
         process.wait()
-        raise fail(said or f"the node did not start; {folder / 'node.log'} says why")
-    console.print(
-        f"node {loaded['node_id']} ready on {loaded['host']}:{loaded['port']}, "
-        f"process {process.pid}, log in {folder / 'node.log'}"
-    )
+        raise fail(said or f"the node did not start; {log} says why")
+    where = f"{loaded['host']}:{loaded['port']}"
+    console.print(f"node {loaded['node_id']} ready on {where}, process {process.pid}, log in {log}")
 
 
 def _running(config: Path | None, data_dir: Path | None) -> dict[str, Any]:
@@ -112,12 +119,17 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
         f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
         f"{reply['connections']} clients, {reply['requests']} requests"
     )
-    columns = ["shard", "leader_node_id", "trans_id", "committed", "stored", "first_trans_id", "log_size", "queues"]
-    columns += ["messages", "waiting_consumers"]
+    columns = ["shard", "role", "leader_node_id", "trans_id", "committed", "durable", "checkpointed", "first_trans_id"]
+    columns += ["queues", "messages", "waiting_consumers"]
     print_table(columns, [[shard[column] for column in columns] for shard in reply["shards"]])
     for shard in reply["shards"]:
+        if shard["disk_full"]:
+            console.print(f"shard {shard['shard']}: the disk is full: {shard['disk_full']}")
         if shard["recovery"]:
             console.print(f"shard {shard['shard']}: cut off at the last start: {shard['recovery']}")
+
+    for limit in reply.get("limits_reached", ()):
+        console.print(f"a limit was reached in the last minute: {limit}")
 
 
 def _duration(seconds: float) -> str:

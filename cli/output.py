@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 import msgspec
 import typer
@@ -17,6 +17,7 @@ from quorate import Client, QuorateError
 from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
+UNWRAPPED: Final = 100_000
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -49,6 +50,13 @@ def client(host: str, port: int) -> Client:
     return Client(host, port)
 
 
+def without_escapes(text: str) -> str:
+    """A message's text as a terminal may show it: control characters would move its cursor, or worse."""
+    if not sys.stdout.isatty():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def print_json(value: Any) -> None:
     """One line of JSON."""
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
@@ -62,7 +70,10 @@ def print_table(columns: list[str], rows: list[list[Any]]) -> None:
         table.add_column(column, justify="right" if is_number else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(_cell(value)) for value in row))
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+    else:  # for grep and awk: a row is a line
+        Console(highlight=False, markup=False, emoji=False, width=UNWRAPPED).print(table)
 
 
 def _cell(value: Any) -> str:

@@ -1,11 +1,10 @@
 """qctl queue: look at queues and steer them."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cli.output import AsJson, Host, Port, client, console, print_json, print_table, speaking
-from quorate import RefusedError
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
 
@@ -22,19 +21,25 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List queues with their counts."""
-    rows: list[dict[str, Any]] = []
     with client(host, port) as connection:
-        for name in connection.queues(pattern):
-            try:
-                rows.append(connection.monitor(name))
-            except RefusedError as error:  # removed since it was listed
-                if error.error != "no_such_queue":
-                    raise
+        rows = list(connection.queue_rows(pattern))
     if as_json:
         for row in rows:
-            print_json({column: row[column] for column in COLUMNS})
+            print_json({COLUMNS[0]: row["name"], **row})
         return
-    print_table(COLUMNS, [[row[column] for column in COLUMNS] for row in rows])
+    print_table(COLUMNS, [[row["name"], *(row[column] for column in COLUMNS[1:])] for row in rows])
+
+
+@app.command()
+@speaking
+def show(name: Name, host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
+    """Show one queue's counts; nothing is made or changed."""
+    with client(host, port) as connection:
+        reply = connection.monitor(name)
+    if as_json:
+        print_json(reply)
+    else:
+        print_table(COLUMNS, [[reply[column] for column in COLUMNS]])
 
 
 @app.command()
@@ -46,11 +51,18 @@ def configure(
     default_retry: Annotated[float | None, typer.Option(help="Seconds; 0: at most once.")] = None,
     max_deliveries: Annotated[int | None, typer.Option(help="0: no limit.")] = None,
     dead_letter: Annotated[str | None, typer.Option(help="A queue's name; empty: none.")] = None,
-    paused: Annotated[bool | None, typer.Option("--pause/--resume", help="Accept but do not deliver.")] = None,
+    pause: Annotated[bool, typer.Option("--pause", help="Accept but do not deliver.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Deliver again.")] = False,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
-    """Change a queue's settings, and show all of them."""
+    """Change a queue's settings, and show all of them. A queue that is not there is made."""
+    if pause and resume:
+        raise fail("--pause and --resume exclude each other")
+    paused = True if pause else False if resume else None
+    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, paused)
+    if all(setting is None for setting in settings):
+        raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
     with client(host, port) as connection:
         reply = connection.configure(
             name,

@@ -7,7 +7,24 @@ with Client("127.0.0.1", 1111) as client:
         client.confirm(message)
 """
 
-from quorate.client import Client, Message
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, RefusedError
+from quorate.client import Client, Message, NewMessage
+from quorate.errors import (
+    ConnectionFailedError,
+    ProtocolViolationError,
+    QuorateError,
+    RefusedError,
+    UnknownOutcomeError,
+)
+from quorate.version import VERSION
 
-__all__ = ["Client", "ConnectionFailedError", "Message", "ProtocolViolationError", "QuorateError", "RefusedError"]
+__version__ = VERSION
+__all__ = [
+    "Client",
+    "ConnectionFailedError",
+    "Message",
+    "NewMessage",
+    "ProtocolViolationError",
+    "QuorateError",
+    "RefusedError",
+    "UnknownOutcomeError",
+]

@@ -1,31 +1,35 @@
-"""A client of a node or a cluster, over TCP: one connection, one request at a time, from any thread.
+"""A client of a node or a cluster, over TCP. Any thread may use it; each request in progress has a connection.
 
 A request that was certainly not done (no node leads, the node is stopping, it could not be reached) is tried again, on
-another node if there are several. One whose outcome is unknown is tried again if that is safe: everything that only
-looks, confirm, a produce that has a `key`, and consume: what was handed out to nobody comes again, unless it was
-produced to be delivered at most once. Anything else raises, and says that the outcome is unknown.
+another node if there are several, within its `timeout`. One whose outcome is unknown is tried again if that is safe:
+everything that only looks, confirm, a produce that has a `key`, and consume: what was handed out to nobody comes again,
+unless it was produced to be delivered at most once. Anything else raises `UnknownOutcomeError`.
 """
 
 import math
-import socket
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
 from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
 from quorate.actions import REPEATABLE
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, RefusedError
-from quorate.protocol import Action, ErrorWord
+from quorate.connection import Address, Connection, Lost
+from quorate.errors import ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError
+from quorate.payload import from_wire, to_wire
+from quorate.protocol import BATCH_MAX, Action, ErrorWord
 
-REPLY_BYTES_MAX: Final = 64 << 20
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 0.2
 """Between two tries of a request."""
+
+IDLE_MAX: Final = 16
+"""Connections that are kept open for the next requests."""
+
+DEFAULT_PORT: Final = 1111
 
 
 @dataclass(frozen=True)
@@ -38,29 +42,46 @@ class Message:
     deliveries: int
 
 
+@dataclass(frozen=True)
+class NewMessage:
+    """One of the messages of `produce_many` with options of its own; times as in `produce`."""
+
+    data: Any
+    delay: float | None = None
+    ttl: float | None = None
+    retry: float | None = None
+    priority: int | None = None
+    key: str | None = None
+
+
 class Client:
-    """Talks to the node on `host` and `port`, or to any of `nodes` (hosts and ports); connects when first used.
+    """Talks to the node on `host` and `port`, or to any of `nodes`: pairs or "host:port"; connects when first used.
 
     `timeout` is seconds for each request, beyond what a consume asks to wait. With several nodes a request is tried on
-    one after the other within that time, as long as it can't be done twice by that, or may be.
+    one after the other within that time, as long as it can't be done twice by that, or may be. `consumer` is what this
+    client calls itself: deliveries note it.
 
-    Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when it can't be reached or
-    goes away, `ProtocolViolationError` when what answers is no Quorate node.
+    Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when no node can be reached,
+    `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what answers is no
+    Quorate node; TypeError and ValueError for what can't be asked.
     """
 
     def __init__(
         self,
         host: str = "127.0.0.1",
-        port: int = 1111,
+        port: int = DEFAULT_PORT,
         *,
-        nodes: Sequence[tuple[str, int]] | None = None,
+        nodes: Sequence[Address | str] | None = None,
         timeout: float = 10.0,
+        consumer: str | None = None,
     ) -> None:
-        self._nodes = list(nodes) if nodes else [(host, port)]
+        if nodes is not None and not nodes:
+            raise ValueError("nodes is empty: at least one is wanted")
+        self._nodes = [(host, port)] if nodes is None else [_address(node) for node in nodes]
         self._address = self._nodes[0]
         self._timeout = timeout
-        self._socket: socket.socket | None = None
-        self._buffer = bytearray()
+        self._consumer = consumer
+        self._idle: list[Connection] = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
@@ -72,9 +93,11 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; the next request opens it again."""
+        """Close the connections; the next request opens one again."""
         with self._lock:
-            self._drop()
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -90,16 +113,16 @@ class Client:
         key: str | None = None,
         replicate: int | None = None,
     ) -> int:
-        """Put `data` (anything that JSON holds) into the queue; returns the message's id when it is on disk.
+        """Put `data` (anything that JSON holds, or bytes) into the queue; returns the message's id when it is on disk.
 
         `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
-        repeated; 0: delivered at most once. A `key` that a live message of the queue has is refused. `replicate`: on
-        how many nodes' disks it is to be, instead of a majority's.
+        repeated; 0, the default: delivered at most once. A `key` that a live message of the queue has is refused.
+        `replicate`: on how many nodes' disks it is to be, instead of a majority's.
         """
         reply = self.request(
             Action.PRODUCE,
             queue=queue,
-            data=data,
+            **to_wire(data),
             delay=delay,
             ttl=ttl,
             retry=retry,
@@ -111,26 +134,41 @@ class Client:
         return int(ids[0] if ids else reply["msg_id"])
 
     def produce_many(self, queue: str, messages: Sequence[Any], **options: Any) -> list[int]:
-        """Put several messages into the queue at once: all, or none if one is refused. `options` as in `produce`."""
-        items = [{"data": data} for data in messages]
+        """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
+
+        Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.
+        """
+        if not 0 < len(messages) <= BATCH_MAX:
+            raise ValueError(f"{len(messages)} messages: from 1 to {BATCH_MAX} go into a queue at once")
+        items = [_item(message) for message in messages]
         return list(self.request(Action.PRODUCE, queue=queue, messages=items, **options)["msg_ids"])
 
     def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> Message | None:
         """The next message of the queue, or of the first of several that has one; None after `wait` seconds without."""
-        reply = self.request(Action.CONSUME, **_queues(queue), wait=wait or None)
+        reply = self.request(Action.CONSUME, **_queues(queue), wait=wait or None, consumer=self._consumer)
         return _message(reply) if "msg_id" in reply else None
 
     def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[Message]:
         """Up to `count` messages of one queue."""
-        reply = self.request(Action.CONSUME, **_queues(queue), count=count, wait=wait or None)
+        named = _queues(queue)
+        reply = self.request(Action.CONSUME, **named, count=count, wait=wait or None, consumer=self._consumer)
         return [_message(item) for item in reply.get("messages", ())]
 
     def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
-        """Acknowledge one message or several; returns how many of them were there to be confirmed."""
+        """Acknowledge one message or several; returns how many of them were there to be confirmed.
+
+        When the answer was lost and the request repeated, those that are gone count: the first try had confirmed them.
+        """
         if isinstance(message, Message | int):
-            return int(self.request(Action.CONFIRM, msg_id=_id(message))["confirmed"])
-        ids = [_id(one) for one in message]
-        return int(self.request(Action.CONFIRM, msg_ids=ids)["confirmed"]) if ids else 0
+            named: dict[str, Any] = {"msg_id": _id(message)}
+            asked = 1
+        else:
+            ids = [_id(one) for one in message]
+            if not ids:
+                return 0
+            named, asked = {"msg_ids": ids}, len(set(ids))
+        reply = self.request(Action.CONFIRM, **named)
+        return asked if reply.get("was_repeated") else int(reply["confirmed"])
 
     def release(self, message: "Message | int", *, delay: float = 0.0) -> None:
         """Give a message in flight back, due after `delay` seconds."""
@@ -142,17 +180,27 @@ class Client:
 
     def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """The next messages, undelivered and unchanged."""
-        return list(self.request(Action.PEEK, queue=queue, count=count)["messages"])
+        return [_shown(item) for item in self.request(Action.PEEK, queue=queue, count=count)["messages"]]
 
-    def show(self, msg_id: int) -> dict[str, Any]:
-        """A live message with its state and times."""
-        return dict(self.request(Action.SHOW, msg_id=msg_id)["message"])
+    def show(self, msg_id: int | None = None, *, queue: str | None = None, key: str | None = None) -> dict[str, Any]:
+        """A live message with its state and times, by its id, or by its queue and key."""
+        return _shown(self.request(Action.SHOW, msg_id=msg_id, queue=queue, key=key)["message"])
 
     # -- queues and the node -----------------------------------------------------------------------------------
 
     def queues(self, pattern: str | None = None) -> list[str]:
-        """The queues' names; `pattern` has shell wildcards, or is a part of the name."""
-        return list(self.request(Action.LIST, pattern=pattern)["queue_list"])
+        """The names of all queues; `pattern` has shell wildcards, or is a part of the name."""
+        return [row["name"] for row in self.queue_rows(pattern)]
+
+    def queue_rows(self, pattern: str | None = None) -> Iterator[dict[str, Any]]:
+        """Each queue's name and counts, in the order of their names, however many there are."""
+        after: str | None = None
+        while True:
+            reply = self.request(Action.LIST, pattern=pattern, after=after)
+            yield from reply["queue_list"]
+            after = reply.get("next")
+            if after is None:
+                return
 
     def monitor(self, queue: str) -> dict[str, Any]:
         """A queue's counts."""
@@ -178,8 +226,6 @@ class Client:
         """The node and its shards."""
         return self.request(Action.NODE_STATUS)
 
-    # -- the cluster -------------------------------------------------------------------------------------------
-
     def cluster(self) -> dict[str, Any]:
         """The cluster's members and who leads."""
         return self.request(Action.CLUSTER, command="status")
@@ -187,138 +233,182 @@ class Client:
     # -- the wire ----------------------------------------------------------------------------------------------
 
     def request(self, action: int, **fields: Any) -> dict[str, Any]:
-        """Send any request and return the reply as it came. Fields of None are left out. Raises ValueError for NaN."""
-        body = {name: value for name, value in fields.items() if value is not None}
+        """Send any request and return the reply as it came. Fields of None are left out, but for `data`.
+
+        Raises ValueError for NaN. The reply has `was_repeated` if an earlier try may have been done.
+        """
+        body = {name: value for name, value in fields.items() if value is not None or name == "data"}
         for name, value in body.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, which JSON can't say")
-        data = msgspec.json.encode({"action": int(action), **body}) + b"\n"
-        is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
-        is_repeatable = action in REPEATABLE or is_keyed
-        with self._lock:
-            reply, was_repeated = self._exchange(data, float(body.get("wait", 0.0)), is_repeatable)
+        attempt = _Attempt(self, int(action), body)
+        reply = attempt.run()
         if reply.get("code") == 0:
-            return reply
-        is_held = reply.get("error") == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
-        if was_repeated and is_keyed and is_held and self._is_ours(int(reply["msg_id"]), data):
+            return {**reply, "was_repeated": True} if attempt.was_repeated else reply
+        error, reason = str(reply.get("error", "")), str(reply.get("reason", ""))
+        if error == ErrorWord.UNKNOWN_OUTCOME:
+            raise UnknownOutcomeError(f"{error}: {reason}", reply)
+        is_held = error == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
+        if attempt.was_repeated and attempt.is_keyed and is_held and self._is_ours(int(reply["msg_id"]), body):
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        raise RefusedError(str(reply.get("error", "")), str(reply.get("reason", "")), reply)
+        raise RefusedError(error, reason, reply)
 
-    def _is_ours(self, msg_id: int, data: bytes) -> bool:
-        """Whether the message that has the key is the one that this request produced, as far as its data tell."""
+    def _is_ours(self, msg_id: int, body: dict[str, Any]) -> bool:
+        """Whether the message that has the key is the one that this request produced, as far as its data tell.
+
+        One that is gone was: its key was live when the request was repeated, and somebody has confirmed it since.
+        """
         try:
-            held = self.show(msg_id)
+            held = self.request(Action.SHOW, msg_id=msg_id)["message"]
+        except RefusedError as refused:
+            return refused.error == ErrorWord.NO_SUCH_MESSAGE
         except QuorateError:
             return False
-        return bool(held["data"] == msgspec.json.decode(data)["data"])
+        return bool(from_wire(held) == from_wire(body))
 
-    def _exchange(self, data: bytes, wait: float, is_repeatable: bool) -> tuple[dict[str, Any], bool]:
-        """The reply, and whether the request may have been done before the try that it answers.
+    def take_connection(self, timeout_s: float) -> Connection:
+        """An open connection to the node that is asked now. Raises `Lost` when it can't be reached."""
+        while True:
+            with self._lock:
+                address = self._address
+                connection = next((one for one in reversed(self._idle) if one.address == address), None)
+                if connection is not None:
+                    self._idle.remove(connection)
+            if connection is None:
+                return self._connected(address, timeout_s)
+            if not connection.is_stale:
+                return connection
+            connection.close()
 
-        Tries go on until `timeout` is over, as long as the one before was certainly not done, or may be done twice.
-        """
-        until = time.monotonic() + self._timeout
-        was_repeated = False
+    def _connected(self, address: Address, timeout_s: float) -> Connection:
+        try:
+            return Connection(address, timeout_s)
+        except Lost:
+            self.ask_elsewhere(address)
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """A connection on which nothing is expected any more."""
+        with self._lock:
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def ask_elsewhere(self, failed: Address, address: Address | None = None) -> None:
+        """Ask another node from now on: the one at `address`, or the next."""
+        with self._lock:
+            if address is not None:
+                self._address = address
+            elif failed == self._address:
+                at = self._nodes.index(failed) if failed in self._nodes else -1
+                self._address = self._nodes[(at + 1) % len(self._nodes)]
+
+    @property
+    def timeout(self) -> float:
+        """Seconds for each request."""
+        return self._timeout
+
+
+class _Attempt:
+    """One request, tried until it is answered, or its time is over, or it must not be tried again."""
+
+    def __init__(self, client: Client, action: int, body: dict[str, Any]) -> None:
+        self._client = client
+        self._action = action
+        self._body = body
+        self.is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
+        self._is_repeatable = action in REPEATABLE or self.is_keyed
+        self.was_repeated = False
+
+    def run(self) -> dict[str, Any]:
+        """The last reply. Raises `ConnectionFailedError`, `UnknownOutcomeError`, `ProtocolViolationError`."""
+        begun = time.monotonic()
+        wait_s = float(self._body.get("wait", 0.0))
+        until = begun + self._client.timeout
         pause_s = PAUSE_MIN_S
-        for attempt in count():
-            is_last = time.monotonic() + pause_s > until or (len(self._nodes) == 1 and attempt > 0)
-            was_sent = False
+        redirects = 0
+        while True:
+            waited_s = time.monotonic() - begun
+            body = {**self._body, "wait": max(wait_s - waited_s, 0.001)} if wait_s and waited_s > 0.1 else self._body
+            data = msgspec.json.encode({"action": self._action, **body}) + b"\n"
+            left_s = max(until - time.monotonic(), 0.001)
             try:
-                sock = self._connected()
-                sock.settimeout(self._timeout + wait)
-                was_sent = True
-                sock.sendall(data)
-                reply = self._read_reply(sock)
-            except OSError as error:
-                host, port = self._address
-                self._drop()
-                self._next_node()
-                is_late = isinstance(error, TimeoutError) and was_sent
-                if is_last or (was_sent and not is_repeatable):
-                    what = "did not answer in time" if is_late else f"failed: {error}"
-                    raise ConnectionFailedError(
-                        f"node {host}:{port} {what}", outcome_unknown=was_sent or was_repeated
-                    ) from error
-                was_repeated = was_repeated or was_sent
-            except BaseException:
-                self._drop()  # a reply that nobody has read must not be taken for the next request's
-                raise
+                reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
+            except Lost as lost:
+                if lost.was_sent and not self._is_repeatable:
+                    raise UnknownOutcomeError(str(lost)) from lost
+                if time.monotonic() + pause_s > until + wait_s:
+                    kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
+                    raise kind(str(lost)) from lost
+                self.was_repeated = self.was_repeated or lost.was_sent
             else:
-                if not self._may_try_again(reply, is_repeatable) or time.monotonic() + pause_s > until:
-                    return reply, was_repeated
-                was_repeated = was_repeated or reply.get("error") == ErrorWord.UNKNOWN_OUTCOME
-                if reply.get("error") == ErrorWord.REDIRECT:
+                if not self._may_try_again(reply) or time.monotonic() + pause_s > until + wait_s:
+                    return reply
+                if reply["error"] == ErrorWord.REDIRECT and redirects < 1:
+                    redirects += 1
                     continue
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
-        raise AssertionError("unreachable")
 
-    def _may_try_again(self, reply: dict[str, Any], is_repeatable: bool) -> bool:
-        """Whether another try may get further: the request was not done, or may be done twice."""
-        error = reply.get("error")
-        if error == ErrorWord.REDIRECT:
-            self._drop()
-            self._address = (str(reply["leader_host"]), int(reply["leader_port"]))
-            return True
-        if error == ErrorWord.STOPPING:
-            self._drop()
-            self._next_node()
-            return len(self._nodes) > 1
-        if error == ErrorWord.NO_LEADER:
-            if len(self._nodes) > 1:
-                self._drop()
-                self._next_node()  # that one may be cut off, or removed
-            return True
-        return error == ErrorWord.UNKNOWN_OUTCOME and is_repeatable
-
-    def _next_node(self) -> None:
-        """Ask another node from now on."""
-        at = self._nodes.index(self._address) if self._address in self._nodes else -1
-        self._address = self._nodes[(at + 1) % len(self._nodes)]
-
-    def _connected(self) -> socket.socket:
-        if self._socket is not None and _is_closed(self._socket):
-            self._drop()  # by the node, before anything was sent: another connection asks the same for the first time
-        if self._socket is None:
-            self._socket = socket.create_connection(self._address, timeout=self._timeout)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return self._socket
-
-    def _read_reply(self, sock: socket.socket) -> dict[str, Any]:
-        buffer = self._buffer
-        while (end := buffer.find(b"\n")) < 0:
-            part = sock.recv(1 << 16)
-            if not part:
-                raise ConnectionResetError("the node closed the connection")
-            buffer += part
-            if len(buffer) > REPLY_BYTES_MAX:
-                raise ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes")
-        line = bytes(buffer[:end])
-        del buffer[: end + 1]
+    def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
+        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
+        client = self._client
+        connection = client.take_connection(timeout_s)
         try:
-            reply = msgspec.json.decode(line)
-        except msgspec.DecodeError as error:
-            raise ProtocolViolationError(f"not a reply: {line[:100]!r}") from error
-        if not isinstance(reply, dict):
-            raise ProtocolViolationError(f"not a reply: {line[:100]!r}")
+            reply = connection.exchange(data, timeout_s)
+        except Lost:
+            connection.close()
+            client.ask_elsewhere(connection.address)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._follow(connection, reply)
         return reply
 
-    def _drop(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        self._buffer.clear()
+    def _follow(self, connection: Connection, reply: dict[str, Any]) -> None:
+        """Keep the connection, or go where the reply says."""
+        error = reply.get("error")
+        if error == ErrorWord.REDIRECT:
+            self._client.ask_elsewhere(connection.address, (str(reply["leader_host"]), int(reply["leader_port"])))
+        elif error in (ErrorWord.STOPPING, ErrorWord.NO_LEADER):
+            self._client.ask_elsewhere(connection.address)  # that one may be cut off, or removed
+        elif error not in (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON):
+            self._client.give_back(connection)
+            return
+        connection.close()
+
+    def _may_try_again(self, reply: dict[str, Any]) -> bool:
+        """Whether another try may get further: the request was not done, or may be done twice."""
+        error = reply.get("error")
+        if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
+            self.was_repeated = True
+            return True
+        return error in (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)
 
 
-def _is_closed(sock: socket.socket) -> bool:
-    """Whether the other side has closed a connection on which nothing is expected."""
-    sock.setblocking(False)
-    try:
-        return not sock.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
+def _address(node: Address | str) -> Address:
+    if not isinstance(node, str):
+        host, port = node
+        return host, port
+    host, _, text = node.rpartition(":")
+    if not host or not text.isdigit():
+        raise ValueError(f"{node!r}: HOST:PORT is wanted")
+    return host.strip("[]"), int(text)
+
+
+def _item(message: Any) -> dict[str, Any]:
+    if not isinstance(message, NewMessage):
+        return to_wire(message)
+    options = {
+        "delay": message.delay,
+        "ttl": message.ttl,
+        "retry": message.retry,
+        "priority": message.priority,
+        "key": message.key,
+    }
+    return {**to_wire(message.data), **{name: value for name, value in options.items() if value is not None}}
 
 
 def _queues(queue: str | Sequence[str]) -> dict[str, Any]:
@@ -330,4 +420,8 @@ def _id(message: Message | int) -> int:
 
 
 def _message(item: dict[str, Any]) -> Message:
-    return Message(item["msg_id"], item["queue"], item["data"], item["deliveries"])
+    return Message(item["msg_id"], item["queue"], from_wire(item), item["deliveries"])
+
+
+def _shown(item: dict[str, Any]) -> dict[str, Any]:
+    return {**item, "data": from_wire(item)}

@@ -6,11 +6,22 @@ class QuorateError(Exception):
 
 
 class ConnectionFailedError(QuorateError):
-    """The node could not be reached, or went away; `outcome_unknown` says whether a request may have been done."""
+    """No node could be reached, or the one that was went away. `outcome_unknown`: see `UnknownOutcomeError`."""
 
-    def __init__(self, reason: str, *, outcome_unknown: bool) -> None:
+    outcome_unknown = False
+
+
+class UnknownOutcomeError(ConnectionFailedError):
+    """The request may have been done or not: its answer is lost, or the node that did it could not say.
+
+    Raised only for what can't safely be asked again; `reply` is the node's, None if the connection broke.
+    """
+
+    outcome_unknown = True
+
+    def __init__(self, reason: str, reply: dict[str, object] | None = None) -> None:
         super().__init__(reason)
-        self.outcome_unknown = outcome_unknown
+        self.reply = reply
 
 
 class RefusedError(QuorateError):

@@ -6,7 +6,7 @@ float: `delay` and `ttl` are Unix times, or seconds from now when below `RELATIV
 """
 
 from enum import IntEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -25,8 +25,6 @@ NAME_BYTES_MAX: Final = 255
 
 BATCH_MAX: Final = 1000
 """Messages in one request: `messages`, `msg_ids`, `count`."""
-
-DEFAULT_TTL_S: Final = 3600.0
 
 
 class Action(IntEnum):
@@ -99,6 +97,15 @@ WholeNumber = Annotated[int, Meta(ge=0, le=MSG_ID_MAX)]
 NO_DATA: Final = Raw(b"")
 """The value of an absent `data`: no JSON value is empty."""
 
+PLAIN: Final = "bytes"
+"""The `encoding` of plain bytes, as codecs hand them on: `data` wraps the bytes themselves.
+
+None is JSON, and `data` wraps its text. On the wire of the JSON protocol plain bytes are `utf8` (a string whose UTF-8
+they are) or `base64`.
+"""
+
+Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+
 
 class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
     """One of the `messages` of a produce; what it leaves out is taken from the request around it."""
@@ -109,6 +116,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     retry: Duration | None = None
     priority: Priority | None = None
     key: Name | None = None
+    encoding: Annotated[str, Meta(max_length=16)] | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -117,7 +125,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     An absent field is None, absent `data` is `NO_DATA`. `seq` is echoed as it came; a request that has one may be
     answered out of order.
     `delay` and `ttl` of 0 mean the same as absent: deliver now, expire the queue's `default_ttl` after the due time.
-    In configure, `dead_letter` of null or "" takes the dead letter queue away.
+    In configure, `dead_letter` of null or "" takes the dead letter queue away. `encoding` is that of `data`: see
+    `PLAIN`. `consumer` is what the client calls itself: deliveries note it. `patience`: for so long the request may
+    wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
     """
 
     action: int
@@ -138,7 +148,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     wait: Duration | None = None
     replicate: Annotated[int, Meta(ge=1, le=64)] | None = None
     shard: Annotated[int, Meta(ge=0, le=1023)] | None = None
-    after: TransId | None = None
+    after: TransId | Name | None = None
     max_size: WholeNumber | None = None
     default_ttl: Duration | None = None
     default_retry: Duration | None = None
@@ -149,6 +159,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     node_id: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
     host: Name | None = None
     port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    encoding: Annotated[str, Meta(max_length=16)] | None = None
+    consumer: Consumer | None = None
+    patience: Duration | None = None
 
 
 def name_fault(name: str) -> str | None:
@@ -180,27 +193,28 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     msg_id: int | None = None
     msg_ids: list[int] | None = None
     data: Raw | None = None
+    encoding: str | None = None
     deliveries: int | None = None
-    messages: list[Any] | None = None
     confirmed: int | None = None
     released: int | None = None
     extended: int | None = None
     count: int | None = None
 
 
-class EncodedReply(Reply, kw_only=True):
-    """A reply that another node has encoded already: `encoded` is what the client gets."""
-
-    encoded: bytes
-
-
-class DeliveredItem(msgspec.Struct, gc=False):
+class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
     """One message of a consume that asked for a `count`."""
 
     msg_id: int
     data: Raw
     queue: str
     deliveries: int
+    encoding: str | None = None
+
+
+class DeliveredReply(Reply, kw_only=True):
+    """The reply to a consume that asked for a `count`."""
+
+    messages: list[DeliveredItem]
 
 
 class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
@@ -222,6 +236,14 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     deliveries: int
     trans_id: int
     key: str | None = None
+    encoding: str | None = None
+    consumer: str | None = None
+
+
+class PeekReply(Reply, kw_only=True):
+    """The reply to peek: the next messages in the order in which they would be delivered."""
+
+    messages: list[MessageView]
 
 
 class ShowReply(Reply, kw_only=True):
@@ -262,11 +284,29 @@ class SettingsReply(Reply, kw_only=True):
     paused: bool
 
 
-class ListReply(Reply, kw_only=True):
-    """The reply to list: names in order."""
+class QueueRow(msgspec.Struct, gc=False):
+    """One queue of a list; counts as in monitor."""
 
-    queue_list: list[str]
+    name: str
+    size: int
+    ready: int
+    delayed: int
+    in_flight: int
+    max_size: int
+    max_id: int
+    wait_status: int
+    paused: bool
+
+
+class ListReply(Reply, kw_only=True):
+    """The reply to list: queues in the order of their names.
+
+    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that name.
+    """
+
+    queue_list: list[QueueRow]
     queue_count: int
+    next: str | None = None
 
 
 class LeaderReply(Reply, kw_only=True):
@@ -286,6 +326,7 @@ class ClusterReply(Reply, kw_only=True):
 
     leader_node_id: int
     members: list[Any]
+    level: int = 1
 
 
 class LogReply(Reply, kw_only=True):
@@ -316,6 +357,36 @@ class StatusReply(Reply, kw_only=True):
     connections: int
     requests: int
     shards: list[Any]
+    open_requests: int = 0
+    limits_reached: list[str] = []
+    node_host: str = ""
+    node_port: int = 0
+
+
+REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
+    Reply,
+    DeliveredReply,
+    PeekReply,
+    ShowReply,
+    MonitorReply,
+    SettingsReply,
+    ListReply,
+    LeaderReply,
+    RedirectReply,
+    ClusterReply,
+    LogReply,
+    TrimmedReply,
+    StatusReply,
+)
+"""Every kind of reply. A kind's place here is its number between nodes: new ones go to the end."""
+
+ReplyT = TypeVar("ReplyT", bound=Reply)
+
+
+def done(request: Request, kind: type[ReplyT], **fields: Any) -> ReplyT:
+    """The reply of that kind to a request that was done."""
+    fields.setdefault("queue", request.queue)
+    return kind(action=request.action, code=Code.OK, seq=request.seq, **fields)
 
 
 def refusal(request: Request, error: str, reason: str) -> Reply:

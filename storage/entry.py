@@ -76,6 +76,12 @@ def decode(data: bytes | memoryview, where: str) -> Entry:
     return entry
 
 
+def begins_with(data: bytes | memoryview, kind: type[msgspec.Struct]) -> bool:
+    """Whether the first record of an entry whose checksum is known to fit is of that kind; decodes none of them."""
+    records = _decode_header(memoryview(data)[CHECKSUM_BYTES:]).records
+    return bool(records) and memoryview(records[0])[1] == kind.__struct_config__.tag
+
+
 def _explain(data: bytes | memoryview, where: str, error: Exception) -> Exception:
     """Why a whole entry does not decode: its checksum fits, so it was written so, by another version."""
     loose = decode_loosely(data)

@@ -1,5 +1,6 @@
 """Cutting the records that have gathered into entries of bounded size, and encoding them: the once that they are."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from storage import entry as entry_codec
@@ -7,30 +8,49 @@ from storage.entry import StoredEntry
 from storage.records import Message, Record, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
+RECORD_BYTES: Final = 400
+"""What a record takes beside its data and its lists, at most about."""
+
+ITEM_BYTES: Final = 40
 
 
-def make_entries(vote_id: int, first: int, time: float, records: list[Record], bytes_max: int) -> list[StoredEntry]:
-    """The entries that hold `records`, numbered from `first`, made by the leader of `vote_id` at its `time` (s)."""
+def make_entries(
+    vote_id: int,
+    first: int,
+    time: float,
+    records: list[Record],
+    bytes_max: int,
+    together: Sequence[tuple[int, int]] = (),
+) -> list[StoredEntry]:
+    """The entries that hold `records`, numbered from `first`, made by the leader of `vote_id` at its `time` (s).
+
+    An entry is committed whole or not at all. So the records of one of `together`, each a first index and the one
+    behind the last, in order, are in one entry, however large; a reply that is all or nothing rests on that.
+    """
     entries: list[StoredEntry] = []
-    for part in _parts(records, bytes_max) if records else ():
+    for part in _parts(records, bytes_max, together) if records else ():
         data = entry_codec.encode(vote_id, first, time, part)
         entries.append(StoredEntry(first, first + len(part) - 1, vote_id, data))
         first += len(part)
     return entries
 
 
-def _parts(records: list[Record], bytes_max: int) -> list[list[Record]]:
-    """The records, cut so that no entry has more than about `bytes_max` and one record more."""
+def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, int]]) -> list[list[Record]]:
+    """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
         size = sum(len(record.data) for record in records if type(record) is Message)
         if size < bytes_max // 2:
             return [records]
+    inside = {index for begin, end in together for index in range(begin + 1, end)}
     parts: list[list[Record]] = [[]]
     size = 0
-    for record in records:
-        if parts[-1] and size > bytes_max:
+    for index, record in enumerate(records):
+        if parts[-1] and size > bytes_max and index not in inside:
             parts.append([])
             size = 0
         parts[-1].append(record)
-        size += len(record.data) + 400 if isinstance(record, Message) else 400 + 40 * len(messages_of(record)[0])
+        if isinstance(record, Message):
+            size += len(record.data) + RECORD_BYTES
+        else:
+            size += RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])
     return parts

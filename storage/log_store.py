@@ -51,10 +51,10 @@ decode_members = msgspec.msgpack.Decoder(Members).decode
 
 
 class Bounds(NamedTuple):
-    """The log in LMDB holds the records after `trimmed` up to `stored`."""
+    """The log in LMDB holds the records after `trimmed` up to `checkpointed`."""
 
     trimmed: int
-    stored: int
+    checkpointed: int
 
 
 class TrimPlan(NamedTuple):
@@ -212,7 +212,7 @@ class LogStore:
             transaction.put(META, _trimmed_rows(plan.until, plan.vote_id, rows.members))
 
         self._write(write)
-        self.bounds = Bounds(plan.until, max(plan.until, self.bounds.stored))
+        self.bounds = Bounds(plan.until, max(plan.until, self.bounds.checkpointed))
 
     def cut(self, last_trans_id: int) -> None:
         """Remove the log's last entry, which ends with `last_trans_id` and is damaged."""

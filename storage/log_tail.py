@@ -22,17 +22,17 @@ class LogEnd(NamedTuple):
 class LogTail:
     """`history`: (first record, vote_id) of each stretch, in order, the first of them covering `trimmed`.
 
-    LMDB holds the records up to `stored`, which is all of `history` that is not in `entries`.
+    LMDB holds the records up to `checkpointed`, which is all of `history` that is not in `entries`.
     """
 
-    def __init__(self, history: list[tuple[int, int]], stored: int, entries: list[StoredEntry]) -> None:
+    def __init__(self, history: list[tuple[int, int]], checkpointed: int, entries: list[StoredEntry]) -> None:
         self._history = history or [(0, 0)]
-        while len(self._history) > 1 and self._history[-1][0] > stored:
+        while len(self._history) > 1 and self._history[-1][0] > checkpointed:
             self._history.pop()  # said again by the entries themselves
         self._entries: deque[StoredEntry] = deque()
-        self.stored = stored
+        self.checkpointed = checkpointed
         self.bytes = 0
-        self.end = LogEnd(self._history[-1][1], stored)
+        self.end = LogEnd(self._history[-1][1], checkpointed)
         for entry in entries:
             self.append(entry)
 
@@ -48,20 +48,20 @@ class LogTail:
 
     def cut(self, after: int) -> None:
         """Drop the entries behind record `after`, where one of them ends; LMDB has none of them."""
-        assert after >= self.stored
+        assert after >= self.checkpointed
         while self._entries and self._entries[-1].last_trans_id > after:
             self.bytes -= len(self._entries.pop().data)
         assert not self._entries or self._entries[-1].last_trans_id == after
-        assert self._entries or self.stored == after
+        assert self._entries or self.checkpointed == after
         while self._history[-1][0] > after:
             self._history.pop()
         self.end = LogEnd(self._history[-1][1], after)
 
-    def forget(self, stored: int) -> None:
-        """LMDB has the records up to `stored`."""
-        while self._entries and self._entries[0].last_trans_id <= stored:
+    def forget(self, checkpointed: int) -> None:
+        """LMDB has the records up to `checkpointed`."""
+        while self._entries and self._entries[0].last_trans_id <= checkpointed:
             self.bytes -= len(self._entries.popleft().data)
-        self.stored = max(self.stored, stored)
+        self.checkpointed = max(self.checkpointed, checkpointed)
 
     def forget_history(self, trimmed: int) -> None:
         """Nobody will ask about records before `trimmed`."""
@@ -73,7 +73,7 @@ class LogTail:
         self._history = [(trans_id, vote_id)]
         self._entries.clear()
         self.bytes = 0
-        self.stored = trans_id
+        self.checkpointed = trans_id
         self.end = LogEnd(vote_id, trans_id)
 
     def vote_id_at(self, trans_id: int) -> int | None:
@@ -92,11 +92,11 @@ class LogTail:
         return 0
 
     def boundary(self, at_most: int) -> int:
-        """The end of the last entry in memory that ends at or before `at_most`; `stored` if there is none."""
+        """The end of the last entry in memory that ends at or before `at_most`; `checkpointed` if there is none."""
         for entry in reversed(self._entries):
             if entry.last_trans_id <= at_most:
                 return entry.last_trans_id
-        return self.stored
+        return self.checkpointed
 
     def behind(self, after: int, up_to: int | None = None, bytes_max: int | None = None) -> list[StoredEntry]:
         """The entries in memory behind record `after`, up to record `up_to` or until `bytes_max` is passed."""

@@ -3,12 +3,13 @@
 A record says absolutely what holds after it (an instant, a count), never a difference, so that applying it twice is
 the same as once. It names its queue, and for every message it touches the trans_id of that message's previous
 record, so that a message's whole life can be walked back. Encoded as a msgpack array whose first item is the kind;
-a kind that this version does not know is an error, never skipped.
+a kind or a field that this version does not know is an error, never skipped. What came after the first version has a
+feature level (`storage.kinds`, `LEVEL`), and is written only when every member of the cluster understands that.
 
 Instants are Unix seconds, durations seconds, both float.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +20,19 @@ SHARDS_MAX: Final = 1024
 def message_id(trans_id: int, shard: int) -> int:
     """The id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
     return trans_id * SHARDS_MAX + shard
+
+
+class Encoding:
+    """What a payload's bytes are."""
+
+    JSON: Final = 0
+    """A JSON value's text, as it came."""
+    PLAIN: Final = 1
+    """Themselves."""
+
+
+CONSUMER: Final = "consumer"
+"""The mark that says who a message was delivered to last."""
 
 
 class Place:
@@ -36,12 +50,15 @@ class Place:
     """Delivered before and ready again: in the ready index, and in the waiting index at `expires_at`."""
 
 
-class Message(msgspec.Struct, array_like=True, tag=1, gc=False):
+class Message(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_fields=True):
     """A live message; as it is encoded when produced, the produce record; as it stands, a row of the backlog.
 
     Life: produced, it is unplaced until its record is committed; then delayed until `due_at`, then ready; delivered,
     it is gone (`retry_s` 0) or in flight until `due_at`, and then ready again, until it is confirmed or may not be
     delivered any more. `last` is the trans_id of its newest record, 0 while that is the produce record.
+
+    `data` are the payload's bytes, of which `encoding` says what they are. `marks` are what a protocol keeps of a
+    message beside what all have in common (counters, where it came from); `consumer` there is who got it last.
     """
 
     queue: str
@@ -56,6 +73,8 @@ class Message(msgspec.Struct, array_like=True, tag=1, gc=False):
     deliveries: int = 0
     place: int = 0
     last: int = 0
+    encoding: int = 0
+    marks: dict[str, Any] | None = None
 
     @property
     def previous(self) -> int:
@@ -63,17 +82,21 @@ class Message(msgspec.Struct, array_like=True, tag=1, gc=False):
         return self.last or self.msg_id // SHARDS_MAX
 
 
-class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False):
-    """Messages were handed out and are in flight until `due_ats`; `deliveries` counts each one's, this included."""
+class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False, forbid_unknown_fields=True):
+    """Messages were handed out and are in flight until `due_ats`; `deliveries` counts each one's, this included.
+
+    `consumer` is what the client that got them calls itself.
+    """
 
     queue: str
     msg_ids: list[int]
     previous: list[int]
     due_ats: list[float]
     deliveries: list[int]
+    consumer: str | None = None
 
 
-class Take(msgspec.Struct, array_like=True, tag=3, gc=False):
+class Take(msgspec.Struct, array_like=True, tag=3, gc=False, forbid_unknown_fields=True):
     """Messages were handed out at most once (`retry_s` 0) and are gone."""
 
     queue: str
@@ -81,7 +104,7 @@ class Take(msgspec.Struct, array_like=True, tag=3, gc=False):
     previous: list[int]
 
 
-class Confirm(msgspec.Struct, array_like=True, tag=4, gc=False):
+class Confirm(msgspec.Struct, array_like=True, tag=4, gc=False, forbid_unknown_fields=True):
     """A consumer acknowledged messages, and they are gone."""
 
     queue: str
@@ -89,7 +112,7 @@ class Confirm(msgspec.Struct, array_like=True, tag=4, gc=False):
     previous: list[int]
 
 
-class Expire(msgspec.Struct, array_like=True, tag=5, gc=False):
+class Expire(msgspec.Struct, array_like=True, tag=5, gc=False, forbid_unknown_fields=True):
     """Messages that had been delivered may not be delivered again, and are gone."""
 
     queue: str
@@ -97,7 +120,7 @@ class Expire(msgspec.Struct, array_like=True, tag=5, gc=False):
     previous: list[int]
 
 
-class Clear(msgspec.Struct, array_like=True, tag=6, gc=False):
+class Clear(msgspec.Struct, array_like=True, tag=6, gc=False, forbid_unknown_fields=True):
     """Messages were removed with all others of their queue, by request."""
 
     queue: str
@@ -105,7 +128,7 @@ class Clear(msgspec.Struct, array_like=True, tag=6, gc=False):
     previous: list[int]
 
 
-class Release(msgspec.Struct, array_like=True, tag=7, gc=False):
+class Release(msgspec.Struct, array_like=True, tag=7, gc=False, forbid_unknown_fields=True):
     """Messages in flight were given back, due at `due_ats`."""
 
     queue: str
@@ -114,7 +137,7 @@ class Release(msgspec.Struct, array_like=True, tag=7, gc=False):
     due_ats: list[float]
 
 
-class Extend(msgspec.Struct, array_like=True, tag=8, gc=False):
+class Extend(msgspec.Struct, array_like=True, tag=8, gc=False, forbid_unknown_fields=True):
     """Messages stay in flight until `due_ats`."""
 
     queue: str
@@ -123,7 +146,7 @@ class Extend(msgspec.Struct, array_like=True, tag=8, gc=False):
     due_ats: list[float]
 
 
-class Bury(msgspec.Struct, array_like=True, tag=9, gc=False):
+class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fields=True):
     """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times."""
 
     queue: str
@@ -134,7 +157,7 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False):
     expires_ats: list[float]
 
 
-class Configure(msgspec.Struct, array_like=True, tag=10, gc=False):
+class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknown_fields=True):
     """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit)."""
 
     queue: str
@@ -146,13 +169,13 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False):
     paused: bool
 
 
-class Remove(msgspec.Struct, array_like=True, tag=11, gc=False):
+class Remove(msgspec.Struct, array_like=True, tag=11, gc=False, forbid_unknown_fields=True):
     """An empty queue is gone, with its settings."""
 
     queue: str
 
 
-class Lead(msgspec.Struct, array_like=True, tag=12, gc=False):
+class Lead(msgspec.Struct, array_like=True, tag=12, gc=False, forbid_unknown_fields=True):
     """Node `node_id` leads from here: the first record of every vote_id. It is about no queue: `queue` is empty."""
 
     queue: str
@@ -172,11 +195,22 @@ class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
     is_voter: bool = False
 
 
-class Members(msgspec.Struct, array_like=True, tag=13, gc=False):
+FIRST_LEVEL: Final = 1
+"""The feature level of what version 0.1 and the first clusters wrote."""
+
+PAYLOADS_LEVEL: Final = 2
+"""From this level on messages may be plain bytes and carry `marks`, and deliveries name their consumer."""
+
+LEVEL: Final = PAYLOADS_LEVEL
+"""What this version understands."""
+
+
+class Members(msgspec.Struct, array_like=True, tag=13, gc=False, forbid_unknown_fields=True):
     """The cluster's nodes from here on, all of them; it counts as soon as it is in a log, committed or not.
 
     `wanted` are nodes that are to be added as soon as they are there, `removed` the last that were removed, with their
-    disks. It is about no queue: `queue` is empty.
+    disks. `level` is the feature level: what every member understands, so what may be said and written from here on.
+    It is about no queue: `queue` is empty.
     """
 
     queue: str
@@ -184,6 +218,7 @@ class Members(msgspec.Struct, array_like=True, tag=13, gc=False):
     members: list[Member]
     wanted: list[Member]
     removed: list[Member] = []
+    level: int = FIRST_LEVEL
 
     def find(self, node_id: int) -> Member | None:
         """The member of that number."""
@@ -199,23 +234,6 @@ Record = (
     Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members
 )
 Removal = Take | Confirm | Expire | Clear
-
-KIND_NAMES: Final[dict[type, str]] = {
-    Message: "produce",
-    Deliver: "deliver",
-    Take: "take",
-    Confirm: "confirm",
-    Expire: "expire",
-    Clear: "clear",
-    Release: "release",
-    Extend: "extend",
-    Bury: "bury",
-    Configure: "configure",
-    Remove: "remove",
-    Lead: "lead",
-    Members: "members",
-}
-"""Each kind's name, as `qctl log tail` and the log action show it."""
 
 
 def messages_of(record: Record) -> tuple[list[int], list[int]]:

@@ -13,14 +13,13 @@ produced one when its record is committed.
 from collections.abc import Callable
 from typing import Any
 
+from storage.kinds import KINDS
 from storage.queue_state import QueueState
 from storage.records import (
+    CONSUMER,
     Bury,
-    Clear,
     Configure,
-    Confirm,
     Deliver,
-    Expire,
     Extend,
     Lead,
     Members,
@@ -30,19 +29,18 @@ from storage.records import (
     Release,
     Removal,
     Remove,
-    Take,
+    messages_of,
 )
 
 
 class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
-    `data_bytes` is the sum of the live messages' data; `default_max_size` is a new queue's `max_size`.
+    `data_bytes` is the sum of the live messages' data.
     """
 
-    def __init__(self, shard: int = 0, default_max_size: int = 0) -> None:
+    def __init__(self, shard: int = 0) -> None:
         self.shard = shard
-        self.default_max_size = default_max_size
         self.trans_id = 0
         self.data_bytes = 0
         self.time = 0.0
@@ -50,39 +48,26 @@ class ShardState:
         self.members: Members | None = None
         self.messages: dict[int, Message] = {}
         self.queues: dict[str, QueueState] = {}
-        self._kinds: dict[type, Callable[[int, Any], None]] = {
-            Message: self._produce,
-            Deliver: self._deliver,
-            Take: self._remove_messages,
-            Confirm: self._remove_messages,
-            Expire: self._remove_messages,
-            Clear: self._remove_messages,
-            Release: self._release,
-            Extend: self._extend,
-            Bury: self._bury,
-            Configure: self._configure,
-            Remove: self._remove_queue,
-            Lead: self._lead,
-            Members: self._take_members,
+        self._apply: dict[type, Callable[[int, Any], None]] = {
+            kind.record: getattr(self, f"_{kind.apply}") for kind in KINDS
         }
+        self._unplaced_by = frozenset(kind.record for kind in KINDS if kind.unplaces)
 
     def apply(self, trans_id: int, record: Record) -> None:
         """Let record `trans_id`, the next one, change the state."""
         self.trans_id = trans_id
-        self._kinds[type(record)](trans_id, record)
+        self._apply[type(record)](trans_id, record)
 
     def apply_next(self, record: Record) -> None:
         """As `apply`, for the record that the leader makes next."""
         self.trans_id = trans_id = self.trans_id + 1
-        self._kinds[type(record)](trans_id, record)
+        self._apply[type(record)](trans_id, record)
 
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
         self.apply(trans_id, record)
-        if isinstance(record, Message):
-            self._place(record.msg_id, time)
-        elif isinstance(record, Release | Bury):
-            for msg_id in record.msg_ids:
+        if type(record) in self._unplaced_by:
+            for msg_id in messages_of(record)[0]:
                 self._place(msg_id, time)
 
     def _place(self, msg_id: int, time: float) -> None:
@@ -94,7 +79,7 @@ class ShardState:
         """The queue of that name, made if it is not there."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.queues[name] = QueueState(name, self.default_max_size)
+            queue = self.queues[name] = QueueState(name)
         return queue
 
     def restore_message(self, message: Message) -> None:
@@ -156,6 +141,8 @@ class ShardState:
             if message is None:
                 continue
             message.last = trans_id
+            if record.consumer is not None:
+                self._mark_consumer(message, record.consumer)
             if self.loading:
                 message.due_at = due_at
                 message.deliveries = deliveries
@@ -167,6 +154,10 @@ class ShardState:
             message.due_at = due_at
             message.deliveries = deliveries
             queue.place_in_flight(message)
+
+    @staticmethod
+    def _mark_consumer(message: Message, consumer: str) -> None:
+        message.marks = {**(message.marks or {}), CONSUMER: consumer}
 
     def _remove_messages(self, trans_id: int, record: Removal) -> None:
         for msg_id in record.msg_ids:
@@ -245,6 +236,6 @@ class ShardState:
         if queue is None:
             return
         if queue.size:  # only in a replay: messages that a later record moves here are here already
-            queue.configure(QueueState(record.queue, self.default_max_size).settings())
+            queue.configure(QueueState(record.queue).settings())
         else:
             del self.queues[record.queue]

@@ -32,15 +32,22 @@ class Cluster:
     def __init__(self, folder: Path, size: int, config: dict[str, Any]) -> None:
         self._folder = folder
         self._config = config
-        ports = [free_port() for _ in range(size)]
-        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": port} for n, port in enumerate(ports, 1)]
-        self.nodes = {n: self.make(n, port, self.listed) for n, port in enumerate(ports, 1)}
+        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": free_port()} for n in range(1, size + 1)]
+        self.nodes = {n: self.make(n, free_port(), self.listed) for n in range(1, size + 1)}
 
     def make(self, node_id: int, port: int, listed: list[dict[str, Any]]) -> Node:
-        """A node that is not started."""
+        """A node that is not started; clients reach it at `port`."""
         folder = self._folder / f"node-{node_id}"
         folder.mkdir(exist_ok=True)
         return Node(folder, {"node_id": node_id, "port": port, "cluster_node_list": listed, **self._config})
+
+    def node_port(self, node_id: int) -> int:
+        """Where other nodes reach it."""
+        return next(int(str(one["port"])) for one in self.listed if one["node_id"] == node_id)
+
+    def id_of(self, node: Node) -> int:
+        """A node's number."""
+        return next(node_id for node_id, one in self.nodes.items() if one is node)
 
     def start(self) -> None:
         """Start all, and wait until they are members and one leads."""

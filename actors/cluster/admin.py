@@ -3,108 +3,145 @@
 A command that changes the members is answered when its record is committed. One change is under way at a time; what
 follows of itself (a wanted node is met, one that caught up votes) is looked for on every heartbeat. Handing over:
 the Router holds new requests, the owner settles what is open, and when the successor has everything it is told to be
-elected at once, so that no request fails for it.
+elected at once, so that no request fails for it. A leader whose disk is full hands over by itself.
 """
 
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actors.cluster.decisions import Decisions
+from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
-from actors.cluster.replicated_log import ELECTOR, OWNER, PEERS
 from actors.cluster.replication import Replication
 from actors.messages.calls import Answered, Call
 from actors.messages.election import VotersChanged
-from actors.messages.lifecycle import HandedOver, HandOver
+from actors.messages.lifecycle import HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Hello, TakeOver
 from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, refusal
 from storage.records import Member, Members
 
-ROUTER: Final = "router"
 HAND_OVER_S: Final = 2.0
 """A successor that does not lead by then is given up, and this node serves on."""
+
+HEARD_S: Final = 1.0
+"""A node that was not heard for so long is no successor."""
 
 CHANGE_S: Final = 8.0
 """A change that is not committed by then is answered as unknown."""
 
+FULL_PAUSE_S: Final = 3.0
+"""A leader with a full disk that could not hand over tries again after this."""
+
+COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade")
+
 
 @dataclass
 class Transfer:
-    """This node's place is to go to `target`. `drained`: nothing is open any more; `is_told`: it was told so."""
+    """This node's place is to go to `target`. `is_drained`: nothing is open any more; `is_told`: it was told so.
+
+    `call` asked for it; `is_for_stop`: the worker waits for it.
+    """
 
     target: int
     deadline: float
-    call: Call | None
-    reply_to: Any | None
-    drained: bool = False
+    call: Call | None = None
+    is_for_stop: bool = False
+    is_drained: bool = False
     is_told: bool = False
 
 
 class ClusterAdmin:
-    """Decides for the node's Replicator; sends through `replication.out`.
+    """Decides for one node. `level` is the feature level that this version understands, `own` its row among members.
 
-    `hellos` are of the open links, `faults` say why there is none to a node.
+    `hellos` are of the open links, `faults` say why there is none to a node: the host's, who hears of both.
     """
 
     def __init__(
-        self, replication: Replication, membership: Membership, hellos: dict[int, Hello], faults: dict[int, str]
+        self,
+        replication: Replication,
+        membership: Membership,
+        hellos: dict[int, Hello],
+        faults: dict[int, str],
+        *,
+        level: int,
+        is_founded: bool,
+        own: dict[str, Any],
     ) -> None:
+        self._own = own
         self._replication = replication
         self._membership = membership
         self._hellos = hellos
         self._faults = faults
+        self._level = level
+        self._is_founded = is_founded
         self._proposed: Members | None = None
         self._changing: tuple[Call, float] | None = None
-        self.transfer: Transfer | None = None
-        self.founding: Members | None = None
-        self.is_founded = False
+        self._founding: Members | None = None
+        self._transfer: Transfer | None = None
+        self._full_until = 0.0
+
+    def found(self, members: Members) -> None:
+        """This node leads a cluster that is just being founded, with these members."""
+        self._founding = members
+
+    def joined(self) -> None:
+        """This node belongs to a cluster, and has said so to the others."""
+        self._is_founded = True
 
     # -- commands ----------------------------------------------------------------------------------------------
 
-    def command(self, now: float, call: Call) -> None:
+    def command(self, now: float, call: Call) -> Decisions:
         """Do what a cluster request asks: of the leader, or of this node that it founds a cluster."""
         request = call.request
         if request.action == Action.NODE_INIT:
-            return self._found(call)
-        if not self._replication.is_leading:
-            return self._answer(call, refusal(request, ErrorWord.NO_LEADER, "this node does not lead"))
+            return self._init(call)
+        leading = self._replication.leading
+        if leading is None:
+            return _answer(call, refusal(request, ErrorWord.NO_LEADER, "this node does not lead"))
         what = request.command or "status"
         if what == "status":
-            return self._answer(call, self.status(call))
-        if what not in ("add", "remove", "transfer"):
-            reason = f"command: {what!r} is none of status, add, remove, transfer"
-            return self._answer(call, refusal(request, ErrorWord.FIELD, reason))
+            return _answer(call, self.status(call))
+        if what not in COMMANDS:
+            reason = f"command: {what!r} is none of {', '.join(COMMANDS)}"
+            return _answer(call, refusal(request, ErrorWord.FIELD, reason))
         if self._membership.current is None:
-            return self._answer(call, refusal(request, ErrorWord.MEMBERSHIP, "the cluster is just being founded"))
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, "the cluster is just being founded"))
         if what == "transfer":
-            return self._transfer(now, call)
-        if request.node_id is None:
-            return self._answer(call, refusal(request, ErrorWord.FIELD, "node_id is missing"))
+            return self._transfer_asked(now, call, leading)
+        if what != "upgrade" and request.node_id is None:
+            return _answer(call, refusal(request, ErrorWord.FIELD, "node_id is missing"))
         if not self._may_change:
             reason = "another change of the members is under way; ask again when it is done"
-            return self._answer(call, refusal(request, ErrorWord.MEMBERSHIP, reason))
-        if what == "remove" and request.node_id == self._replication.node_id and len(self._membership.voters) > 1:
-            return self._transfer(now, call)  # the next leader removes this one
-        if what == "add":
-            if request.host is None or request.port is None:
-                return self._answer(call, refusal(request, ErrorWord.FIELD, "host and port are missing"))
-            change = self._membership.add(Member(request.node_id, request.host, request.port))
-        else:
-            change = self._membership.remove(request.node_id)
-        if change.members is None:
-            return self._answer(call, refusal(request, ErrorWord.MEMBERSHIP, change.refusal or ""))
-        self._changing = (call, now + CHANGE_S)
-        self._propose(change.members)
-        return None
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, reason))
+        if what == "remove" and request.node_id == self._replication.log.node_id and len(self._membership.voters) > 1:
+            return self._transfer_asked(now, call, leading)  # the next leader removes this one
+        return self._change(now, call, what)
 
-    def _found(self, call: Call) -> None:
+    def _change(self, now: float, call: Call, what: str) -> Decisions:
+        request, membership = call.request, self._membership
+        if what == "upgrade":
+            change = membership.upgrade(self._level, self._hellos)
+        elif what == "remove":
+            assert request.node_id is not None
+            change = membership.remove(request.node_id)
+        elif request.host is None or request.port is None or request.node_id is None:
+            return _answer(call, refusal(request, ErrorWord.FIELD, "host and port are missing"))
+        else:
+            change = membership.add(Member(request.node_id, request.host, request.port))
+        if change.members is None:
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, change.refusal or ""))
+        self._changing = (call, now + CHANGE_S)
+        return self._propose(change.members)
+
+    def _init(self, call: Call) -> Decisions:
         """Found a cluster without waiting for all listed nodes."""
-        if self._membership.current is not None or self.is_founded:
+        if self._membership.current is not None or self._is_founded:
             reason = "this node belongs to a cluster already"
-            return self._answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
-        self._replication.out.append((ELECTOR, VotersChanged(frozenset({self._replication.node_id}))))
-        return self._answer(call, self.status(call))
+            return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
+        alone = VotersChanged(frozenset({self._replication.log.node_id}))
+        return [alone, *_answer(call, self.status(call))]
 
     def status(self, call: Call) -> Reply:
         """The members, as objects."""
@@ -114,10 +151,11 @@ class ClusterAdmin:
             seq=call.request.seq,
             leader_node_id=self._replication.leader or 0,
             members=self.members(),
+            level=self._membership.level,
         )
 
     def members(self) -> list[dict[str, Any]]:
-        """An object for each member and each node that is wanted."""
+        """An object for each member and each node that is wanted; its `client` is where clients reach it."""
         current = self._membership.current
         if current is None:
             return []
@@ -125,153 +163,184 @@ class ClusterAdmin:
         named += [(member, "wanted") for member in current.wanted]
         rows: list[dict[str, Any]] = []
         for member, role in named:
-            row = {"node_id": member.node_id, "host": member.host, "port": member.port, "role": role}
+            row: dict[str, Any] = {
+                "node_id": member.node_id,
+                "host": member.host,
+                "port": member.port,
+                "role": role,
+            }
+            hello = self._hellos.get(member.node_id)
+            if member.node_id == self._membership.own.node_id:
+                row |= self._own
+            elif hello is not None:
+                row |= {"client_host": hello.client_host, "client_port": hello.client_port, "version": hello.version}
             fault = self._faults.get(member.node_id)
             rows.append(row if fault is None else {**row, "fault": fault})
         return rows
 
     @property
     def _may_change(self) -> bool:
-        replication = self._replication
+        leading = self._replication.leading
         return (
-            replication.is_leading
+            leading is not None
             and self._proposed is None
-            and self.transfer is None
-            and replication.has_led
-            and self._membership.since <= replication.committed
+            and self._transfer is None
+            and leading.is_settled
+            and self._membership.since <= leading.log.committed
         )
 
     @property
     def is_open(self) -> bool:
         """Whether `tick` is to be called as soon as anything happens."""
-        return self._proposed is not None or (self.founding is not None and self._membership.current is None)
+        return self._proposed is not None or (self._founding is not None and self._membership.current is None)
 
-    def _propose(self, members: Members) -> None:
+    def _propose(self, members: Members) -> Decisions:
         self._proposed = members
-        self._replication.out.append((OWNER, Propose(self._replication.vote_id, members)))
+        return [Propose(self._replication.vote_id, members)]
 
     # -- what follows of itself --------------------------------------------------------------------------------
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float) -> Decisions:
         """Look for the next step."""
-        replication, membership = self._replication, self._membership
-        if not replication.is_leading:
-            return
+        leading, membership = self._replication.leading, self._membership
+        if leading is None:
+            return []
+        decisions: Decisions = []
         is_in_log = self._proposed is not None and membership.current == self._proposed
-        if is_in_log and membership.since <= replication.committed:
+        if is_in_log and membership.since <= leading.log.committed:
             self._proposed = None
             if self._changing is not None:
                 call, _ = self._changing
                 self._changing = None
-                self._answer(call, self.status(call))
+                decisions += _answer(call, self.status(call))
         if self._changing is not None and now > self._changing[1]:
             call, _ = self._changing
             self._changing = None
             reason = "the change was not committed in time; it may still be"
-            self._answer(call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason))
-        if self.transfer is not None:
-            self._go_on_transferring(now)
-        elif self._may_change:
-            if membership.current is None:
-                if self.founding is not None:
-                    self._propose(self.founding)
-                return
-            if not self.is_founded:
-                return  # other nodes must see in the hello which cluster this is
-            step = membership.next_step(self._hellos, replication.progress, replication.tail.end.trans_id)
-            if step is not None:
-                self._propose(step)
+            decisions += _answer(call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason))
+        if self._transfer is not None:
+            return decisions + self._go_on_transferring(now, self._transfer, leading)
+        if leading.log.disk_full is not None and now >= self._full_until and leading.is_settled:
+            self._full_until = now + FULL_PAUSE_S
+            target = self._best_successor(now, leading)
+            if target is not None:
+                return decisions + self._begin(Transfer(target, now + HAND_OVER_S))
+        return decisions + self._next_step(leading)
+
+    def _next_step(self, leading: Leading) -> Decisions:
+        if not self._may_change:
+            return []
+        if self._membership.current is None:
+            return [] if self._founding is None else self._propose(self._founding)
+        if not self._is_founded:
+            return []  # other nodes must see in the hello which cluster this is
+        step = self._membership.next_step(self._hellos, leading.progress, leading.log.tail.end.trans_id)
+        return [] if step is None else self._propose(step)
 
     # -- handing over ------------------------------------------------------------------------------------------
 
-    def hand_over(self, now: float, message: HandOver) -> None:
-        """This node is about to stop: let the follower lead that has the most."""
-        target = self._best_successor(now)
-        if self.transfer is not None and self.transfer.reply_to is None:
-            self.transfer.reply_to = message.reply_to
-        elif not self._replication.is_leading or target is None:
-            message.reply_to.tell(HandedOver())
-        else:
-            self._begin(Transfer(target, now + HAND_OVER_S, None, message.reply_to))
+    def hand_over(self, now: float) -> Decisions:
+        """This node is to stop: another should lead first."""
+        leading = self._replication.leading
+        if self._transfer is not None:
+            self._transfer.is_for_stop = True
+            return []
+        target = None if leading is None else self._best_successor(now, leading)
+        if target is None:
+            return [HandedOver()]
+        return self._begin(Transfer(target, now + HAND_OVER_S, is_for_stop=True))
 
-    def _best_successor(self, now: float) -> int | None:
+    def _best_successor(self, now: float, leading: Leading) -> int | None:
+        """Who has most of the log, of those that vote, live, and have room on their disks."""
         candidates = [
-            (its.match, node_id)
-            for node_id, its in self._replication.progress.items()
-            if node_id in self._membership.voters and now - its.heard_at < 1.0
+            (progress.match, node_id)
+            for node_id, progress in leading.progress.items()
+            if node_id in self._membership.voters and now - progress.heard_at < HEARD_S and not progress.is_full
         ]
         return max(candidates)[1] if candidates else None
 
-    def _transfer(self, now: float, call: Call) -> None:
+    def _transfer_asked(self, now: float, call: Call, leading: Leading) -> Decisions:
         request = call.request
-        target = request.node_id if (request.command == "transfer" and request.node_id) else self._best_successor(now)
+        is_named = request.command == "transfer" and request.node_id is not None
+        target = request.node_id if is_named else self._best_successor(now, leading)
+        progress = None if target is None else leading.progress.get(target)
         fault = None
-        if self.transfer is not None:
+        if self._transfer is not None:
             fault = "this node hands its place over already"
-        elif target == self._replication.node_id:
+        elif target == leading.log.node_id:
             fault = f"node {target} leads already"
         elif target is None:
             fault = "there is no other node that could lead"
         elif target not in self._membership.voters:
             fault = f"node {target} does not vote, so it can't lead"
+        elif progress is None or now - progress.heard_at >= HEARD_S:
+            fault = f"node {target} was not heard for {HEARD_S:g} s, so it can't take over"
         if fault is not None:
-            return self._answer(call, refusal(request, ErrorWord.MEMBERSHIP, fault))
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, fault))
         assert target is not None
-        return self._begin(Transfer(target, now + HAND_OVER_S, call, None))
+        return self._begin(Transfer(target, now + HAND_OVER_S, call))
 
-    def _begin(self, transfer: Transfer) -> None:
-        self.transfer = transfer
-        self._replication.out.append((ROUTER, Drain(self._replication.vote_id)))
+    def _begin(self, transfer: Transfer) -> Decisions:
+        self._transfer = transfer
+        return [Drain(self._replication.vote_id)]
 
-    def drained(self, now: float, message: Drained) -> None:
+    def drained(self, now: float, message: Drained) -> Decisions:
         """Nothing is open any more."""
-        if self.transfer is not None and message.vote_id == self._replication.vote_id:
-            self.transfer.drained = True
-            self._go_on_transferring(now)
+        leading = self._replication.leading
+        if self._transfer is None or leading is None or message.vote_id != self._replication.vote_id:
+            return []
+        self._transfer.is_drained = True
+        return self._go_on_transferring(now, self._transfer, leading)
 
-    def _go_on_transferring(self, now: float) -> None:
-        transfer, replication = self.transfer, self._replication
-        assert transfer is not None
+    def _go_on_transferring(self, now: float, transfer: Transfer, leading: Leading) -> Decisions:
         if now > transfer.deadline:
-            self.transfer = None
-            replication.tell_owner(now)
-            replication.out.append((ROUTER, Undrain()))
+            self._transfer = None
             reason = f"node {transfer.target} did not take over in {HAND_OVER_S:g} s; this node leads on"
-            self._end(transfer, reason)
-            return
-        its = replication.progress.get(transfer.target)
-        is_ready = transfer.drained and its is not None and its.match == replication.tail.end.trans_id
-        if is_ready and not transfer.is_told:
-            transfer.is_told = True
-            replication.is_lease_given_up = True  # it may be elected at any time from now on, however late it hears
-            replication.out.append((PEERS, SendPeers((transfer.target,), TakeOver(replication.vote_id))))
+            return [leading.advanced(now), Undrain(), *self._ended(transfer, reason)]
+        progress = leading.progress.get(transfer.target)
+        is_ready = transfer.is_drained and progress is not None and progress.match == leading.log.tail.end.trans_id
+        if not is_ready or transfer.is_told:
+            return []
+        transfer.is_told = True
+        leading.give_up_lease()
+        return [leading.advanced(now), SendPeers((transfer.target,), TakeOver(self._replication.vote_id))]
 
-    def _end(self, transfer: Transfer, failure: str | None) -> None:
-        if transfer.reply_to is not None:
-            transfer.reply_to.tell(HandedOver())
+    def _ended(self, transfer: Transfer, failure: str | None) -> Decisions:
+        decisions: Decisions = [HandedOver()] if transfer.is_for_stop else []
         if transfer.call is None:
-            return
+            return decisions
         request = transfer.call.request
         if failure is not None:
-            self._answer(transfer.call, refusal(request, ErrorWord.MEMBERSHIP, failure))
+            reply = refusal(request, ErrorWord.MEMBERSHIP, failure)
         elif request.command == "remove":
             reason = "the leader has handed its place over first; the next one does it: ask again"
-            self._answer(transfer.call, refusal(request, ErrorWord.NO_LEADER, reason))
+            reply = refusal(request, ErrorWord.NO_LEADER, reason)
         else:
-            self._answer(transfer.call, self.status(transfer.call))
+            reply = self.status(transfer.call)
+        return decisions + _answer(transfer.call, reply)
 
-    def deposed(self) -> None:
-        """This node does not lead any more."""
-        self._proposed = None
-        if self.transfer is not None:
-            transfer, self.transfer = self.transfer, None
-            self._end(transfer, None)
+    def deposed(self) -> Decisions:
+        """This node does not lead any more, and who does is known, or will not be soon."""
+        self._proposed = self._founding = None
+        decisions: Decisions = []
+        if self._transfer is not None:
+            transfer, self._transfer = self._transfer, None
+            leader = self._replication.leader
+            is_other = leader is not None and leader != transfer.target
+            failure = f"node {leader} has taken over instead of node {transfer.target}" if is_other else None
+            decisions += self._ended(transfer, failure)
         if self._changing is not None:
             call, _ = self._changing
             self._changing = None
-            reason = "this node stopped leading before the change was committed; it may still be"
-            self._answer(call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason))
+            current, named = self._membership.current, call.request.node_id or 0
+            if call.request.command == "remove" and current is not None and current.find(named) is None:
+                reply = self.status(call)
+            else:
+                reason = "this node stopped leading before the change was committed; it may still be"
+                reply = refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+            decisions += _answer(call, reply)
+        return decisions
 
-    @staticmethod
-    def _answer(call: Call, reply: Reply) -> None:
-        call.reply_to.tell(Answered([(call, reply)]))
+
+def _answer(call: Call, reply: Reply) -> Decisions:
+    return [Answered([(call, reply)])]

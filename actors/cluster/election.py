@@ -3,8 +3,8 @@
 Raft's election (Ongaro, "Consensus: Bridging Theory and Practice", chapters 3, 4.2.3, 6.4 and 9.6), whose term is
 our vote_id. The rules that make it safe:
 
-- one vote a vote_id, on disk before anyone hears of it: `take_out` gives what to save and what to tell in one order,
-  and the host tells nothing that stands behind something that is not saved yet;
+- one vote a vote_id, on disk before anyone hears of it: a call returns what to save and what to tell in one order, and
+  the host tells nothing that stands behind something that is not saved yet;
 - a vote only for a candidate whose log is at least as far as the voter's. The log is the Replicator's: it says with
   the question how the two compare, and checks again when it sends the vote, after which it accepts nothing of an
   older vote_id;
@@ -49,6 +49,7 @@ class Save:
 
 
 Decision = Save | AskVotes | CastVote | Follow | TakeLead
+Decisions = list[Decision]
 
 
 class Election:
@@ -80,56 +81,59 @@ class Election:
             return math.inf
         return self._quorum_at + self._timeout_s if self.role is Role.LEADER else self._deadline
 
-    def take_out(self) -> list[Decision]:
-        """What has been decided since, in order."""
+    def _decided(self) -> Decisions:
+        """What this call has decided, in order."""
         out, self._out = self._out, []
         return out
 
     # -- what happens ------------------------------------------------------------------------------------------
 
-    def set_voters(self, now: float, voters: frozenset[int]) -> None:
+    def set_voters(self, now: float, voters: frozenset[int]) -> Decisions:
         """These nodes vote, by the last members in the log. A node that is the only one leads at once."""
         if self._voters == voters:
-            return
+            return self._decided()
         self._voters = voters
         if self.role is Role.LEADER or voters != {self.identity.node_id}:
-            return
+            return self._decided()
         self._campaign(now, is_forced=False)
+        return self._decided()
 
-    def adopt_cluster(self, cluster_id: int) -> None:
+    def adopt_cluster(self, cluster_id: int) -> Decisions:
         """This node belongs to that cluster now."""
         if self.identity.cluster_id != cluster_id:
             self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
+        return self._decided()
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float) -> Decisions:
         """Time has passed."""
         if now < self.deadline:
-            return
+            return self._decided()
         if self.role is Role.LEADER:
             self._become_follower(now, None)
-            return
+            return self._decided()
         self._deadline = now + self._patience()
         if self.identity.node_id not in self._voters:
             self._lose_leader()
-            return
+            return self._decided()
         self._lose_leader()
         self.role = Role.PRE_CANDIDATE
         self._asked_at = now
         self._votes = {self.identity.node_id}
         self._out.append(AskVotes(self.identity.vote_id + 1, is_pre=True, is_forced=False))
         self._count_votes(now)
+        return self._decided()
 
-    def vote_asked(self, now: float, asked: VoteAsked) -> None:
+    def vote_asked(self, now: float, asked: VoteAsked) -> Decisions:
         """A candidate asks. A vote that is refused for its vote_id names ours, so that the candidate catches up."""
         if asked.is_pre:
             self._pre_vote_asked(now, asked)
-            return
+            return self._decided()
         own = self.identity
         if asked.vote_id < own.vote_id:
             self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, False), asked.end))
-            return
+            return self._decided()
         if self._is_loyal(now) and not asked.is_forced:
-            return
+            return self._decided()
         if asked.vote_id > own.vote_id:
             self._adopt(now, asked.vote_id)
             own = self.identity
@@ -139,6 +143,7 @@ class Election:
             if own.voted_for != asked.candidate:
                 self._set(msgspec.structs.replace(own, voted_for=asked.candidate))
         self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end))
+        return self._decided()
 
     def _pre_vote_asked(self, now: float, asked: VoteAsked) -> None:
         own = self.identity
@@ -153,45 +158,51 @@ class Election:
         vote_id = asked.vote_id if is_granted else own.vote_id
         self._out.append(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
 
-    def vote_given(self, now: float, voter: int, vote: Vote) -> None:
+    def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
         """A voter has answered."""
         if not vote.is_granted:
-            self.vote_id_seen(now, vote.vote_id)
-            return
+            return self.vote_id_seen(now, vote.vote_id)
         expected = Role.PRE_CANDIDATE if vote.is_pre else Role.CANDIDATE
         if self.role is expected and vote.vote_id == self.identity.vote_id + vote.is_pre:
             self._votes.add(voter)
             self._count_votes(now)
+        return self._decided()
 
-    def leader_heard(self, now: float, vote_id: int, leader: int, cluster_id: int) -> None:
+    def leader_heard(self, now: float, vote_id: int, leader: int, cluster_id: int) -> Decisions:
         """A node spoke as the leader of `vote_id`, in a cluster that this node belongs to from now on."""
         if vote_id < self.identity.vote_id:
-            return
+            return self._decided()
         if not self.identity.cluster_id:
-            self.adopt_cluster(cluster_id)
+            self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
         is_new = vote_id > self.identity.vote_id
         if is_new:
+            self._lose_leader()
             self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
-        assert self.role is not Role.LEADER or vote_id > self._led_vote_id, f"two leaders in vote {vote_id}"
+        if self.role is Role.LEADER and vote_id == self._led_vote_id:
+            return self._decided()  # only this node can have won it; whoever says so is cut off by the Replicator
         self._heard_at = now
         self._deadline = now + self._patience()
         if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
             self._heard_at = now
+        return self._decided()
 
-    def vote_id_seen(self, now: float, vote_id: int) -> None:
+    def vote_id_seen(self, now: float, vote_id: int) -> Decisions:
         """Somebody has been through a later election."""
         if vote_id > self.identity.vote_id:
             self._adopt(now, vote_id)
+        return self._decided()
 
-    def quorum_heard(self, at: float) -> None:
+    def quorum_heard(self, at: float) -> Decisions:
         """A majority was known to take this node for the leader at that moment."""
         self._quorum_at = max(self._quorum_at, at)
+        return self._decided()
 
-    def take_over(self, now: float, vote_id: int) -> None:
+    def take_over(self, now: float, vote_id: int) -> Decisions:
         """The leader of `vote_id` wants this node to lead."""
         if vote_id == self.identity.vote_id and self.identity.node_id in self._voters and self.leader is not None:
             self._campaign(now, is_forced=True)
+        return self._decided()
 
     # -- what follows ------------------------------------------------------------------------------------------
 
@@ -207,6 +218,12 @@ class Election:
         self._out.append(Save(identity))
 
     def _adopt(self, now: float, vote_id: int) -> None:
+        """Go on in a later vote_id, without a leader.
+
+        The leader of before is left first, and only then is the vote_id saved: what is answered to it while the disk is
+        busy would extend a lease that the vote which follows takes away (6.4.1).
+        """
+        self._lose_leader()
         self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
         self._become_follower(now, None)
 

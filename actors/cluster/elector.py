@@ -2,12 +2,11 @@
 
 import math
 from collections import deque
-from collections.abc import Callable
 from typing import Any, Final
 
 import pykka
 
-from actors.cluster.election import Decision, Election, Save
+from actors.cluster.election import Decision, Decisions, Election, Save
 from actors.messages.disk import IdentitySaved, SaveIdentity
 from actors.messages.election import (
     ClusterFounded,
@@ -19,7 +18,7 @@ from actors.messages.election import (
     VoteIdSeen,
     VotersChanged,
 )
-from actors.runtime.contract import Runtime, Timer
+from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 
 IDLE_S: Final = 1.0
@@ -37,16 +36,16 @@ class Elector(LoopActor):
         self._replicator: pykka.ActorRef[Any]
         self._untold: deque[Decision] = deque()
         self._is_saving = False
-        self._timer: Timer | None = None
-        self._handlers: dict[type, Callable[[Any, float], None]] = {
-            LeaderHeard: self._leader_heard,
-            QuorumHeard: lambda m, now: self._machine.quorum_heard(m.at),
-            VoteAsked: lambda m, now: self._machine.vote_asked(now, m),
-            VoteGiven: lambda m, now: self._machine.vote_given(now, m.voter, m.vote),
-            VoteIdSeen: lambda m, now: self._machine.vote_id_seen(now, m.vote_id),
-            VotersChanged: lambda m, now: self._machine.set_voters(now, m.voters),
-            ClusterFounded: lambda m, now: self._machine.adopt_cluster(m.cluster_id),
-            TakeOverAsked: lambda m, now: self._machine.take_over(now, m.vote_id),
+        machine, now = election, runtime.monotonic
+        self.handlers = {
+            LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader, m.cluster_id)),
+            QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
+            VoteAsked: lambda m: self._do(machine.vote_asked(now(), m)),
+            VoteGiven: lambda m: self._do(machine.vote_given(now(), m.voter, m.vote)),
+            VoteIdSeen: lambda m: self._do(machine.vote_id_seen(now(), m.vote_id)),
+            VotersChanged: lambda m: self._do(machine.set_voters(now(), m.voters)),
+            ClusterFounded: lambda m: self._do(machine.adopt_cluster(m.cluster_id)),
+            TakeOverAsked: lambda m: self._do(machine.take_over(now(), m.vote_id)),
             IdentitySaved: self._saved,
         }
 
@@ -58,20 +57,13 @@ class Elector(LoopActor):
         """Begin to look after time."""
         self._arm()
 
-    def on_receive(self, message: Any) -> None:
-        """Dispatch, then carry out what came of it."""
-        self._handlers[type(message)](message, self.runtime.monotonic())
-        self._carry_out()
-
-    def _leader_heard(self, message: LeaderHeard, now: float) -> None:
-        self._machine.leader_heard(now, message.vote_id, message.leader, message.cluster_id)
-
-    def _saved(self, message: IdentitySaved, now: float) -> None:
+    def _saved(self, message: IdentitySaved) -> None:
         self._is_saving = False
+        self._do([])
 
-    def _carry_out(self) -> None:
+    def _do(self, decisions: Decisions) -> None:
         """Tell in order; what stands behind something to be saved waits until it is."""
-        self._untold.extend(self._machine.take_out())
+        self._untold.extend(decisions)
         while self._untold and not self._is_saving:
             decision = self._untold.popleft()
             if isinstance(decision, Save):
@@ -83,11 +75,10 @@ class Elector(LoopActor):
     def _arm(self) -> None:
         """One timer, looked at again when it rings: the deadline moves with every heartbeat."""
         now = self.runtime.monotonic()
-        self._machine.tick(now)
-        self._carry_out()
+        self._do(self._machine.tick(now))
         deadline = self._machine.deadline
         delay_s = IDLE_S if deadline == math.inf else min(max(deadline - now, 0.001), LOOK_S)
-        self._timer = self.runtime.call_later(delay_s, self._ring)
+        self.runtime.call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
         if self.actor_ref.is_alive():

@@ -1,190 +1,212 @@
-"""What a follower does: takes what the leader pushes, pulls what it lacks, drops what the leader's log contradicts.
+"""Following: takes what the leader pushes, pulls what this node lacks, drops what the leader's log contradicts.
 
-A part of `Replication`. Nothing is dropped that is known to be committed; stored is said when the disk has it, and
-only of records that are known to agree with this leader's.
+A role, which begins with a leader of a vote_id (or with none that is known) and ends with it: nothing that was learned
+from one leader is left over for the next. Every message that comes here has passed the front door, `Replication`, so
+it is the leader's, and of this vote_id.
+
+Raft's rules for a follower (Ongaro's dissertation, 3.5 and figure 3.1), and where they are kept:
+
+- entries are taken only behind a record that both logs have from the same vote_id (`_accept`: log matching);
+- an entry that contradicts one here takes its place, with all behind it, but never a committed one (`_accept`);
+- the commit point never passes what is known to agree with this leader's log (`_advance`: its `min`);
+- stored is said only of what this node's disk has, and what is known to agree (`_say_stored`).
 """
 
 import math
-from collections import deque
+from dataclasses import dataclass
 from typing import Final
 
-from actors.cluster.membership import Membership
-from actors.cluster.replicated_log import ELECTOR, PEERS, ReplicatedLog
+from actors.cluster.decisions import Decisions
+from actors.cluster.pace import Pace
+from actors.cluster.progress import WINDOW_BYTES
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.election import LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError
-from storage.log_tail import LogEnd, LogTail
-from storage.records import Members
+from storage.log_tail import LogEnd
 
 PULL_RECORDS_MAX: Final = 20_000
 PULL_RETRY_S: Final = 0.5
 TAIL_BYTES_MAX: Final = 32 << 20
 """A follower pulls nothing more while so much of its log waits for the disk or for its commit."""
 
+PULL_BYTES: Final = 1 << 20
+PUSH_BYTES: Final = 8 << 20
+"""One push holds so much, or one entry: far below what a frame between nodes may have."""
 
-class Following(ReplicatedLog):
-    """`leader` is who leads in `vote_id`, None while nobody is known to; `records_per_s` is what pulls may take."""
+
+@dataclass(frozen=True)
+class ReplicationLimits:
+    """`timeout_s`: the least election time-out; `records_per_s`: what pulls may take.
+
+    `pull_bytes`, `window_bytes`, `push_bytes`: a pull's answer, what may be on its way to a follower, and one push;
+    each may be passed by one entry.
+    """
+
+    timeout_s: float = 0.4
+    records_per_s: int = 100_000
+    pull_bytes: int = PULL_BYTES
+    window_bytes: int = WINDOW_BYTES
+    push_bytes: int = PUSH_BYTES
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often a leader says that it leads."""
+        return self.timeout_s / 8
+
+
+class Following:
+    """Of `leader`, in `vote_id`; None: nobody is known to lead. Times are monotonic seconds."""
 
     def __init__(
-        self,
-        tail: LogTail,
-        membership: Membership,
-        committed: int,
-        vote_id: int,
-        timeout_s: float,
-        records_per_s: int,
-        now: float,
+        self, log: ReplicatedLog, limits: ReplicationLimits, pace: Pace, vote_id: int, leader: int | None
     ) -> None:
-        super().__init__(tail, membership, committed, vote_id)
-        self.leader: int | None = None
-        self.peer_cluster_id = 0
-        self._timeout_s = timeout_s
-        self._heartbeat_s = timeout_s / 8
-        self._records_per_s = records_per_s
-        self._leader_committed = committed
+        self.log = log
+        self.vote_id = vote_id
+        self.leader = leader
+        self.next_pull_at = math.inf
+        self._limits = limits
+        self._pace = pace
+        self._agreed = log.committed
+        self._leader_committed = log.committed
         self._echo = -math.inf
         self._told_elector_at = -math.inf
+        self._said_stored_at = -math.inf
         self._pull_sent_at: float | None = None
-        self._allowance = float(records_per_s)
-        self._allowed_at = now
-        self._next_pull_at = math.inf
 
-    def push(self, now: float, node_id: int, push: Push) -> None:
+    # -- from the leader ---------------------------------------------------------------------------------------
+
+    def push(self, now: float, node_id: int, cluster_id: int, push: Push) -> Decisions:
         """The leader's entries, or a heartbeat, or what was pulled."""
-        if push.vote_id < self.vote_id:
-            self.out.append((PEERS, SendPeers((node_id,), Stored(self.vote_id, 0, -math.inf))))
-            return None
-        if not self._is_from_leader(now, push.vote_id, node_id):
-            return None
-        if self.is_installing:
-            return self._say_stored()  # a snapshot takes the log's place just now
+        decisions = self.alive(now, node_id, cluster_id)
+        if self.log.is_installing:
+            return decisions + self._say_stored(now)  # a snapshot takes the log's place just now
         if push.is_pulled:
             self._pull_sent_at = None
         try:
-            fits = self._accept(push)
+            fits = self._accept(push, decisions)
         except DamagedError as error:
-            self.out.append((PEERS, CutPeer(node_id, str(error))))
-            return None
+            return [*decisions, CutPeer(node_id, str(error))]
         self._echo = max(self._echo, push.sent_at)
         if fits:
             self._leader_committed = max(self._leader_committed, push.committed)
-            self._advance_following()
-        if not push.entries or not self._writing:
-            self._say_stored()
+            decisions += self._advance()
+        if not push.entries or not self.log.is_writing:
+            decisions += self._say_stored(now)
         if not fits or (push.is_pulled and not push.is_end):
-            self.pull(now)
-        return None
+            decisions += self.pull(now)
+        return decisions
 
-    def _is_from_leader(self, now: float, vote_id: int, node_id: int) -> bool:
-        """Whether this is the leader that this node follows; the Elector hears of it either way."""
-        is_known = vote_id == self.vote_id and node_id == self.leader
-        if not is_known or now - self._told_elector_at >= self._heartbeat_s / 4:
-            self._told_elector_at = now
-            self.out.append((ELECTOR, LeaderHeard(vote_id, node_id, self.peer_cluster_id)))
-        return is_known
+    def alive(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+        """The leader lives; told often enough for the Elector's patience, not each time."""
+        if now - self._told_elector_at < self._limits.heartbeat_s / 4:
+            return []
+        self._told_elector_at = now
+        return [LeaderHeard(self.vote_id, node_id, cluster_id)]
 
-    def _accept(self, push: Push) -> bool:
+    def receiving(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+        """The leader is in the middle of something long: it leads still, and hears that this node does follow."""
+        decisions = self.alive(now, node_id, cluster_id)
+        is_due = now - self._said_stored_at >= self._limits.heartbeat_s / 2
+        return decisions + self._say_stored(now) if is_due else decisions
+
+    def _accept(self, push: Push, decisions: Decisions) -> bool:
         """Take what is new of a push; False if it does not follow what is here. Raises `DamagedError`."""
-        tail = self.tail
+        log, tail = self.log, self.log.tail
         if push.after > tail.end.trans_id:
             return False
-        if push.after > self.committed and tail.vote_id_at(push.after) != push.after_vote_id:
+        if push.after > log.committed and tail.vote_id_at(push.after) != push.after_vote_id:
             return False
         if push.entries and tail.bytes > 2 * TAIL_BYTES_MAX:
             return False  # LMDB is behind: the leader may push on when this node has pulled
-        after = push.after
+        after, made_by = push.after, push.after_vote_id
         new: list[StoredEntry] = []
         for data in push.entries:
             entry = entry_codec.received_entry(data, f"an entry behind {after}")
-            if entry.first_trans_id != after + 1 or entry.vote_id > push.vote_id:
+            if entry.first_trans_id != after + 1 or not made_by <= entry.vote_id <= push.vote_id:
                 raise DamagedError(f"an entry behind {after}", f"it holds {entry[:3]}, said under {push.vote_id}")
-            after = entry.last_trans_id
-            if new or (after > self.committed and tail.vote_id_at(after) != entry.vote_id):
+            after, made_by = entry.last_trans_id, entry.vote_id
+            known = tail.vote_id_at(after)
+            if new or (after > log.committed and known != entry.vote_id):
                 new.append(entry)
+            elif known is not None and known != entry.vote_id:
+                what = f"the leader's is of vote {entry.vote_id}, and this node's, which is committed, of vote {known}"
+                raise DamagedError(f"record {after}", what)
         if new:
-            if new[0].first_trans_id <= tail.end.trans_id:
-                self._cut(new[0].first_trans_id - 1)
-            for entry in new:
-                self._take(entry)
-            self._write(new)
+            before = new[0].first_trans_id - 1
+            if new[0].vote_id < (tail.vote_id_at(before) or 0):
+                raise DamagedError(f"an entry behind {before}", f"it is of vote {new[0].vote_id}, after a later one's")
+            if before < tail.end.trans_id:
+                decisions += self._cut(before)
+            decisions += log.append(new)
             if push.is_pulled:
-                self._allowance -= new[-1].last_trans_id - new[0].first_trans_id + 1
+                self._pace.spend(new[-1].last_trans_id - new[0].first_trans_id + 1)
         self._agreed = max(self._agreed, after)
         return True
 
-    def _advance_following(self) -> None:
-        committed = min(self._leader_committed, self._agreed, self.stored)
-        if committed > self.committed:
-            self._settle(committed)
-        self._apply_committed()
+    def _cut(self, after: int) -> Decisions:
+        self._agreed = min(self._agreed, after)
+        return self.log.cut(self.vote_id, after)
 
-    def _say_stored(self) -> None:
+    def _advance(self) -> Decisions:
+        committed = min(self._leader_committed, self._agreed, self.log.durable)
+        if committed > self.log.committed:
+            self.log.settle(committed)
+        return self.log.apply_committed()
+
+    def _say_stored(self, now: float) -> Decisions:
         assert self.leader is not None
-        stored = Stored(self.vote_id, min(self.stored, self._agreed), self._echo)
-        self.out.append((PEERS, SendPeers((self.leader,), stored)))
+        self._said_stored_at = now
+        trans_id = min(self.log.durable, self._agreed)
+        return [SendPeers((self.leader,), Stored(self.vote_id, trans_id, self._echo, self.log.disk_full is not None))]
 
-    def pull(self, now: float) -> None:
+    def written(self, now: float) -> Decisions:
+        """This node's disk has more of the log."""
+        return [] if self.leader is None else self._advance() + self._say_stored(now)
+
+    def state_loaded(self) -> Decisions:
+        """The owner has a fresh state."""
+        return self.log.apply_committed()
+
+    # -- pulling -----------------------------------------------------------------------------------------------
+
+    def pull(self, now: float) -> Decisions:
         """Ask the leader for what follows this log, unless it was asked already or the rate does not allow it yet."""
-        if self.leader is None or self.is_leading or self.is_installing:
-            return
+        if self.leader is None or self.log.is_installing:
+            return []
         if self._pull_sent_at is not None and now - self._pull_sent_at < PULL_RETRY_S:
-            return
-        allowed = self.allowed_records(now)
-        if allowed < 1 or self.tail.bytes > TAIL_BYTES_MAX:
-            self._next_pull_at = now + 0.02
-            return
-        self._next_pull_at = math.inf
+            return []
+        allowed = self._pace.allowed(now)
+        if allowed < 1 or self.log.tail.bytes > TAIL_BYTES_MAX:
+            self.next_pull_at = now + 0.02
+            return []
+        self.next_pull_at = math.inf
         self._pull_sent_at = now
-        end = self.tail.end
+        end = self.log.tail.end
         pull = Pull(self.vote_id, end.trans_id, end.vote_id, min(int(allowed), PULL_RECORDS_MAX))
-        self.out.append((PEERS, SendPeers((self.leader,), pull)))
+        return [SendPeers((self.leader,), pull)]
 
-    def allowed_records(self, now: float) -> float:
-        """How many records (or rows) may be pulled now."""
-        passed = max(now - self._allowed_at, 0.0)
-        self._allowed_at = now
-        self._allowance = min(self._allowance + passed * self._records_per_s, self._records_per_s / 5)
-        return self._allowance
-
-    def spend(self, records: int) -> None:
-        """So many rows were pulled."""
-        self._allowance -= records
-
-    @property
-    def next_pull_at(self) -> float:
-        """When `pull` is to be called again."""
-        return self._next_pull_at
-
-    def diverged(self, now: float, node_id: int, message: Diverged) -> None:
+    def diverged(self, now: float, message: Diverged) -> Decisions:
         """The leader's log is another one behind some record: drop what is behind it, and pull again."""
-        if message.vote_id != self.vote_id or node_id != self.leader:
-            return
-        if self.tail.end != LogEnd(message.after_vote_id, message.after):
-            return  # an answer come late: the log is another one since
-        up_to = max(self.tail.boundary(message.up_to), self.committed, self._agreed)
-        if up_to < self.tail.end.trans_id:
-            self._cut(up_to)
-            self._pull_sent_at = None
-            self.pull(now)
-
-    # -- snapshots ---------------------------------------------------------------------------------------------
-
-    def is_behind(self, trimmed: int) -> bool:
-        """Whether a log that begins behind record `trimmed` would be news here."""
-        return self.tail.end.trans_id < trimmed and not self.is_installing
-
-    def installed(self, now: float, trimmed: int, vote_id: int, members: Members | None) -> None:
-        """A snapshot has taken the place of all that LMDB held; the log goes on behind record `trimmed`."""
-        self.is_installing = False
-        self.tail.reset(trimmed, vote_id)
-        self.committed = self.stored = self.trimmed = trimmed
-        self._agreed = self._leader_committed = trimmed
-        self._writing = deque((count, trimmed) for count, _ in self._writing)
-        self.membership.replaced(members)
-        self.is_reloading = False
-        self.reload()
+        tail = self.log.tail
+        if tail.end != LogEnd(message.after_vote_id, message.after):
+            return []  # an answer come late: the log is another one since
+        up_to = max(tail.boundary(message.up_to), self.log.committed, self._agreed)
+        if up_to >= tail.end.trans_id:
+            return []
+        decisions = self._cut(up_to)
         self._pull_sent_at = None
-        self.pull(now)
+        return decisions + self.pull(now)
+
+    def installed(self, now: float) -> Decisions:
+        """A snapshot has taken the log's place: go on behind it."""
+        self._agreed = self._leader_committed = self.log.committed
+        self._pull_sent_at = None
+        return self.pull(now)
+
+    def tick(self, now: float) -> Decisions:
+        """Time has passed."""
+        return self.pull(now) if now >= self.next_pull_at else []

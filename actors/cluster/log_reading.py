@@ -2,31 +2,16 @@
 
 from typing import Any, Final
 
-import msgspec
-import pykka
-
+from actors.cluster.decisions import Decisions
 from actors.cluster.replication import Replication
 from actors.messages.calls import Answered, Call
 from actors.messages.checkpoints import LogRead, ReadLog
-from actors.messages.node_view import NodeView
 from quorate.protocol import Code, ErrorWord, LogReply, Reply, Request, TrimmedReply, refusal
 from storage import entry as entry_codec
-from storage.records import KIND_NAMES, Message, Record
+from storage.kinds import shown
 
 LOG_REPLY_BYTES_MAX: Final = 1 << 20
 LOG_COUNT_DEFAULT: Final = 100
-
-_NOT_SHOWN = ("deliveries", "place", "last")
-
-
-def record_view(trans_id: int, time: float, record: Record) -> dict[str, Any]:
-    """One record as an object: `data` is the message's JSON as it came."""
-    fields = msgspec.structs.asdict(record)
-    if isinstance(record, Message):
-        fields["data"] = msgspec.Raw(record.data)
-        for name in _NOT_SHOWN:  # they are the message's later life, and always 0 in its produce record
-            del fields[name]
-    return {"trans_id": trans_id, "kind": KIND_NAMES[type(record)], "time": time, **fields}
 
 
 def log_reply(request: Request, after: int, count: int, entries: list[bytes], trimmed: int, committed: int) -> Reply:
@@ -50,7 +35,7 @@ def log_reply(request: Request, after: int, count: int, entries: list[bytes], tr
         for offset, record in enumerate(entry.records):
             trans_id = entry.first_trans_id + offset
             if after < trans_id <= committed and len(records) < count:
-                records.append(record_view(trans_id, entry.time, record))
+                records.append(shown(trans_id, entry.time, record))
                 last = trans_id
     return LogReply(
         action=request.action,
@@ -64,34 +49,33 @@ def log_reply(request: Request, after: int, count: int, entries: list[bytes], tr
     )
 
 
-class LogReader:
+class LogReading:
     """Answers log requests from what is committed: from memory, or else from LMDB, which the Checkpointer reads."""
 
-    def __init__(self, replication: Replication, view: NodeView) -> None:
-        self._replication = replication
-        self._view = view
+    def __init__(self, replication: Replication) -> None:
+        self._log = replication.log
 
-    def asked(self, call: Call, checkpointer: "pykka.ActorRef[Any]", reply_to: "pykka.ActorRef[Any]") -> None:
-        """A client wants records; the Checkpointer answers with a `LogRead` to `reply_to` if it has to look."""
-        request = call.request
+    def asked(self, call: Call) -> Decisions:
+        """A client wants records; a `LogRead` follows if LMDB has to be looked at."""
+        request, log = call.request, self._log
         after = request.after or 0
+        if isinstance(after, str):
+            return [Answered([(call, refusal(request, ErrorWord.FIELD, "after: a trans_id is wanted"))])]
         count = request.count or LOG_COUNT_DEFAULT
         if request.shard not in (None, 0):
             reply = refusal(request, ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
-            call.reply_to.tell(Answered([(call, reply)]))
-        elif self._view.trimmed <= after < self._view.stored:
+            return [Answered([(call, reply)])]
+        if log.trimmed <= after < log.tail.checkpointed:
             bytes_max = min(call.reply_bytes_max // 4, LOG_REPLY_BYTES_MAX)  # names and JSON make it longer
-            checkpointer.tell(ReadLog(call, after, count, bytes_max, reply_to))
-        else:
-            self._answer(call, after, count, [])
+            return [ReadLog(call, after, count, bytes_max)]
+        return self._answer(call, after, count, [])
 
-    def read(self, message: LogRead) -> None:
+    def read(self, message: LogRead) -> Decisions:
         """What LMDB has."""
-        self._answer(message.call, message.after, message.count, list(message.entries))
+        return self._answer(message.call, message.after, message.count, list(message.entries))
 
-    def _answer(self, call: Call, after: int, count: int, stored: list[bytes]) -> None:
+    def _answer(self, call: Call, after: int, count: int, stored: list[bytes]) -> Decisions:
         """From LMDB's entries, or from memory if it had none behind `after`."""
-        machine = self._replication
-        entries = stored or [entry.data for entry in machine.tail.behind(after, up_to=machine.committed)[:count]]
-        reply = log_reply(call.request, after, count, entries, self._view.trimmed, machine.committed)
-        call.reply_to.tell(Answered([(call, reply)]))
+        log = self._log
+        entries = stored or [entry.data for entry in log.tail.behind(after, up_to=log.committed)[:count]]
+        return [Answered([(call, log_reply(call.request, after, count, entries, log.trimmed, log.committed))])]

@@ -15,14 +15,15 @@ from the disk that the members name.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
-from storage.entry import decode
-from storage.records import Member, Members
+from storage import entry as entry_codec
+from storage.records import FIRST_LEVEL, Member, Members
 from storage.vote_file import Identity
 
 
@@ -86,6 +87,12 @@ class Membership:
         return known is not None and known.disk_id == disk_id
 
     @property
+    def level(self) -> int:
+        """The feature level that every member understands; nothing newer may be said or written."""
+        current = self._configs[-1][1]
+        return FIRST_LEVEL if current is None else current.level
+
+    @property
     def others(self) -> list[int]:
         """All members but this node."""
         if self.current is None:
@@ -99,9 +106,10 @@ class Membership:
 
     def appended(self, first_trans_id: int, data: bytes) -> bool:
         """An entry of one record was added to the log; whether it changed the members."""
-        record = decode(data, "an entry just taken").records[0]
-        if not isinstance(record, Members):
+        if not entry_codec.begins_with(data, Members):
             return False
+        record = entry_codec.decode(data, "an entry just taken").records[0]
+        assert isinstance(record, Members)
         self._configs.append((first_trans_id, record))
         return True
 
@@ -129,10 +137,11 @@ class Membership:
 
     # -- changing ----------------------------------------------------------------------------------------------
 
-    def found_cluster(self, cluster_id: int, wanted: list[Member]) -> Members:
-        """The members of a new cluster: this node, which wants the others."""
+    def found_cluster(self, cluster_id: int, wanted: list[Member], level: int) -> Members:
+        """The members of a new cluster: this node, which wants the others. All are to understand `level`."""
         own = Member(self.own.node_id, self.own.host, self.own.port, self.own.disk_id, is_voter=True)
-        return Members("", cluster_id, [own], [one for one in wanted if one.node_id != own.node_id])
+        others = [one for one in wanted if one.node_id != own.node_id]
+        return Members("", cluster_id, [own], others, level=level)
 
     def may_found(
         self, own: Identity, listed: tuple[Member, ...], hellos: dict[int, Hello], log_end: int, leader: int | None
@@ -161,7 +170,7 @@ class Membership:
                 return MemberChange(None, f"{node.host}:{node.port} is node {one.node_id}'s address")
         wanted = [one for one in current.wanted if one.node_id != node.node_id]
         removed = [one for one in current.removed if one.node_id != node.node_id]
-        return MemberChange(Members("", current.cluster_id, current.members, [*wanted, node], removed))
+        return MemberChange(replace(current, wanted=[*wanted, node], removed=removed))
 
     def remove(self, node_id: int) -> MemberChange:
         """Do without a node."""
@@ -175,24 +184,57 @@ class Membership:
             return MemberChange(None, f"node {node_id} is no member")
         if not any(member.is_voter for member in members):
             return MemberChange(None, f"node {node_id} is the only one that votes")
-        return MemberChange(Members("", current.cluster_id, members, wanted, removed))
+        return MemberChange(replace(current, members=members, wanted=wanted, removed=removed))
+
+    def upgrade(self, level: int, hellos: dict[int, Hello]) -> MemberChange:
+        """Use what `level` brings, if every member understands it. `hellos` are of the open links."""
+        current = self.current
+        assert current is not None
+        if level <= current.level:
+            return MemberChange(None, f"the cluster is at feature level {current.level} already")
+        for node_id in self.others:
+            hello = hellos.get(node_id)
+            if hello is None:
+                return MemberChange(None, f"node {node_id} can't be reached, so what it understands is not known")
+            if hello.level < level:
+                return MemberChange(None, f"node {node_id} understands feature level {hello.level} at most")
+        return MemberChange(replace(current, level=level))
 
     def next_step(self, hellos: dict[int, Hello], progress: dict[int, Progress], log_end: int) -> Members | None:
-        """What is to be done next for nodes that are wanted or catch up; None if nothing can be done now."""
+        """What is to be done next: members that have moved, caught up, or were met. None: nothing can be done now.
+
+        An address is put right before anybody new may vote: the new one has to find the way back.
+        """
         current = self.current
         assert current is not None
         for member in current.members:
+            moved = self._moved(member, hellos.get(member.node_id))
+            if moved is not None:
+                return self._with(current, moved)
+        for member in current.members:
             its = progress.get(member.node_id)
-            if member.is_voter or its is None or its.sent is None:
-                continue
+            if member.is_voter or its is None or its.sent is None or its.echo < 0:
+                continue  # what it echoes has come over the link that it dialled: it knows the way back
             if its.match + CAUGHT_UP_RECORDS >= log_end:
-                return self._with(current, Member(*_fields(member)[:4], is_voter=True))
+                return self._with(current, replace(member, is_voter=True))
         for wanted in current.wanted:
             hello = hellos.get(wanted.node_id)
-            if hello is not None and hello.cluster_id in (0, current.cluster_id):
+            if hello is not None and hello.cluster_id in (0, current.cluster_id) and hello.level >= current.level:
                 joined = Member(wanted.node_id, wanted.host, wanted.port, hello.disk_id)
                 return self._with(current, joined)
         return None
+
+    def _moved(self, member: Member, hello: Hello | None) -> Member | None:
+        """The member with the address that it says it has, if that is another one than the log says."""
+        if member.node_id == self.own.node_id:
+            host, port, disk_id = self.own.host, self.own.port, self.own.disk_id
+        elif hello is not None:
+            host, port, disk_id = hello.host, hello.port, hello.disk_id
+        else:
+            return None
+        if disk_id != member.disk_id or not port or (host, port) == (member.host, member.port):
+            return None
+        return replace(member, host=host, port=port)
 
     @staticmethod
     def _with(current: Members, node: Member) -> Members:
@@ -200,18 +242,14 @@ class Membership:
         wanted = [member for member in current.wanted if member.node_id != node.node_id]
         members = sorted([*members, node], key=lambda member: member.node_id)
         removed = [one for one in current.removed if (one.node_id, one.disk_id) != (node.node_id, node.disk_id)]
-        return Members("", current.cluster_id, members, wanted, removed)
+        return replace(current, members=members, wanted=wanted, removed=removed)
 
 
-REMOVED_MAX = 50
+REMOVED_MAX: Final = 50
 """How many nodes that were removed are remembered, so that they are told so when they come."""
 
-CAUGHT_UP_RECORDS = 1000
+CAUGHT_UP_RECORDS: Final = 1000
 """A node that lacks no more than this may vote: it has them before it is missed."""
-
-
-def _fields(member: Member) -> tuple[int, str, int, int]:
-    return member.node_id, member.host, member.port, member.disk_id
 
 
 def hello_fault(
@@ -221,10 +259,12 @@ def hello_fault(
     accepts_all: bool,
     hello: Hello,
     removed: tuple[Member, ...] = (),
+    level: int = 0,
 ) -> str | None:
     """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
 
-    `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it.
+    `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it. `level`: what this node's
+    cluster uses, which every node in it has to understand.
     """
     if hello.major != PEER_MAJOR:
         return f"it speaks version {hello.major} of the peers' protocol, this node version {PEER_MAJOR}"
@@ -236,6 +276,8 @@ def hello_fault(
         return f"it says that it is node {own.node_id}, and that is this node"
     if hello.cluster_id and own.cluster_id and hello.cluster_id != own.cluster_id:
         return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
+    if hello.cluster_id == own.cluster_id and hello.level < level:
+        return f"it understands feature level {hello.level}, and this cluster uses {level}: run a newer version there"
     if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
         return f"node {hello.node_id} was removed from this cluster"
     if accepts_all or (hello.cluster_id and hello.cluster_id == own.cluster_id):

@@ -12,10 +12,20 @@ import pykka
 
 from actors.cluster.membership import hello_fault
 from actors.messages.lifecycle import Stop
-from actors.messages.peers import Acquaintances, CutPeer, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
+from actors.messages.peers import (
+    CutPeer,
+    Introduce,
+    PeerDown,
+    PeerFault,
+    PeerReceiving,
+    PeerSaid,
+    PeerUnheard,
+    PeerUp,
+    SendPeers,
+)
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.peers.link import PeerLink, PeerTransport, encoded
+from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerTransport, encoded
 from net.peers.messages import (
     PEER_MAJOR,
     PEER_MINOR,
@@ -26,7 +36,7 @@ from net.peers.messages import (
     Hello,
     PeerMessage,
 )
-from storage.records import Member
+from storage.records import LEVEL, Member
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.peers")
@@ -37,7 +47,12 @@ HELLO_S: Final = 3.0
 """A link on which nobody has introduced himself by then is closed."""
 
 INCOMING_MAX: Final = 200
-ANEW: Final = "this node has joined a cluster, and introduces itself again"
+REFUSED_MAX: Final = 100
+"""So many refusals are remembered, so that each is logged once."""
+
+RECEIVING_S: Final = 0.02
+"""How often it is told that a long message is coming in."""
+
 FOR_ROUTER: Final = (Forward, ForwardAnswers, ForwardReturned, ClientLeft)
 
 
@@ -51,56 +66,76 @@ class PeerNetwork(Protocol):
 
 
 class _Node:
-    """A node that links are kept to."""
+    """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
 
-    def __init__(self, member: Member) -> None:
-        self.member = member
+    `last_serial` numbers the last forwarded call that has left for it. A guest is kept a link to since its link here
+    is open, though this node's log does not name it (yet).
+    """
+
+    def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
+        self.node_id = node_id
+        self.addresses = addresses
+        self.at = 0
         self.link: PeerLink | None = None
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
         self.last_fault = ""
         self.unsent: list[bytes] = []
+        self.unsent_serial = 0
+        self.said: Hello | None = None
+        self.last_serial = 0
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it is dialled now."""
+        return self.addresses[self.at % len(self.addresses)]
 
 
 class Peers(LoopActor):
-    """Owns all links of one node. `faults`: why there is none to a node, as far as that is known."""
+    """Owns all links of one node. Clients reach it at `client_host` and `client_port`; `level`: see `Hello`."""
 
-    def __init__(self, runtime: Runtime, network: PeerNetwork, node_type: int) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        network: PeerNetwork,
+        node_type: int,
+        *,
+        client_host: str = "",
+        client_port: int = 0,
+        level: int = LEVEL,
+        version: str = "",
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+    ) -> None:
         super().__init__(runtime)
         self._network = network
         self._node_type = node_type
-        self._known = Acquaintances(Member(0, "", 0), Identity(0, 0, 0), (), False)
+        self._client_host, self._client_port = client_host, client_port
+        self._level, self._version = level, version
+        self._frame_bytes_max = frame_bytes_max
+        self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, _Node] = {}
         self._incoming: dict[PeerLink, float] = {}
+        self._receiving_told: dict[int, float] = {}
+        self._refused: dict[tuple[int, str], None] = {}
         self._has_stopped = False
-        self.faults: dict[int, str] = {}
-        self._refused: dict[int, str] = {}
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
+        self.handlers = {SendPeers: self._send, Introduce: self._know, CutPeer: self._cut, Stop: self._close_all}
 
     def attach(self, replicator: "pykka.ActorRef[Any]", router: "pykka.ActorRef[Any]") -> None:
         """Whom it tells; called by the assembly before any message."""
         self._replicator = replicator
         self._router = router
 
-    def on_receive(self, message: Any) -> None:
-        """Dispatch."""
-        if isinstance(message, SendPeers):
-            self._send(message)
-        elif isinstance(message, Acquaintances):
-            self._know(message)
-        elif isinstance(message, CutPeer):
-            log.error("node %d: %s; its link is cut", message.node_id, message.reason)
-            for link in list(self._incoming):
-                if link.peer is not None and link.peer.node_id == message.node_id:
-                    link.cut(message.reason)
-        elif isinstance(message, Stop):
-            self._close_all()
-        else:
-            raise TypeError(message)
+    def _cut(self, message: CutPeer) -> None:
+        log.error("node %d: %s; its link is cut", message.node_id, message.reason)
+        self._replicator.tell(PeerFault(message.node_id, message.reason))
+        for link in list(self._incoming):
+            if link.peer is not None and link.peer.node_id == message.node_id:
+                link.cut(message.reason)
 
-    def _close_all(self) -> None:
+    def _close_all(self, message: Stop) -> None:
         """This node is about to end."""
         links = [*self._incoming, *(node.link for node in self._nodes.values() if node.link is not None)]
         self._nodes = {}
@@ -108,53 +143,95 @@ class Peers(LoopActor):
         for link in links:
             link.close("this node stops")
 
+    # -- sending -----------------------------------------------------------------------------------------------
+
     def _send(self, message: SendPeers) -> None:
         frame = b""
         for node_id in message.node_ids:
             node = self._nodes.get(node_id)
-            if node is not None and node.link is not None and node.link.is_open:
-                frame = frame or encoded(message.message)
-                node.unsent.append(frame)
+            if node is None or node.link is None or not node.link.is_open:
+                continue
+            frame = frame or encoded(message.message)
+            assert len(frame) <= self._frame_bytes_max + 4, f"{type(message.message).__name__} of {len(frame)} bytes"
+            node.unsent.append(frame)
+            if isinstance(message.message, Forward):
+                node.unsent_serial = message.message.calls[-1].serial
 
     def take_turn(self) -> None:
         """All that one turn has for a node leaves in one piece: a system call costs more than a message."""
         super().take_turn()
-        for node in self._nodes.values():
+        for node in list(self._nodes.values()):
             if node.unsent:
                 unsent, node.unsent = node.unsent, []
                 if node.link is not None:
+                    node.last_serial = max(node.last_serial, node.unsent_serial)
                     node.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
-    def _know(self, message: Acquaintances) -> None:
+    # -- whom this node knows ----------------------------------------------------------------------------------
+
+    def _know(self, message: Introduce) -> None:
         is_new_cluster = message.identity.cluster_id != self._known.identity.cluster_id
         self._known = message
-        if is_new_cluster:
-            for node in self._nodes.values():
-                if node.link is not None:
-                    node.link.close(ANEW)
         wanted = {member.node_id: member for member in message.nodes if member.node_id != message.identity.node_id}
         for node_id in list(self._nodes):
-            node = self._nodes[node_id]
-            new = wanted.get(node_id)
-            if new is None and node_id in self._guests:
-                continue
-            if new is None or (new.host, new.port) != (node.member.host, node.member.port):
-                del self._nodes[node_id]
+            if node_id not in wanted and node_id not in self._guests:
+                node = self._nodes.pop(node_id)
                 if node.link is not None:
-                    node.link.close("it is no member any more, or has moved")
+                    node.link.close("it is no member any more")
         for link in list(self._incoming):
             fault = None if link.peer is None else self._fault(link.peer)
             if fault is not None:
                 link.close(fault)
         for node_id, member in wanted.items():
-            if node_id in self._nodes:
-                self._nodes[node_id].member = member
-            else:
-                self._nodes[node_id] = _Node(member)
+            addresses = self._addresses(member)
+            if node_id not in self._nodes:
+                self._nodes[node_id] = _Node(node_id, addresses)
                 self._dial(node_id)
+            elif addresses != self._nodes[node_id].addresses:
+                self._moved(self._nodes[node_id], addresses)
         for link in self._incoming:
             if link.is_open and link.peer is not None and link.peer.node_id not in self._nodes:
                 self._welcome(link, link.peer)
+        if is_new_cluster:  # the others go by what this node says of itself
+            for node in self._nodes.values():
+                if node.link is not None and node.link.is_open:
+                    node.link.renew(self._hello(node.node_id))
+            for link in self._incoming:
+                if link.is_open and link.peer is not None:
+                    link.renew(self._hello(link.peer.node_id))
+
+    def _addresses(self, member: Member) -> list[tuple[str, int]]:
+        at = (member.host, member.port)
+        listed = self._known.addresses.get(member.node_id, at)
+        return [at] if listed == at else [listed, at]
+
+    @staticmethod
+    def _moved(node: _Node, addresses: list[tuple[str, int]]) -> None:
+        """The log says another address: an open link that is to one of those that hold is as good as a new one."""
+        is_elsewhere = node.address not in addresses
+        node.addresses = addresses
+        node.at = 0
+        if is_elsewhere and node.link is not None:
+            node.link.close("it has moved")
+
+    def _hello(self, to: int) -> Hello:
+        own = self._known.identity
+        at = self._known.own
+        return Hello(
+            PEER_MAJOR,
+            PEER_MINOR,
+            self._node_type,
+            own.node_id,
+            to,
+            own.cluster_id,
+            own.disk_id,
+            at.host,
+            at.port,
+            self._client_host,
+            self._client_port,
+            self._level,
+            self._version,
+        )
 
     # -- dialling ----------------------------------------------------------------------------------------------
 
@@ -166,40 +243,35 @@ class Peers(LoopActor):
 
         def connected(transport: PeerTransport) -> PeerLink:
             node.is_dialling = False
-            link = node.link = PeerLink(transport, self, is_dialler=True)
-            link.introduce(self._hello(node_id))
+            link = node.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
+            node.said = self._hello(node_id)
+            link.introduce(node.said)
             self.runtime.call_later(HELLO_S, lambda: None if link.is_open else link.cut("no hello came"))
             return link
 
         def failed(reason: str) -> None:
             node.is_dialling = False
-            self._dial_later(node_id, node, reason)
+            self._dial_later(node, reason)
 
-        self._network.dial(node.member.host, node.member.port, connected, failed)
+        self._network.dial(*node.address, connected, failed)
 
-    def _dial_later(self, node_id: int, node: _Node, fault: str) -> None:
-        if self._nodes.get(node_id) is not node:
+    def _dial_later(self, node: _Node, fault: str) -> None:
+        if self._nodes.get(node.node_id) is not node:
             return
-        self.faults[node_id] = fault
-        if fault != node.last_fault and fault != ANEW:
+        if fault != node.last_fault:
             node.last_fault = fault
-            log.warning("node %d at %s:%d: %s", node_id, node.member.host, node.member.port, fault)
+            self._replicator.tell(PeerFault(node.node_id, fault))
+            log.warning("node %d at %s: %s", node.node_id, shown_address(*node.address), fault)
+        node.at += 1
         delay_s = node.backoff_s * (0.5 + self.runtime.random())
         node.backoff_s = min(node.backoff_s * 2, BACKOFF_MAX_S)
-        self.runtime.call_later(delay_s, lambda: self._dial(node_id))
-
-    def _hello(self, to: int) -> Hello:
-        own = self._known.identity
-        at = self._known.own
-        return Hello(
-            PEER_MAJOR, PEER_MINOR, self._node_type, own.node_id, to, own.cluster_id, own.disk_id, at.host, at.port
-        )
+        self.runtime.call_later(delay_s, lambda: self._dial(node.node_id))
 
     # -- links -------------------------------------------------------------------------------------------------
 
     def accepted(self, transport: PeerTransport) -> PeerLink:
         """Another node has dialled."""
-        link = PeerLink(transport, self, is_dialler=False)
+        link = PeerLink(transport, self, is_dialler=False, frame_bytes_max=self._frame_bytes_max)
         if self._has_stopped or len(self._incoming) >= INCOMING_MAX:
             link.cut("this node stops, or has too many links")
             return link
@@ -210,49 +282,90 @@ class Peers(LoopActor):
     def _fault(self, hello: Hello) -> str | None:
         known = self._known
         return hello_fault(
-            known.identity, self._node_type, known.nodes, known.accepts_all, hello, removed=known.removed
+            known.identity,
+            self._node_type,
+            known.nodes,
+            known.accepts_all,
+            hello,
+            removed=known.removed,
+            level=known.level,
         )
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         """The other side has introduced itself."""
         fault = self._fault(hello)
-        if not link.is_dialler:
-            if fault is not None:
-                if self._refused.get(hello.node_id) != fault:
-                    self._refused = {hello.node_id: fault}  # one is remembered: enough for one that keeps coming
-                    log.warning("a node that says it is node %d is refused: %s", hello.node_id, fault)
-                link.refuse(fault)
-                return
-            for other in [one for one in self._incoming if one.peer is not None and one is not link]:
-                if other.peer is not None and other.peer.node_id == hello.node_id:
-                    other.close("it has dialled again")
-            link.accept(self._hello(hello.node_id))
-            node = self._nodes.get(hello.node_id)
-            if node is None:
-                self._welcome(link, hello)
-            elif node.link is None:
-                node.backoff_s = BACKOFF_MIN_S
-                self._dial(hello.node_id)  # it is there: no need to wait for the back-off
+        if link.is_dialler:
+            self._answered(link, hello, fault)
             return
+        if fault is not None:
+            self._log_refusal(hello.node_id, fault)
+            link.refuse(fault)
+            return
+        for other in list(self._incoming):
+            if other is not link and other.peer is not None and other.peer.node_id == hello.node_id:
+                other.close("it has dialled again")
+        link.accept(self._hello(hello.node_id))
+        node = self._nodes.get(hello.node_id)
+        if node is None:
+            self._welcome(link, hello)
+        elif node.link is None:
+            node.backoff_s = BACKOFF_MIN_S
+            self._dial(hello.node_id)  # it is there: no need to wait for the back-off
+
+    def _log_refusal(self, node_id: int, fault: str) -> None:
+        """Once for each, as far as they are remembered."""
+        if (node_id, fault) in self._refused:
+            return
+        while len(self._refused) >= REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        self._refused[node_id, fault] = None
+        log.warning("a node that says it is node %d is refused: %s", node_id, fault)
+
+    def _answered(self, link: PeerLink, hello: Hello, fault: str | None) -> None:
+        """The node that was dialled has introduced itself: the link is open, if it is the one that is meant."""
         node = next((one for one in self._nodes.values() if one.link is link), None)
-        if fault is None and node is not None and hello.node_id != node.member.node_id:
-            fault = f"it is node {hello.node_id}, not node {node.member.node_id}"
+        if fault is None and node is not None and hello.node_id != node.node_id:
+            fault = f"it is node {hello.node_id}, not node {node.node_id}"
         if fault is not None or node is None:
             link.cut(fault or "it is no member any more")
             return
         node.backoff_s = BACKOFF_MIN_S
         node.last_fault = ""
-        self.faults.pop(hello.node_id, None)
         link.is_open = True
-        log.info("linked to node %d at %s:%d", hello.node_id, node.member.host, node.member.port)
+        log.info("linked to node %d at %s", hello.node_id, shown_address(*node.address))
+        if node.said != (now := self._hello(node.node_id)):
+            link.renew(now)  # what it was told is not true any more
+        self._tell_up(hello)
+
+    def _tell_up(self, hello: Hello) -> None:
         for ref in (self._replicator, self._router):
             ref.tell(PeerUp(hello.node_id, hello))
+
+    def link_renewed(self, link: PeerLink, hello: Hello) -> None:
+        """A node has introduced itself anew, over either link between it and this one."""
+        fault = self._fault(hello)
+        if fault is not None:
+            link.cut(fault)
+            return
+        node = self._nodes.get(hello.node_id)
+        if node is None:
+            self._welcome(link, hello)
+        elif node.link is not None and node.link.is_open:
+            self._tell_up(hello)
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         """A message of another node."""
         assert link.peer is not None
         to = self._router if isinstance(message, FOR_ROUTER) else self._replicator
         to.tell(PeerSaid(link.peer.node_id, message, link.peer.cluster_id, link.peer.disk_id))
+
+    def link_receiving(self, link: PeerLink) -> None:
+        """A part of a message has come; told now and then, since a long one comes in many parts."""
+        assert link.peer is not None
+        now, node_id = self.runtime.monotonic(), link.peer.node_id
+        if now - self._receiving_told.get(node_id, -1.0) >= RECEIVING_S:
+            self._receiving_told[node_id] = now
+            self._replicator.tell(PeerReceiving(node_id))
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
@@ -263,21 +376,21 @@ class Peers(LoopActor):
             self._guest_left(link.peer.node_id)
         if not link.is_dialler or not self.actor_ref.is_alive():
             return
-        for node_id, node in self._nodes.items():
-            if node.link is link:
-                node.link = None
-                node.unsent = []
-                if link.peer is not None:
-                    self._down(node_id)
-                self._dial_later(node_id, node, reason)
-                return
+        node = next((one for one in self._nodes.values() if one.link is link), None)
+        if node is not None:
+            node.link = None
+            node.unsent = []
         if link.peer is not None:
-            self._down(link.peer.node_id)
+            for ref in (self._replicator, self._router):
+                ref.tell(PeerDown(link.peer.node_id, 0 if node is None else node.last_serial))
+        if node is not None:
+            self._dial_later(node, reason)
 
     def _welcome(self, link: PeerLink, hello: Hello) -> None:
         """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
         if hello.cluster_id and hello.cluster_id == self._known.identity.cluster_id:
-            self._nodes[hello.node_id] = _Node(Member(hello.node_id, hello.host, hello.port))
+            member = Member(hello.node_id, hello.host, hello.port)
+            self._nodes[hello.node_id] = _Node(hello.node_id, self._addresses(member))
             self._guests[hello.node_id] = link
             self._dial(hello.node_id)
 
@@ -288,6 +401,7 @@ class Peers(LoopActor):
             if node is not None and node.link is not None:
                 node.link.close("it has left")
 
-    def _down(self, node_id: int) -> None:
-        for ref in (self._replicator, self._router):
-            ref.tell(PeerDown(node_id))
+
+def shown_address(host: str, port: int) -> str:
+    """HOST:PORT for people, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

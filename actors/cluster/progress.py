@@ -12,18 +12,21 @@ WINDOW_BYTES: Final = 4 << 20
 class Progress:
     """One follower, as the leader of one vote_id sees it.
 
-    `match`: its disk agrees with the leader's log up to that record. `sent`: the last record that was pushed to it;
-    None while it has to pull. `echo`: when the leader sent what the follower has answered last (s). `heard_at`: when it
-    answered last. `window_bytes`: what may be on its way to it.
+    `match`: its disk agrees with the leader's log up to that record: it counts for commits. `sent`: the last record
+    that was pushed to it; None while it has to pull, so that nothing is pushed. While it is pushed to, `match` never
+    passes `sent`. `echo`: when the leader sent what the follower has answered last (s): what the lease rests on.
+    `heard_at`: when anything came from it last: what the leader's patience rests on. `window_bytes`: what may be on
+    its way to it. `is_full`: its disk takes nothing now, so it should not lead.
     """
 
-    def __init__(self, now: float, window_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, heard_at: float, window_bytes: int = WINDOW_BYTES, sent: int | None = None) -> None:
         self._window_bytes = window_bytes
         self.match = 0
-        self.sent: int | None = None
+        self.sent = sent
         self.echo = -math.inf
-        self.heard_at = now
+        self.heard_at = heard_at
         self.last_push_at = -math.inf
+        self.is_full = False
         self._under_way: deque[tuple[int, int]] = deque()
         self._under_way_bytes = 0
 
@@ -31,11 +34,19 @@ class Progress:
         """Whether entries behind record `after` can be pushed to it now."""
         return self.sent == after and self._under_way_bytes <= self._window_bytes
 
-    def pushed(self, last_trans_id: int, size: int) -> None:
+    def pushed(self, now: float, last_trans_id: int, size: int) -> None:
         """Entries of so many bytes, ending with that record, are on their way to it."""
+        assert self.sent is not None
+        assert last_trans_id >= self.sent
         self.sent = last_trans_id
+        self.last_push_at = now
         self._under_way.append((last_trans_id, size))
         self._under_way_bytes += size
+
+    def found(self, after: int) -> None:
+        """It has asked for what follows record `after`, and is sent all of it: from here on it is pushed to."""
+        self.must_pull()
+        self.sent = after
 
     def must_pull(self) -> None:
         """It can't follow, or did not get what was pushed."""
@@ -43,11 +54,18 @@ class Progress:
         self._under_way.clear()
         self._under_way_bytes = 0
 
-    def stored(self, trans_id: int, echo: float, now: float) -> None:
-        """It has answered."""
+    def heard(self, now: float) -> None:
+        """Something has come from it."""
+        self.heard_at = now
+
+    def stored(self, now: float, trans_id: int, echo: float, log_end: int, *, is_full: bool) -> None:
+        """It has answered. One that has the whole log is pushed to from here on, without having to ask."""
         self.match = max(self.match, trans_id)
         self.echo = max(self.echo, echo)
         self.heard_at = now
+        self.is_full = is_full
+        if self.sent is None and self.match == log_end:
+            self.sent = log_end
         while self._under_way and self._under_way[0][0] <= self.match:
             self._under_way_bytes -= self._under_way.popleft()[1]
 
@@ -62,6 +80,6 @@ def on_majority(matches: list[int]) -> int:
     return sorted(matches, reverse=True)[len(matches) // 2] if matches else 0
 
 
-def heard_by_majority(echoes: list[float]) -> float:
-    """The latest moment at which a majority had heard from the leader; `echoes` has infinity for the leader itself."""
-    return sorted(echoes, reverse=True)[len(echoes) // 2] if echoes else -math.inf
+def heard_by_majority(moments: list[float]) -> float:
+    """The latest moment that a majority's reach or pass; `moments` has the present for the leader itself."""
+    return sorted(moments, reverse=True)[len(moments) // 2] if moments else -math.inf

@@ -1,114 +1,154 @@
-"""The log on this node: what is in it, on its disk, committed, and applied by the owner. A part of `Replication`.
+"""The log on this node: what is in it, on its disk, committed, and applied by the owner. A machine.
 
-Rules that hold here: what is committed is never dropped; a record counts as stored when the disk has it, and not when
-it was cut off meanwhile and another took its number; the owner's state never holds what the log does not say.
+It knows no role: a leader appends to it, a follower takes what it is sent, and both hold the same one. Rules here:
 
-`out` holds what is to be sent, in order: (to whom, message).
+- what is committed is never dropped (Leader Completeness needs it: Ongaro's dissertation, 3.6.3);
+- a record counts as durable when the disk has it, and not when it was cut off meanwhile and another took its number;
+- the owner's state never holds what the log does not say.
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections import deque
-from typing import Any, Final
 
+from actors.cluster.decisions import Decisions
 from actors.cluster.membership import Membership
 from actors.messages.checkpoints import LoadState
+from actors.messages.disk import WriteEntries
 from actors.messages.log import Apply, Promoted, StateDropped, StateLoaded
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
-
-OWNER: Final = "owner"
-ELECTOR: Final = "elector"
-LOG_WRITER: Final = "log_writer"
-CHECKPOINTER: Final = "checkpointer"
-PEERS: Final = "peers"
+from storage.records import Members
 
 
-class ReplicatedLog(ABC):
-    """One shard's log on one node, as recovery left it; `committed` is what its disk knows to be so."""
+class ReplicatedLog:
+    """One shard's log on one node, as recovery left it.
 
-    def __init__(self, tail: LogTail, membership: Membership, committed: int, vote_id: int) -> None:
+    `committed` is what this node knows to be so, `durable` what its disk has, `applied` what its owner has been told;
+    LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored, `room_bytes` what the journal still takes.
+    """
+
+    def __init__(self, tail: LogTail, membership: Membership, committed: int, trimmed: int = 0) -> None:
         self.node_id = membership.own.node_id
         self.tail = tail
         self.membership = membership
-        self.vote_id = vote_id
-        self.is_leading = False
         self.committed = committed
-        self.stored = tail.end.trans_id
+        self.durable = tail.end.trans_id
         self.applied = committed
-        self.is_reloading = False
+        self.trimmed = trimmed
         self.is_installing = False
-        self.trimmed = 0
+        self._loads = 0
         self.room_bytes = math.inf
         self.disk_full: str | None = None
-        self.out: list[tuple[str, Any]] = []
-        self._agreed = committed
         self._write_count = 0
         self._writing: deque[tuple[int, int]] = deque()
 
-    @abstractmethod
-    def _members_changed(self) -> None:
-        """The log says other members than before."""
+    @property
+    def is_writing(self) -> bool:
+        """Whether entries are on their way to the disk."""
+        return bool(self._writing)
 
-    def _settle(self, committed: int) -> None:
-        self.committed = committed
-        self.membership.committed(committed)
+    def append(self, entries: list[StoredEntry]) -> Decisions:
+        """Entries that follow what is here: in the log from now on, durable when `written` says so."""
+        for entry in entries:
+            self.tail.append(entry)
+            if entry.first_trans_id == entry.last_trans_id:  # a change of the members is an entry of its own
+                self.membership.appended(entry.first_trans_id, entry.data)
+        return [self._write(entries)]
 
-    def _take(self, entry: StoredEntry) -> None:
-        self.tail.append(entry)
-        if entry.first_trans_id == entry.last_trans_id and self.membership.appended(entry.first_trans_id, entry.data):
-            self._members_changed()
-
-    def _write(self, entries: list[StoredEntry]) -> None:
+    def _write(self, entries: list[StoredEntry]) -> WriteEntries:
         for entry in entries:
             self._write_count += 1
             self._writing.append((self._write_count, entry.last_trans_id))
-        self.out.append((LOG_WRITER, entries))
+        return WriteEntries(entries)
 
-    def _cut(self, after: int) -> None:
+    def written(self, entry_count: int, room_bytes: float) -> None:
+        """The first so many entries since the start are on this node's disk."""
+        self.room_bytes = room_bytes
+        while self._writing and self._writing[0][0] <= entry_count:
+            self.durable = self._writing.popleft()[1]
+
+    def cut(self, vote_id: int, after: int) -> Decisions:
         """Drop the entries behind record `after`, which are not committed; what is being written does not count."""
         assert after >= self.committed, f"committed records behind {after} (up to {self.committed}) would be dropped"
         self.tail.cut(after)
-        self._agreed = min(self._agreed, after)
-        self.stored = min(self.stored, after)
+        self.durable = min(self.durable, after)
         self._writing = deque((count, min(last, after)) for count, last in self._writing)
-        self._write([entry_codec.cut(self.vote_id, after)])
-        if self.membership.cut(after):
-            self._members_changed()
-        if self.applied > after and not self.is_reloading:
-            self.reload()
+        self.membership.cut(after)
+        decisions: Decisions = [self._write([entry_codec.cut(vote_id, after)])]
+        return decisions + self.reload() if self.applied > after else decisions
 
-    def reload(self) -> None:
+    def settle(self, committed: int) -> None:
+        """Records up to there are committed."""
+        assert self.committed <= committed <= self.tail.end.trans_id, (self.committed, committed, self.tail.end)
+        self.committed = committed
+        self.membership.committed(committed)
+
+    # -- the owner's state -------------------------------------------------------------------------------------
+
+    def reload(self) -> Decisions:
         """The owner's state is not what the log says: it gets a fresh one."""
-        if not self.is_reloading:
-            self.is_reloading = True
-            self.out.append((OWNER, StateDropped()))
-            self.out.append((CHECKPOINTER, LoadState))
+        if self.is_reloading:
+            return []
+        self._loads += 1
+        return [StateDropped(), LoadState()]
 
-    def state_loaded(self, message: StateLoaded) -> None:
+    @property
+    def is_reloading(self) -> bool:
+        """Whether a fresh state was asked for and is not there."""
+        return self._loads > 0
+
+    def state_loaded(self, message: StateLoaded) -> Decisions:
         """A fresh state of what LMDB has; the rest of what is committed follows it."""
-        self.is_reloading = False
+        self._loads -= 1
+        if self._loads:
+            return []  # another was asked for since
         self.applied = message.state.trans_id
-        self.out.append((OWNER, message))
-        self._apply_committed()
-        if self.is_leading:
-            self._promote()
+        return [message]
 
-    def _apply_committed(self) -> None:
-        if self.is_reloading or self.is_leading or self.applied >= self.committed:
-            return
+    def apply_committed(self) -> Decisions:
+        """Let a follower's owner apply what is committed and was not applied yet."""
+        if self.is_reloading or self.applied >= self.committed:
+            return []
         entries = self.tail.behind(self.applied, up_to=self.committed)
-        if entries:
-            self.applied = entries[-1].last_trans_id
-            self.out.append((OWNER, Apply(entries)))
+        if not entries:
+            return []
+        self.applied = entries[-1].last_trans_id
+        return [Apply(entries)]
 
-    def _note_written(self, entry_count: int, room_bytes: float) -> None:
-        self.room_bytes = room_bytes
-        while self._writing and self._writing[0][0] <= entry_count:
-            self.stored = self._writing.popleft()[1]
-
-    def _promote(self) -> None:
+    def promote(self, vote_id: int) -> Decisions:
+        """Let the owner lead, with all that the log holds."""
+        if self.is_reloading:
+            return []  # when the fresh state has come
         entries = self.tail.behind(self.applied)
         self.applied = self.tail.end.trans_id
-        self.out.append((OWNER, Promoted(self.vote_id, entries)))
+        return [Promoted(vote_id, entries)]
+
+    # -- LMDB --------------------------------------------------------------------------------------------------
+
+    def unstored(self) -> list[StoredEntry]:
+        """What is committed and not in LMDB yet."""
+        return self.tail.behind(self.tail.checkpointed, up_to=self.committed)
+
+    def checkpointed(self, trans_id: int, trimmed: int) -> bool:
+        """LMDB has the records behind `trimmed` up to `trans_id`; False if a snapshot has taken their place since."""
+        if trans_id < self.tail.checkpointed or trimmed < self.trimmed:
+            return False
+        self.trimmed = trimmed
+        self.tail.forget(trans_id)
+        self.tail.forget_history(trimmed)
+        return True
+
+    def is_behind(self, trimmed: int) -> bool:
+        """Whether a log that begins behind record `trimmed` would be news here."""
+        return self.tail.end.trans_id < trimmed and not self.is_installing
+
+    def installed(self, trimmed: int, vote_id: int, members: Members | None) -> Decisions:
+        """A snapshot has taken the place of all that LMDB held; the log goes on behind record `trimmed`."""
+        self.is_installing = False
+        self.tail.reset(trimmed, vote_id)
+        self.committed = self.durable = self.trimmed = trimmed
+        self._writing = deque((count, trimmed) for count, _ in self._writing)
+        self.membership.replaced(members)
+        self._loads += 1  # whatever state was asked for before is none of this log
+        return [StateDropped(), LoadState()]

@@ -1,336 +1,264 @@
-"""Replication: one log on several nodes. A machine; its host is the Replicator.
+"""Replication: one log on several nodes. The front door of the machines; the host is the Replicator.
 
-Raft's replication (Ongaro's dissertation, chapter 3) on entries, with the follower in charge of finding its place:
+All that other nodes say comes in by `heard`, where vote_ids are compared, once: what is said under an older one counts
+for nothing, and a later one goes to the Elector, who may then say whom to follow (Ongaro's dissertation, 3.3). What
+passes belongs to the role that this node has: `Leading` or `Following`. A change of role makes a new object, so that
+nothing is left over from the one before. What both roles hold, `ReplicatedLog`, is this node's log.
+
+How the roles work together:
 
 - the leader pushes each new entry to the followers whose logs end where the entry begins;
 - any other follower pulls: it says where its log ends, and the leader answers with what follows, or with how far the
   two may agree (then the follower drops what is behind that, and pulls again), or that it needs a snapshot first;
 - what is on the disks of a majority, and was made by the leader's own vote_id or stands before such an entry, is
-  committed;
-- nothing that is said under an older vote_id than this node's counts. A follower never drops what it knows to be
-  committed, and never says stored before its disk has it.
-
-`out` holds what is to be sent, in order: (to whom, message).
+  committed.
 """
 
-import math
-from typing import Final
+from actors.cluster.decisions import Decisions
+from actors.cluster.following import Following, ReplicationLimits
+from actors.cluster.leading import Leading
+from actors.cluster.pace import Pace
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.cluster.snapshot_intake import SnapshotIntake
+from actors.messages.checkpoints import EntriesRead, PartStaged, SnapshotRead
+from actors.messages.election import (
+    AskVotes,
+    CastVote,
+    Follow,
+    LeaderHeard,
+    TakeOverAsked,
+    VoteAsked,
+    VoteGiven,
+    VoteIdSeen,
+)
+from actors.messages.log import Append, Deposed, StateLoaded
+from actors.messages.peers import CutPeer, PeerSaid, SendPeers
+from net.peers.messages import (
+    Diverged,
+    Pull,
+    Push,
+    SnapshotNeeded,
+    SnapshotPull,
+    SnapshotRows,
+    Stored,
+    TakeOver,
+    Vote,
+    VoteRequest,
+)
+from storage.log_store import Staged, decode_members
+from storage.log_tail import LogEnd
 
-from actors.cluster.following import PULL_RECORDS_MAX, Following
-from actors.cluster.membership import Membership
-from actors.cluster.progress import WINDOW_BYTES, Progress, heard_by_majority, on_majority, on_nodes
-from actors.cluster.replicated_log import CHECKPOINTER, ELECTOR, OWNER, PEERS
-from actors.messages.checkpoints import EntriesRead, ReadEntries
-from actors.messages.election import AskVotes, CastVote, QuorumHeard, VoteAsked, VoteGiven, VoteIdSeen
-from actors.messages.log import Append, Deposed, LogAdvanced
-from actors.messages.peers import SendPeers
-from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
-from storage import entry as entry_codec
-from storage.log_tail import LogEnd, LogTail
-
-PULL_BYTES: Final = 1 << 20
-LEASE_PART: Final = 0.7
-"""How much of the least election time-out a leader counts on: the rest is for clocks that run unlike, and for turns."""
+NOTHING_STORED = -1.0
+"""The echo of a node that answers a leader of long ago: it echoes nothing."""
 
 
-class Replication(Following):
-    """One shard's log on one node. `timeout_s`: the least election time-out; `records_per_s`: what a pull may take.
+class Replication:
+    """One shard's log on one node, until told otherwise of a node that follows nobody.
 
-    Until told otherwise the node follows nobody. `committed` is what its disk knows to be so. Times are seconds of the
-    monotonic clock.
+    `staged` is a snapshot that an earlier run had begun to take in. Times are seconds of the monotonic clock.
     """
 
     def __init__(
-        self,
-        tail: LogTail,
-        membership: Membership,
-        committed: int,
-        vote_id: int,
-        timeout_s: float,
-        records_per_s: int,
-        now: float,
+        self, log: ReplicatedLog, limits: ReplicationLimits, vote_id: int, now: float, staged: Staged | None = None
     ) -> None:
-        super().__init__(tail, membership, committed, vote_id, timeout_s, records_per_s, now)
-        self.progress: dict[int, Progress] = {}
-        self.pull_bytes = PULL_BYTES
-        self.window_bytes = WINDOW_BYTES
-        self.is_lease_given_up = False
-        self._led_from = 0
-        self._quorum_told_at = -math.inf
-
-    # -- from the Elector --------------------------------------------------------------------------------------
-
-    def follow(self, now: float, vote_id: int, leader: int | None) -> None:
-        """`leader` leads in `vote_id`; None: nobody does yet."""
-        if vote_id < self.vote_id:
-            return
-        was_leading = self.is_leading
-        if vote_id > self.vote_id or leader != self.leader:
-            self._agreed = self.committed
-            self._leader_committed = self.committed
-            self._echo = -math.inf
+        self.log = log
         self.vote_id = vote_id
-        self.leader = leader
-        self.is_leading = False
-        self.progress = {}
-        self._pull_sent_at = None
-        if was_leading:
-            self.out.append((OWNER, Deposed(self.tail.end.trans_id, leader)))
-        if leader is not None:
-            self.pull(now)
+        self._limits = limits
+        self._pace = Pace(limits.records_per_s, now)
+        self._intake = SnapshotIntake(log, self._pace, staged)
+        self.role: Leading | Following = Following(log, limits, self._pace, vote_id, None)
 
     @property
-    def has_led(self) -> bool:
-        """Whether this node leads, and an entry of its own vote_id is committed."""
-        return self.is_leading and self.committed >= self._led_from
+    def leading(self) -> Leading | None:
+        """The role, if this node leads."""
+        return self.role if isinstance(self.role, Leading) else None
 
-    def lead(self, now: float, vote_id: int) -> None:
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads."""
+        return isinstance(self.role, Leading)
+
+    @property
+    def leader(self) -> int | None:
+        """Who leads, as far as this node knows."""
+        return self.role.leader
+
+    # -- changes of role, from the Elector ---------------------------------------------------------------------
+
+    def follow(self, now: float, message: Follow) -> Decisions:
+        """Somebody else leads, or nobody that is known."""
+        if message.vote_id < self.vote_id:
+            return []
+        if isinstance(self.role, Following) and (self.vote_id, self.leader) == (message.vote_id, message.leader):
+            return self.role.pull(now)
+        return self._become_follower(now, message.vote_id, message.leader)
+
+    def _become_follower(self, now: float, vote_id: int, leader: int | None) -> Decisions:
+        assert vote_id >= self.vote_id
+        assert leader != self.log.node_id
+        was_leading = self.is_leading
+        self.vote_id = vote_id
+        self.role = role = Following(self.log, self._limits, self._pace, vote_id, leader)
+        decisions: Decisions = []
+        if was_leading:
+            decisions.append(Deposed(self.log.tail.end.trans_id, self.log.committed, leader))
+        return decisions + role.pull(now)
+
+    def lead(self, now: float, vote_id: int) -> Decisions:
         """This node leads in `vote_id`."""
         if vote_id < self.vote_id:
-            return
+            return []
+        assert not self.is_leading or vote_id > self.vote_id, f"leads in vote {vote_id} already"
         self.vote_id = vote_id
-        self.leader = self.node_id
-        self.is_leading = True
-        self.is_lease_given_up = False
-        self.membership.is_founder = self.membership.current is None
-        self._led_from = self.tail.end.trans_id + 1
-        self._pull_sent_at = None
-        self._next_pull_at = math.inf
-        self.progress = {node_id: Progress(now, self.window_bytes) for node_id in self.membership.others}
-        for its in self.progress.values():
-            its.sent = self.tail.end.trans_id  # most follow already; one that does not pulls
-        if not self.is_reloading:
-            self._promote()
-        self.heartbeat(now)
+        membership = self.log.membership
+        membership.is_founder = membership.current is None
+        self.role = role = Leading(self.log, self._limits, vote_id, now)
+        return self.log.promote(vote_id) + role.tick(now)
 
-    def ask_votes(self, ask: AskVotes) -> None:
+    def ask_votes(self, now: float, ask: AskVotes) -> Decisions:
         """Ask all voters. From a real candidacy on nothing of an older vote_id is accepted."""
+        decisions: Decisions = []
         if not ask.is_pre:
             if ask.vote_id < self.vote_id:
-                return
-            self._raise_vote_id(ask.vote_id)
-        end = self.tail.end
-        others = tuple(node_id for node_id in self.membership.voters if node_id != self.node_id)
+                return []
+            decisions += self._raise_vote_id(now, ask.vote_id)
+        end = self.log.tail.end
+        others = tuple(node_id for node_id in self.log.membership.voters if node_id != self.log.node_id)
         if others:
             request = VoteRequest(ask.vote_id, ask.is_pre, ask.is_forced, end.vote_id, end.trans_id)
-            self.out.append((PEERS, SendPeers(others, request)))
+            decisions.append(SendPeers(others, request))
+        return decisions
 
-    def cast_vote(self, cast: CastVote) -> None:
+    def cast_vote(self, now: float, cast: CastVote) -> Decisions:
         """Send a vote, after which nothing of an older vote_id is accepted.
 
-        The log may have grown since the candidate was compared with it: then the answer is no after all.
+        The log may have grown since the candidate was compared with it: then the answer is no after all (3.6.1).
         """
         vote = cast.vote
+        decisions: Decisions = []
         if not vote.is_pre:
             if vote.vote_id < self.vote_id:
-                return
-            self._raise_vote_id(vote.vote_id)
-            if vote.is_granted and self.tail.end > cast.end:
+                return []
+            decisions += self._raise_vote_id(now, vote.vote_id)
+            if vote.is_granted and self.log.tail.end > cast.end:
                 vote = Vote(vote.vote_id, False, False)
-        self.out.append((PEERS, SendPeers((cast.candidate,), vote)))
+        return [*decisions, SendPeers((cast.candidate,), vote)]
 
-    def _raise_vote_id(self, vote_id: int) -> None:
-        if vote_id > self.vote_id:
-            was_leading = self.is_leading
-            self.vote_id = vote_id
-            self.leader = None
-            self.is_leading = False
-            self.progress = {}
-            if was_leading:
-                self.out.append((OWNER, Deposed(self.tail.end.trans_id, None)))
+    def _raise_vote_id(self, now: float, vote_id: int) -> Decisions:
+        return self._become_follower(now, vote_id, None) if vote_id > self.vote_id else []
 
-    # -- votes, from peers -------------------------------------------------------------------------------------
+    # -- from other nodes: the front door ----------------------------------------------------------------------
 
-    def vote_request(self, candidate: int, request: VoteRequest) -> None:
-        """A candidate asks: the Elector decides, told how its log compares with ours."""
-        end = LogEnd(request.end_vote_id, request.trans_id)
-        own = self.tail.end
+    def heard(self, now: float, said: PeerSaid) -> Decisions:
+        """What another node says."""
+        message, node_id = said.message, said.node_id
+        if isinstance(message, VoteRequest):
+            return self._vote_asked(said, message)
+        if isinstance(message, Vote):
+            return [VoteGiven(node_id, message)]
+        if isinstance(message, Push):
+            return self._pushed(now, said, message)
+        if not isinstance(
+            message,
+            Stored | Pull | Diverged | SnapshotNeeded | SnapshotPull | SnapshotRows | TakeOver,
+        ):
+            raise TypeError(message)
+        if message.vote_id != self.vote_id:
+            return [VoteIdSeen(message.vote_id)] if message.vote_id > self.vote_id else []
+        role = self.role
+        if isinstance(role, Leading):
+            if isinstance(message, Stored):
+                return role.stored_by(now, node_id, message)
+            if isinstance(message, Pull):
+                return role.pulled_by(now, node_id, message)
+            if isinstance(message, SnapshotPull):
+                return role.snapshot_pulled_by(node_id, message)
+            return []
+        if node_id != role.leader:
+            return []
+        if isinstance(message, Diverged):
+            return role.diverged(now, message)
+        if isinstance(message, SnapshotNeeded):
+            return self._intake.needed(now, role, message)
+        if isinstance(message, SnapshotRows):
+            return self._intake.rows(now, role, message)
+        return [TakeOverAsked(message.vote_id)] if isinstance(message, TakeOver) else []
+
+    def _vote_asked(self, said: PeerSaid, request: VoteRequest) -> Decisions:
+        """A candidate asks: the Elector decides, told how its log compares with ours.
+
+        That its leader wants it elected is believed of a member alone, and only if this node follows that leader.
+        """
+        end, own = LogEnd(request.end_vote_id, request.trans_id), self.log.tail.end
         comparison = (end > own) - (end < own)
-        asked = VoteAsked(candidate, request.vote_id, request.is_pre, request.is_forced, end, comparison)
-        self.out.append((ELECTOR, asked))
+        is_forced = request.is_forced and self.log.membership.is_from_its_disk(said.node_id, said.disk_id)
+        return [VoteAsked(said.node_id, request.vote_id, request.is_pre, is_forced, end, comparison)]
 
-    def vote(self, voter: int, vote: Vote) -> None:
-        """An answer, for the Elector."""
-        self.out.append((ELECTOR, VoteGiven(voter, vote)))
+    def _pushed(self, now: float, said: PeerSaid, push: Push) -> Decisions:
+        if push.vote_id < self.vote_id:  # a leader that does not know yet that it is none any more
+            return [SendPeers((said.node_id,), Stored(self.vote_id, 0, NOTHING_STORED))]
+        role = self.role
+        if push.vote_id > self.vote_id or (isinstance(role, Following) and role.leader != said.node_id):
+            return [LeaderHeard(push.vote_id, said.node_id, said.cluster_id)]
+        if isinstance(role, Leading):
+            return [CutPeer(said.node_id, f"it says that it leads in vote {push.vote_id}, as this node does")]
+        return role.push(now, said.node_id, said.cluster_id, push)
 
-    # -- leading: from the QueueOwner --------------------------------------------------------------------------
+    def receiving(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+        """Bytes come from a node whose message is not whole yet: it lives. A long message is no silence."""
+        if isinstance(self.role, Leading):
+            return self.role.receiving(now, node_id)
+        return self.role.receiving(now, node_id, cluster_id) if node_id == self.role.leader else []
 
-    def append(self, now: float, message: Append) -> None:
-        """The owner's next entries: to the own disk and to the followers, at the same time."""
-        if not self.is_leading or message.vote_id != self.vote_id:
-            return  # made before it heard that it does not lead any more; it is told
-        entries = message.entries
-        after = self.tail.end
-        for entry in entries:
-            self._take(entry)
-        self.applied = self.tail.end.trans_id
-        self._write(entries)
-        nodes = tuple(node_id for node_id, its in self.progress.items() if its.is_pushable(after.trans_id))
-        data = [entry.data for entry in entries]
-        size = sum(map(len, data))
-        for node_id, its in self.progress.items():
-            if node_id in nodes:
-                its.pushed(self.tail.end.trans_id, size)
-                its.last_push_at = now
-            elif its.sent is not None:
-                its.must_pull()
-        if nodes:
-            push = Push(self.vote_id, after.trans_id, after.vote_id, data, self.committed, now)
-            self.out.append((PEERS, SendPeers(nodes, push)))
+    # -- from this node's own actors ---------------------------------------------------------------------------
 
-    def heartbeat(self, now: float) -> None:
-        """Say that this node leads, to all who have not heard from it for a moment."""
-        quiet = [n for n, its in self.progress.items() if now - its.last_push_at >= self._heartbeat_s / 2]
-        by_place: dict[int, list[int]] = {}
-        for node_id in quiet:
-            its = self.progress[node_id]
-            its.last_push_at = now
-            if its.match < (its.sent or 0) and now - its.heard_at > self._timeout_s:
-                its.must_pull()
-            by_place.setdefault(self.tail.end.trans_id if its.sent is None else its.sent, []).append(node_id)
-        for after, nodes in by_place.items():
-            after_vote_id = self.tail.vote_id_at(after)
-            assert after_vote_id is not None
-            push = Push(self.vote_id, after, after_vote_id, [], self.committed, now)
-            self.out.append((PEERS, SendPeers(tuple(nodes), push)))
-        if self.is_leading:
-            self._tell_quorum(now)
+    def append(self, now: float, message: Append) -> Decisions:
+        """The owner's next entries; those it made before it heard that it does not lead any more are dropped."""
+        if isinstance(self.role, Leading) and message.vote_id == self.vote_id:
+            return self.role.append(now, message.entries)
+        return []
 
-    def _tell_quorum(self, now: float) -> None:
-        at = self.quorum_at(now)
-        if now - self._quorum_told_at >= self._heartbeat_s / 2:
-            self._quorum_told_at = now
-            self.out.append((ELECTOR, QuorumHeard(at)))
-            self.tell_owner(now)
-
-    def quorum_at(self, now: float) -> float:
-        """The latest moment at which a majority took this node for the leader."""
-        echoes = [
-            now if node_id == self.node_id else its.echo if (its := self.progress.get(node_id)) else -math.inf
-            for node_id in self.membership.voters
-        ]
-        return heard_by_majority(echoes)
-
-    def tell_owner(self, now: float) -> None:
-        """Where the log is."""
-        matches = [self.stored, *(its.match for its in self.progress.values())]
-        self.out.append(
-            (
-                OWNER,
-                LogAdvanced(
-                    self.stored,
-                    self.committed,
-                    on_nodes(matches),
-                    self._leased_until(now),
-                    self.tail.bytes,
-                    self.room_bytes,
-                    self.disk_full,
-                ),
-            )
-        )
-
-    def _leased_until(self, now: float) -> float:
-        if self.is_lease_given_up:
-            return -math.inf
-        return self.quorum_at(now) + self._timeout_s * LEASE_PART if self.progress else math.inf
-
-    def _advance_leading(self, now: float) -> None:
-        matches = [
-            self.stored if node_id == self.node_id else its.match if (its := self.progress.get(node_id)) else 0
-            for node_id in self.membership.voters
-        ]
-        committed = min(on_majority(matches), self.tail.end.trans_id)
-        if committed > self.committed and committed >= self._led_from:
-            self._settle(committed)
-
-    def written(self, now: float, entry_count: int, room_bytes: float) -> None:
+    def written(self, now: float, entry_count: int, room_bytes: float) -> Decisions:
         """The first so many entries are on this node's disk."""
-        self._note_written(entry_count, room_bytes)
-        if self.is_leading:
-            self._advance_leading(now)
-            self.tell_owner(now)
-        elif self.leader is not None:
-            self._advance_following()
-            self._say_stored()
+        self.log.written(entry_count, room_bytes)
+        return self.role.written(now)
 
-    def _members_changed(self) -> None:
-        """Followers come and go as soon as the record is in the log."""
-        if self.is_leading:
-            others = self.membership.others
-            for node_id in list(self.progress):
-                if node_id not in others:
-                    del self.progress[node_id]
-            for node_id in others:
-                if node_id not in self.progress:
-                    self.progress[node_id] = Progress(-math.inf, self.window_bytes)
+    def state_loaded(self, message: StateLoaded) -> Decisions:
+        """A fresh state of what LMDB has."""
+        decisions = self.log.state_loaded(message)
+        if isinstance(self.role, Leading):
+            return decisions + self.log.promote(self.vote_id)
+        return decisions + self.role.state_loaded()
 
-    # -- leading: from followers -------------------------------------------------------------------------------
+    def entries_read(self, now: float, message: EntriesRead) -> Decisions:
+        """LMDB's entries for a follower."""
+        return self.role.entries_read(now, message) if isinstance(self.role, Leading) else []
 
-    def stored_by(self, now: float, node_id: int, message: Stored) -> None:
-        """A follower has stored, or answers a heartbeat; or it is past this vote_id."""
-        if message.vote_id > self.vote_id:
-            self.out.append((ELECTOR, VoteIdSeen(message.vote_id)))
-            return
-        its = self.progress.get(node_id)
-        if its is None or message.vote_id != self.vote_id:
-            return
-        before = its.match
-        its.stored(message.trans_id, message.echo, now)
-        committed = self.committed
-        if its.match > before:
-            self._advance_leading(now)
-        if self.committed > committed:
-            self.tell_owner(now)
-        self._tell_quorum(now)
+    def snapshot_read(self, message: SnapshotRead) -> Decisions:
+        """LMDB's rows for a follower."""
+        return self.role.snapshot_read(message) if isinstance(self.role, Leading) else []
 
-    def pulled_by(self, now: float, node_id: int, message: Pull) -> None:
-        """A follower says where its log ends."""
-        if message.vote_id > self.vote_id:
-            self.out.append((ELECTOR, VoteIdSeen(message.vote_id)))
-            return
-        its = self.progress.get(node_id)
-        if its is None or message.vote_id != self.vote_id:
-            return
-        its.must_pull()
-        its.heard_at = now
-        after = message.after
-        if after < self.trimmed:
-            self.out.append((PEERS, SendPeers((node_id,), SnapshotNeeded(self.vote_id, self.trimmed))))
-            return
-        end = self.tail.end
-        if after > end.trans_id or self.tail.vote_id_at(after) != message.after_vote_id:
-            up_to = min(self.tail.end_of(message.after_vote_id), after - 1, end.trans_id)
-            if up_to < self.trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
-                up_to = min(after - 1, end.trans_id)
-            diverged = Diverged(self.vote_id, up_to, after, message.after_vote_id)
-            self.out.append((PEERS, SendPeers((node_id,), diverged)))
-        elif after < self.tail.stored:
-            bytes_max = self.pull_bytes
-            records_max = max(min(message.records_max, PULL_RECORDS_MAX), 1)
-            self.out.append((CHECKPOINTER, ReadEntries(node_id, after, records_max, bytes_max)))
-        else:
-            entries = self.tail.behind(after, bytes_max=self.pull_bytes)
-            self._answer_pull(now, node_id, after, [entry.data for entry in entries])
+    def part_staged(self, now: float, message: PartStaged) -> Decisions:
+        """A part of a snapshot is kept; the last one makes it count."""
+        part = message.part
+        if not self._intake.staged(now, message):
+            if message.refused is not None or not isinstance(self.role, Following):
+                return []
+            return self._intake.ask(now, self.role)
+        members = decode_members(part.members) if part.members else None
+        decisions = self.log.installed(part.trimmed, part.vote_id, members)
+        assert isinstance(self.role, Following), "a leader's log is never behind another's"
+        return decisions + self.role.installed(now)
 
-    def entries_read(self, now: float, message: EntriesRead) -> None:
-        """LMDB's entries for a follower that pulls."""
-        its = self.progress.get(message.node_id)
-        if its is None or its.sent is not None:
-            return
-        if message.after < self.trimmed or not message.entries:
-            self.out.append((PEERS, SendPeers((message.node_id,), SnapshotNeeded(self.vote_id, self.trimmed))))
-        else:
-            self._answer_pull(now, message.node_id, message.after, message.entries)
+    def tick(self, now: float) -> Decisions:
+        """Time has passed."""
+        if isinstance(self.role, Leading):
+            return self.role.tick(now)
+        return self.role.tick(now) + self._intake.tick(now, self.role)
 
-    def _answer_pull(self, now: float, node_id: int, after: int, data: list[bytes]) -> None:
-        its = self.progress[node_id]
-        last = entry_codec.stored_entry(data[-1]).last_trans_id if data else after
-        is_end = last == self.tail.end.trans_id
-        after_vote_id = self.tail.vote_id_at(after)
-        assert after_vote_id is not None
-        if is_end:
-            its.sent = after
-            its.pushed(last, sum(map(len, data)))
-        its.last_push_at = now
-        push = Push(self.vote_id, after, after_vote_id, data, self.committed, now, True, is_end)
-        self.out.append((PEERS, SendPeers((node_id,), push)))
+    @property
+    def is_pulling(self) -> bool:
+        """Whether the next tick is wanted soon."""
+        if isinstance(self.role, Leading):
+            return False
+        return self.role.next_pull_at != float("inf") or self._intake.next_at != float("inf")

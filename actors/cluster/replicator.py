@@ -1,67 +1,63 @@
-"""Replicator: the log. Hosts the replication machine, and keeps LMDB behind what is committed.
+"""Replicator: the log. Hosts replication, the cluster's administration and checkpointing, and carries out.
 
 Between the QueueOwner, which makes or applies entries, the LogWriter and the Checkpointer, which store them, the other
-nodes, which have them too, and the Elector, which says who leads. What the machine puts out is told in that order.
+nodes, which have them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
+`_recipients` is that table.
 """
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pykka
 
-from actors.cluster.admin import ROUTER, ClusterAdmin
-from actors.cluster.log_reading import LogReader
-from actors.cluster.membership import Membership
-from actors.cluster.replicated_log import ELECTOR, LOG_WRITER, OWNER, PEERS
+from actors.cluster.admin import ClusterAdmin
+from actors.cluster.checkpointing import Checkpointing
+from actors.cluster.decisions import (
+    CheckpointerDecision,
+    Decisions,
+    ElectorDecision,
+    OwnerDecision,
+    PeersDecision,
+    RouterDecision,
+)
+from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
-from actors.cluster.snapshot_intake import SnapshotIntake
-from actors.cluster.view import follower_rows, shown_leader
-from actors.messages.calls import ClusterAsked, LogAsked
+from actors.cluster.view import shard_row
+from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked, send_answers
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
     CheckpointFailed,
     DescribeRows,
     EntriesRead,
-    LoadState,
     LogRead,
     PartStaged,
-    ReadEntries,
-    ReadSnapshot,
     SnapshotRead,
 )
 from actors.messages.disk import EntriesWritten, JournalBlocked, Recycle, WriteEntries
-from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, TakeOverAsked, VotersChanged
-from actors.messages.lifecycle import CheckpointDue, HandOver, Stop, Stopped
+from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
+from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateLoaded
-from actors.messages.node_view import NodeView
-from actors.messages.peers import Acquaintances, PeerDown, PeerSaid, PeerUp, SendPeers
-from actors.runtime.contract import Runtime, Timer
-from actors.runtime.loop_actor import LoopActor
-from net.peers.messages import (
-    Diverged,
-    Hello,
-    Pull,
-    Push,
-    SnapshotNeeded,
-    SnapshotPull,
-    SnapshotRows,
-    Stored,
-    TakeOver,
-    Vote,
-    VoteRequest,
+from actors.messages.peers import (
+    Introduce,
+    LeaderChanged,
+    MembersChanged,
+    PeerDown,
+    PeerFault,
+    PeerReceiving,
+    PeerSaid,
+    PeerUp,
 )
-from storage.entry import StoredEntry
-from storage.log_store import Staged, decode_members
-from storage.records import Member
+from actors.runtime.contract import Runtime
+from actors.runtime.loop_actor import LoopActor
+from net.peers.messages import Hello, Stored, Vote
+from storage.records import LEVEL, Member
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
 
-CHECKPOINT_INTERVAL_S: Final = 0.05
-RETRY_S: Final = 0.5
 BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
 
@@ -70,13 +66,19 @@ ALONE_TICK_S: Final = 0.2
 class ReplicatorSettings:
     """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
 
-    `is_alone`: this node belongs to no cluster and is to be one by itself. `faults`: see `Peers`.
+    `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
+    reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
     """
 
     listed: tuple[Member, ...] = ()
     is_alone: bool = True
     heartbeat_s: float = 0.05
-    faults: dict[int, str] = field(default_factory=dict)
+    client_host: str = "127.0.0.1"
+    client_port: int = 1111
+    log_records_max: int = 1_000_000
+    level: int = LEVEL
+    recovery: str = ""
+    version: str = ""
 
 
 @dataclass
@@ -98,328 +100,358 @@ class Replicator(LoopActor):
         self,
         runtime: Runtime,
         replication: Replication,
-        membership: Membership,
         identity: Identity,
-        view: NodeView,
         settings: ReplicatorSettings,
-        staged: Staged | None,
         new_cluster_id: Callable[[], int],
     ) -> None:
         super().__init__(runtime)
         self._machine = replication
-        self._membership = membership
+        self._log = replication.log
+        self._membership = replication.log.membership
         self._identity = identity
-        self._view = view
         self._settings = settings
         self._new_cluster_id = new_cluster_id
         self._hellos: dict[int, Hello] = {}
-        self._intake = SnapshotIntake(replication, staged)
-        self._admin = ClusterAdmin(replication, membership, self._hellos, settings.faults)
-        self._admin.is_founded = identity.cluster_id != 0
-        self._reader = LogReader(replication, view)
-        self._staged_from = 0
+        self._faults: dict[int, str] = {}
+        self._admin = ClusterAdmin(
+            replication,
+            self._membership,
+            self._hellos,
+            self._faults,
+            level=settings.level,
+            is_founded=identity.cluster_id != 0,
+            own={
+                "client_host": settings.client_host,
+                "client_port": settings.client_port,
+                "version": settings.version,
+            },
+        )
+        self._reading = LogReading(replication)
+        self._checkpointing = Checkpointing()
         self._near: Neighbours
-        self._is_checkpointing = False
-        self._checkpoint_timer: Timer | None = None
-        self._known_members: object = self
-        self._known_leader: object = self
+        self._recipients: dict[type, pykka.ActorRef[Any]] = {}
+        self._told_members: object = self
+        self._told_leader: object = self
+        self._was_full = False
+        self._watched = self._log.committed
+        self._handing_over: HandOver | None = None
         self._stopping: Stop | None = None
         self._has_stopped = False
-        view.followers = lambda: follower_rows(replication, runtime.monotonic())
-        view.members = self._admin.members
-        self._handlers: dict[type, Callable[[Any, float], None]] = {
-            Append: lambda m, now: self._machine.append(now, m),
-            EntriesWritten: lambda m, now: self._machine.written(now, m.entry_count, m.room_bytes),
+        machine, admin = self._machine, self._admin
+        self.handlers = {
+            Append: lambda m: self._do(machine.append(self._now(), m)),
+            EntriesWritten: self._written,
             PeerSaid: self._peer_said,
+            PeerReceiving: self._peer_receiving,
             Follow: self._follow,
             TakeLead: self._take_lead,
-            AskVotes: lambda m, now: self._machine.ask_votes(m),
-            CastVote: lambda m, now: self._machine.cast_vote(m),
-            ReloadNeeded: lambda m, now: self._machine.reload(),
-            StateLoaded: lambda m, now: self._machine.state_loaded(m),
-            CheckpointDue: self._checkpoint_due,
+            AskVotes: lambda m: self._do(machine.ask_votes(self._now(), m)),
+            CastVote: lambda m: self._do(machine.cast_vote(self._now(), m)),
+            ReloadNeeded: lambda m: self._do(self._log.reload()),
+            StateLoaded: lambda m: self._do(machine.state_loaded(m)),
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
             JournalBlocked: self._journal_blocked,
-            DescribeRows: lambda m, now: self._near.owner.tell(m),
-            LogAsked: lambda m, now: self._reader.asked(m.call, self._near.checkpointer, self.actor_ref),
-            LogRead: lambda m, now: self._reader.read(m),
-            EntriesRead: lambda m, now: self._machine.entries_read(now, m),
-            SnapshotRead: self._snapshot_read,
-            PartStaged: self._part_staged,
+            DescribeRows: lambda m: self._near.owner.tell(m),
+            LogAsked: lambda m: self._do(self._reading.asked(m.call)),
+            LogRead: lambda m: self._do(self._reading.read(m)),
+            StatusAsked: self._status_asked,
+            EntriesRead: lambda m: self._do(machine.entries_read(self._now(), m)),
+            SnapshotRead: lambda m: self._do(machine.snapshot_read(m)),
+            PartStaged: lambda m: self._do(machine.part_staged(self._now(), m)),
             PeerUp: self._peer_up,
             PeerDown: self._peer_down,
-            ClusterAsked: lambda m, now: self._admin.command(now, m.call),
-            Drained: lambda m, now: self._admin.drained(now, m),
-            HandOver: lambda m, now: self._admin.hand_over(now, m),
+            PeerFault: self._peer_fault,
+            ClusterAsked: lambda m: self._do(admin.command(self._now(), m.call)),
+            Drained: lambda m: self._do(admin.drained(self._now(), m)),
+            HandOver: self._hand_over,
             Stop: self._stop_asked,
         }
 
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._near = neighbours
+        for decision, recipient in (
+            (OwnerDecision, neighbours.owner),
+            (ElectorDecision, neighbours.elector),
+            (CheckpointerDecision, neighbours.checkpointer),
+            (PeersDecision, neighbours.peers),
+            (RouterDecision, neighbours.router),
+        ):
+            self._recipients.update(dict.fromkeys(decision.__args__, recipient))
+        self._recipients[WriteEntries] = neighbours.log_writer
 
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
-        self._is_checkpointing = True
-        self._near.checkpointer.tell(Checkpoint(self._committed_entries(), self.actor_ref))
+        self._near.checkpointer.tell(Checkpoint(self._log.unstored()))
         self._look_around()
         self._tick()
 
     def on_receive(self, message: Any) -> None:
-        """Dispatch, then carry out what came of it; nothing any more once `Stopped` was said."""
-        if self._has_stopped:
-            return
-        self._handlers[type(message)](message, self.runtime.monotonic())
-        self._carry_out()
+        """Nothing any more once `Stopped` was said."""
+        if not self._has_stopped:
+            self.handlers[type(message)](message)
+
+    def _now(self) -> float:
+        return self.runtime.monotonic()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
-    def _carry_out(self) -> None:
-        machine = self._machine
-        near = self._near
+    def _do(self, decisions: Decisions) -> None:
+        """Carry out, in order; then see what follows from where the log is now."""
+        self._tell(decisions)
         if self._admin.is_open:
-            self._admin.tick(self.runtime.monotonic())
-        while machine.out:
-            out, machine.out = machine.out, []
-            for to, message in out:
-                if to is OWNER:
-                    near.owner.tell(message)
-                elif to is PEERS:
-                    near.peers.tell(message)
-                elif to is LOG_WRITER:
-                    near.log_writer.tell(WriteEntries(message, self.actor_ref))
-                elif to is ELECTOR:
-                    near.elector.tell(message)
-                elif to is ROUTER:
-                    near.router.tell(message)
-                else:
-                    self._tell_checkpointer(message)
-        self._view.committed = machine.committed
-        self._view.vote_id = machine.vote_id
-        current = self._membership.current
-        is_settled = current is not None and self._membership.since <= machine.committed
-        if current is not None and is_settled and current.cluster_id != self._identity.cluster_id:
+            self._tell(self._admin.tick(self._now()))
+        machine, membership = self._machine, self._membership
+        current = membership.current
+        if (
+            current is not None
+            and current.cluster_id != self._identity.cluster_id
+            and membership.since <= self._log.committed
+        ):
             self._near.elector.tell(ClusterFounded(current.cluster_id))
             self._belong_to(current.cluster_id)
-        if current is not self._known_members or machine.leader != self._known_leader:
+        if current is not self._told_members or machine.leader != self._told_leader:
             self._look_around()
-        if self._checkpoint_timer is None and not self._is_checkpointing and machine.tail.bytes:
-            self._checkpoint_later(CHECKPOINT_INTERVAL_S)
+        if self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
+            self.runtime.call_later(delay_s, self._checkpoint_due)
 
-    def _tell_checkpointer(self, message: Any) -> None:
-        if message is LoadState:
-            message = LoadState(self.actor_ref)
-        elif isinstance(message, ReadEntries):
-            message.reply_to = self.actor_ref
-        self._near.checkpointer.tell(message)
+    def _tell(self, decisions: Decisions) -> None:
+        watcher = self.runtime.watcher
+        if watcher is not None and self._log.committed != self._watched:
+            for entry in self._log.tail.behind(self._watched, up_to=self._log.committed):
+                watcher("committed", entry)
+            self._watched = self._log.committed
+        recipients = self._recipients
+        for decision in decisions:
+            if watcher is not None:
+                watcher("decided", decision)
+            recipient = recipients.get(type(decision))
+            if recipient is not None:
+                recipient.tell(decision)
+            elif isinstance(decision, Answered):
+                send_answers(decision.answers)
+            elif isinstance(decision, HandedOver):
+                handing_over, self._handing_over = self._handing_over, None
+                if handing_over is not None:
+                    handing_over.reply_to.tell(decision)
+            else:
+                raise TypeError(decision)
 
     def _look_around(self) -> None:
         """The members, or who leads, have changed: tell all who need to know."""
-        current = self._membership.current
-        leader = self._machine.leader
-        view = self._view
-        if current is not self._known_members:
-            self._known_members = current
-            if current is not None and self._known_leader is not self:
-                named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
-                log.info("the members are now: %s", ", ".join(named))
-            view.node_count = 1 if current is None else len(current.members)
-            view.voter_count = 1 if current is None else len(current.voters)
-            voters = self._membership.electors
-            if current is None and self._settings.is_alone:
-                voters = frozenset({self._membership.own.node_id})
-            self._near.elector.tell(VotersChanged(voters))
+        current, leader = self._membership.current, self._machine.leader
+        is_first = self._told_leader is self
+        own_id = self._log.node_id
+        has_lost = self._told_leader == own_id and not self._machine.is_leading
+        is_other_leader = leader != self._told_leader
+        if current is not self._told_members:
+            self._told_members = current
+            self._members_changed(is_first)
+        elif is_other_leader and own_id in (leader, self._told_leader):
             self._introduce()
-        if not self._machine.is_leading and self._known_leader == self._machine.node_id:
-            self._admin.deposed()
-        if leader != self._known_leader and leader is not None:
+        self._told_leader = leader
+        if has_lost:
+            self._tell(self._admin.deposed())
+        if is_other_leader and leader is not None:
             log.info("node %d leads, vote %d", leader, self._machine.vote_id)
-        elif leader != self._known_leader and self._known_leader is not self:
+        elif is_other_leader and not is_first:
             log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
-        if leader != self._known_leader and self._machine.node_id in (leader, self._known_leader):
-            self._introduce()
-        self._known_leader = leader
-        self._near.router.tell(shown_leader(view, self._membership, leader))
+        self._tell_leader()
+
+    def _members_changed(self, is_first: bool) -> None:
+        current = self._membership.current
+        if current is not None and not is_first:
+            named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
+            log.info("the members are now: %s", ", ".join(named))
+        voters = self._membership.electors
+        if current is None and self._settings.is_alone:
+            voters = frozenset({self._membership.own.node_id})
+        self._near.elector.tell(VotersChanged(voters))
+        nodes = 1 if current is None else len(current.members)
+        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level))
+        self._introduce()
+
+    def _tell_leader(self) -> None:
+        """Who leads, and where its clients reach it: a node says so when it introduces itself."""
+        leader = self._machine.leader
+        if leader is None:
+            changed = LeaderChanged(0, False)
+        elif leader == self._log.node_id:
+            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port)
+        else:
+            hello = self._hellos.get(leader)
+            host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)
+            changed = LeaderChanged(leader, False, host, port)
+        self._near.router.tell(changed)
+        self._near.owner.tell(changed)
 
     def _belong_to(self, cluster_id: int) -> None:
         own = self._identity
         self._identity = Identity(cluster_id, own.node_id, own.disk_id)
-        self._view.cluster_id = cluster_id
-        self._admin.is_founded = True
+        self._admin.joined()
         self._introduce()
 
     def _introduce(self) -> None:
-        """Whom links are kept to: the members, those that are wanted, and before there are any, those listed."""
+        """Whom links are kept to: the members, those that are wanted, and before there are any, those listed.
+
+        A member is dialled where the log says, and where the configuration does: nodes may have moved together.
+        """
         current = self._membership.current
         nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
         is_leading = self._machine.is_leading  # another's log may be one of long ago
         removed = tuple(current.removed) if current and is_leading else ()
-        own = self._membership.own
-        self._near.peers.tell(Acquaintances(own, self._identity, tuple(nodes), current is None, removed))
+        addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
+        own, level = self._membership.own, self._membership.level
+        self._near.peers.tell(Introduce(own, self._identity, tuple(nodes), current is None, removed, level, addresses))
 
-    def _follow(self, message: Follow, now: float) -> None:
-        self._machine.follow(now, message.vote_id, message.leader)
+    # -- the Elector -------------------------------------------------------------------------------------------
+
+    def _follow(self, message: Follow) -> None:
+        self._do(self._machine.follow(self._now(), message))
         if message.cluster_id and not self._identity.cluster_id:
             self._belong_to(message.cluster_id)
 
-    def _take_lead(self, message: TakeLead, now: float) -> None:
-        self._machine.lead(now, message.vote_id)
+    def _take_lead(self, message: TakeLead) -> None:
         if self._membership.current is None:
             wanted = list(self._settings.listed)
-            self._admin.founding = self._membership.found_cluster(self._new_cluster_id(), wanted)
+            self._admin.found(self._membership.found_cluster(self._new_cluster_id(), wanted, self._settings.level))
+        self._do(self._machine.lead(self._now(), message.vote_id))
 
     # -- time --------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         if not self.actor_ref.is_alive() or self._has_stopped:
             return
-        now = self.runtime.monotonic()
-        machine = self._machine
-        if machine.is_leading:
-            if machine.progress:
-                machine.heartbeat(now)
-            self._admin.tick(now)
-        else:
-            if now >= machine.next_pull_at:
-                machine.pull(now)
-            self._intake.tick(now)
-            if self._membership.may_found(
-                self._identity, self._settings.listed, self._hellos, machine.tail.end.trans_id, machine.leader
-            ):
-                self._near.elector.tell(VotersChanged(frozenset({self._identity.node_id})))
-        self._carry_out()
-        is_busy = machine.next_pull_at != float("inf") or self._intake.next_at != float("inf")
-        is_alone = machine.is_leading and not machine.progress
-        delay_s = BUSY_TICK_S if is_busy else ALONE_TICK_S if is_alone else self._settings.heartbeat_s
+        now, machine = self._now(), self._machine
+        self._do(machine.tick(now) + self._admin.tick(now))
+        if machine.leading is None and self._membership.may_found(
+            self._identity, self._settings.listed, self._hellos, self._log.tail.end.trans_id, machine.leader
+        ):
+            self._near.elector.tell(VotersChanged(frozenset({self._identity.node_id})))
+        leading = machine.leading
+        is_alone = leading is not None and not leading.progress
+        delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else self._settings.heartbeat_s
         self.runtime.call_later(delay_s, self._tick)
 
     # -- peers -------------------------------------------------------------------------------------------------
 
-    def _peer_up(self, message: PeerUp, now: float) -> None:
+    def _peer_up(self, message: PeerUp) -> None:
         self._hellos[message.node_id] = message.hello
+        self._faults.pop(message.node_id, None)
+        if message.node_id == self._machine.leader:
+            self._tell_leader()
 
-    def _peer_down(self, message: PeerDown, now: float) -> None:
+    def _peer_down(self, message: PeerDown) -> None:
         self._hellos.pop(message.node_id, None)
-        its = self._machine.progress.get(message.node_id)
-        if its is not None:
-            its.must_pull()
+        if self._machine.leading is not None:
+            self._machine.leading.peer_down(message.node_id)
 
-    def _peer_said(self, said: PeerSaid, now: float) -> None:
-        message, node_id, machine = said.message, said.node_id, self._machine
+    def _peer_fault(self, message: PeerFault) -> None:
+        if message.reason is None:
+            self._faults.pop(message.node_id, None)
+        else:
+            self._faults[message.node_id] = message.reason
+
+    def _peer_said(self, said: PeerSaid) -> None:
         if not said.cluster_id and not self._identity.cluster_id:
             return  # neither belongs to a cluster yet: what it says is about a log that may never be one
-        if isinstance(message, Vote | Stored) and not self._membership.is_from_its_disk(node_id, said.disk_id):
+        is_counted = isinstance(said.message, Vote | Stored)
+        if is_counted and not self._membership.is_from_its_disk(said.node_id, said.disk_id):
             return  # of a disk that the members do not know it by: it does not count
-        machine.peer_cluster_id = said.cluster_id
-        if isinstance(message, Push):
-            machine.push(now, node_id, message)
-        elif isinstance(message, Stored):
-            machine.stored_by(now, node_id, message)
-        elif isinstance(message, Pull):
-            machine.pulled_by(now, node_id, message)
-        elif isinstance(message, Diverged):
-            machine.diverged(now, node_id, message)
-        elif isinstance(message, VoteRequest):
-            machine.vote_request(node_id, message)
-        elif isinstance(message, Vote):
-            machine.vote(node_id, message)
-        elif isinstance(message, SnapshotNeeded):
-            self._intake.needed(now, node_id, message)
-        elif isinstance(message, SnapshotPull):
-            if machine.is_leading and message.vote_id == machine.vote_id:
-                self._near.checkpointer.tell(ReadSnapshot(node_id, message.cursor, self.actor_ref))
-        elif isinstance(message, SnapshotRows):
-            self._staged_from = node_id
-            self._intake.rows(now, node_id, message, self.actor_ref)
-        elif isinstance(message, TakeOver):
-            if message.vote_id == machine.vote_id and node_id == machine.leader:
-                self._near.elector.tell(TakeOverAsked(message.vote_id))
-        else:
-            raise TypeError(message)
+        self._do(self._machine.heard(self._now(), said))
 
-    def _snapshot_read(self, message: SnapshotRead, now: float) -> None:
-        machine, part = self._machine, message.part
-        if machine.is_leading:
-            rows = SnapshotRows(
-                machine.vote_id,
-                part.trimmed,
-                part.vote_id,
-                part.members or self._membership.settled_row(),
-                part.rows,
-                part.cursor,
-                part.is_last,
-                message.after_cursor,
-            )
-            self._near.peers.tell(SendPeers((message.node_id,), rows))
+    def _peer_receiving(self, message: PeerReceiving) -> None:
+        self._do(self._machine.receiving(self._now(), message.node_id, self._identity.cluster_id))
 
-    def _part_staged(self, message: PartStaged, now: float) -> None:
-        if self._intake.staged(now, message, self._staged_from):
-            part = message.part
-            members = decode_members(part.members) if part.members else None
-            self._machine.installed(now, part.trimmed, part.vote_id, members)
-            self._view.trimmed = self._view.stored = part.trimmed
+    # -- the disk, and LMDB behind the log ---------------------------------------------------------------------
 
-    # -- LMDB behind the log -----------------------------------------------------------------------------------
+    def _written(self, message: EntriesWritten) -> None:
+        self._checkpointing.journal_written()
+        self._see_disk()
+        self._do(self._machine.written(self._now(), message.entry_count, message.room_bytes))
 
-    def _committed_entries(self) -> list[StoredEntry]:
-        machine = self._machine
-        return machine.tail.behind(machine.tail.stored, up_to=machine.committed)
-
-    def _checkpoint_later(self, delay_s: float) -> None:
-        self._checkpoint_timer = self.runtime.call_later(delay_s, lambda: self.actor_ref.tell(CheckpointDue()))
-
-    def _checkpoint_due(self, message: CheckpointDue, now: float) -> None:
-        self._checkpoint_timer = None
-        machine = self._machine
-        if self._is_checkpointing or machine.is_reloading or machine.is_installing:
+    def _checkpoint_due(self) -> None:
+        if not self.actor_ref.is_alive() or self._has_stopped:
             return
-        entries = self._committed_entries()
+        may_store = not self._log.is_reloading and not self._log.is_installing
+        entries = self._checkpointing.due(self._log.unstored(), may_store=may_store)
         if entries:
-            self._is_checkpointing = True
-            self._near.checkpointer.tell(Checkpoint(entries, self.actor_ref))
+            self._near.checkpointer.tell(Checkpoint(entries))
+        elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
+            self.runtime.call_later(delay_s, self._checkpoint_due)
 
-    def _checkpointed(self, message: Checkpointed, now: float) -> None:
-        self._is_checkpointing = False
-        machine = self._machine
-        if message.trans_id < machine.tail.stored or message.trimmed < machine.trimmed:
-            return  # it was on its way when a snapshot took the place of the log
-        machine.disk_full = None
-        machine.trimmed = message.trimmed
-        machine.tail.forget(message.trans_id)
-        machine.tail.forget_history(message.trimmed)
-        self._view.stored = message.trans_id
-        self._view.trimmed = message.trimmed
-        self._near.log_writer.tell(Recycle(message.trans_id))
-        if machine.is_leading:
-            machine.tell_owner(now)
+    def _checkpointed(self, message: Checkpointed) -> None:
+        self._checkpointing.stored()
+        self._see_disk()
+        if self._log.checkpointed(message.trans_id, message.trimmed):
+            self._near.log_writer.tell(Recycle(message.trans_id))
+        self._tell_owner()
+        self._do([])
         self._go_on_stopping()
 
-    def _journal_blocked(self, message: JournalBlocked, now: float) -> None:
-        self._machine.disk_full = message.reason
-        self._machine.room_bytes = 0
-        self._machine.tell_owner(now)
-
-    def _checkpoint_failed(self, message: CheckpointFailed, now: float) -> None:
-        self._is_checkpointing = False
-        self._machine.disk_full = message.reason
-        self._machine.tell_owner(now)
-        self._checkpoint_later(RETRY_S)
+    def _checkpoint_failed(self, message: CheckpointFailed) -> None:
+        delay_s = self._checkpointing.failed(message.reason)
+        self._see_disk()
+        self._tell_owner()
+        self.runtime.call_later(delay_s, self._checkpoint_due)
         self._go_on_stopping()
+
+    def _journal_blocked(self, message: JournalBlocked) -> None:
+        self._checkpointing.journal_blocked(message.reason)
+        self._log.room_bytes = 0
+        self._see_disk()
+        self._tell_owner()
+
+    def _see_disk(self) -> None:
+        """Whether the disk is full; said once when it becomes so, and once when it is not any more."""
+        self._log.disk_full = reason = self._checkpointing.disk_full
+        if (reason is not None) != self._was_full:
+            self._was_full = reason is not None
+            if reason is not None:
+                log.warning("the disk is full: what needs space is refused until there is some: %s", reason)
+            else:
+                log.info("the disk has space again")
+
+    def _tell_owner(self) -> None:
+        leading = self._machine.leading
+        if leading is not None:
+            self._near.owner.tell(leading.advanced(self._now()))
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def _status_asked(self, message: StatusAsked) -> None:
+        reply = message.reply
+        shard = shard_row(
+            self._machine,
+            self._now(),
+            leader_node_id=self._machine.leader or 0,
+            cluster_id=f"{self._identity.cluster_id:x}",
+            max_log_size=self._settings.log_records_max,
+            log_size=self._log.tail.end.trans_id - self._log.trimmed,
+            recovery=self._settings.recovery,
+            members=self._admin.members(),
+        )
+        reply.shards = [{**one, **shard} for one in reply.shards]
+        send_answers([(message.call, reply)])
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
-    def _stop_asked(self, message: Stop, now: float) -> None:
+    def _hand_over(self, message: HandOver) -> None:
+        self._handing_over = message
+        self._do(self._admin.hand_over(self._now()))
+
+    def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
         self._go_on_stopping()
 
     def _go_on_stopping(self) -> None:
         """Stopped is: LMDB has what is committed (unless its disk is full: then the journal keeps it)."""
-        if self._stopping is None or self._is_checkpointing:
+        if self._stopping is None:
             return
-        machine = self._machine
-        if machine.disk_full is None and not machine.is_reloading and self._committed_entries():
-            self._checkpoint_due(CheckpointDue(), 0.0)
+        has_unstored = bool(self._log.unstored())
+        if not self._checkpointing.is_done(has_unstored=has_unstored, is_reloading=self._log.is_reloading):
+            self._checkpoint_due()
             return
         self._has_stopped = True
         self._near.peers.tell(Stop(self.actor_ref))

@@ -4,11 +4,12 @@ Parts are kept beside what is there; only the last one makes the snapshot count.
 was, as long as it is the same leader's and that one has not trimmed its log since; otherwise it begins again.
 """
 
-from typing import Any
+import math
 
-from actors.cluster.following import PULL_RETRY_S
-from actors.cluster.replicated_log import CHECKPOINTER, PEERS
-from actors.cluster.replication import Replication
+from actors.cluster.decisions import Decisions
+from actors.cluster.following import PULL_RETRY_S, Following
+from actors.cluster.pace import Pace
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import PartStaged, StagePart
 from actors.messages.peers import SendPeers
 from net.peers.messages import SnapshotNeeded, SnapshotPull, SnapshotRows
@@ -16,86 +17,81 @@ from storage.log_store import SnapshotPart, Staged
 
 
 class SnapshotIntake:
-    """`staged` is what an earlier run had kept. Sends through `replication.out`."""
+    """`staged` is what an earlier run had kept. It outlives the roles: what is kept is of use to the next one, too."""
 
-    def __init__(self, replication: Replication, staged: Staged | None) -> None:
-        self._replication = replication
+    def __init__(self, log: ReplicatedLog, pace: Pace, staged: Staged | None) -> None:
+        self._log = log
+        self._pace = pace
         self._staged = staged
         self._wanted: int | None = None
-        self._asked_at: float | None = None
         self._is_staging = False
-        self.next_at = float("inf")
+        self.next_at = math.inf
 
-    def needed(self, now: float, node_id: int, message: SnapshotNeeded) -> None:
+    def needed(self, now: float, role: Following, message: SnapshotNeeded) -> Decisions:
         """The leader's log begins behind `trimmed`."""
-        replication = self._replication
-        if message.vote_id != replication.vote_id or node_id != replication.leader or self._is_staging:
-            return
-        if not replication.is_behind(message.trimmed):
-            return
+        if self._is_staging or not self._log.is_behind(message.trimmed):
+            return []
         staged = self._staged
-        if staged is None or staged.trimmed != message.trimmed or staged.source != node_id:
+        if staged is None or staged.trimmed != message.trimmed or staged.source != role.leader:
             self._staged = None
         self._wanted = message.trimmed
-        self._ask(now)
+        return self.ask(now, role)
 
-    def _ask(self, now: float) -> None:
-        replication = self._replication
-        if self._wanted is None or replication.leader is None or self._is_staging:
-            return
-        if replication.allowed_records(now) < 1:
+    def ask(self, now: float, role: Following) -> Decisions:
+        """Ask for the next part, if one is wanted and the rate allows it."""
+        if self._wanted is None or role.leader is None or self._is_staging:
+            return []
+        if self._pace.allowed(now) < 1:
             self.next_at = now + 0.02
-            return
-        self._asked_at = now
+            return []
         self.next_at = now + PULL_RETRY_S
         cursor = b"" if self._staged is None else self._staged.cursor
-        pull = SnapshotPull(replication.vote_id, self._wanted, cursor)
-        replication.out.append((PEERS, SendPeers((replication.leader,), pull)))
+        return [SendPeers((role.leader,), SnapshotPull(role.vote_id, self._wanted, cursor))]
 
-    def tick(self, now: float) -> None:
+    def tick(self, now: float, role: Following) -> Decisions:
         """Ask again, or for what the rate did not allow before."""
-        if now >= self.next_at:
-            self.next_at = float("inf")
-            self._ask(now)
+        if now < self.next_at:
+            return []
+        self.next_at = math.inf
+        return self.ask(now, role)
 
-    def rows(self, now: float, node_id: int, message: SnapshotRows, reply_to: Any) -> None:
+    def rows(self, now: float, role: Following, message: SnapshotRows) -> Decisions:
         """A part has come."""
-        replication = self._replication
-        if message.vote_id != replication.vote_id or node_id != replication.leader or self._is_staging:
-            return
+        log = self._log
+        if self._is_staging:
+            return []
         if message.trimmed != self._wanted:
-            if replication.is_behind(message.trimmed) and self._wanted is not None:
-                self._wanted = message.trimmed  # trimmed since: begin again
-                self._staged = None
-                self._ask(now)
-            return
+            if not log.is_behind(message.trimmed) or self._wanted is None:
+                return []
+            self._wanted = message.trimmed  # trimmed since: begin again
+            self._staged = None
+            return self.ask(now, role)
         expected = b"" if self._staged is None else self._staged.cursor
         if message.after_cursor != expected:
-            return
-        if not replication.is_behind(message.trimmed):
+            return []
+        if not log.is_behind(message.trimmed):
             self._wanted = None
-            return
-        replication.spend(len(message.rows))
+            return []
+        self._pace.spend(len(message.rows))
         part = SnapshotPart(
             message.trimmed, message.trimmed_vote_id, message.members, message.rows, message.cursor, message.is_last
         )
         self._is_staging = True
-        replication.is_installing = message.is_last
-        stage = StagePart(part, node_id, self._staged is None, reply_to)
-        replication.out.append((CHECKPOINTER, stage))
+        log.is_installing = message.is_last
+        assert role.leader is not None
+        return [StagePart(part, role.leader, self._staged is None)]
 
-    def staged(self, now: float, message: PartStaged, source: int) -> bool:
+    def staged(self, now: float, message: PartStaged) -> bool:
         """A part is kept; True if it was the last: the snapshot counts now."""
         self._is_staging = False
         if message.refused is not None:
-            self._replication.is_installing = False
+            self._log.is_installing = False
             self.next_at = now + PULL_RETRY_S
             return False
         part = message.part
         if part.is_last:
             self._wanted = self._staged = None
-            self.next_at = float("inf")
+            self.next_at = math.inf
             return True
-        self._staged = Staged(part.trimmed, source, part.cursor)
-        self._ask(now)
+        self._staged = Staged(part.trimmed, message.source, part.cursor)
         return False

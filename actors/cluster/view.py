@@ -1,34 +1,47 @@
-"""What a node shows of its part in the cluster: who leads, and how far each follower is."""
+"""What a node shows of its part in the cluster: who leads, and how far each follower is. Pure functions."""
 
+import math
 from typing import Any
 
-from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
-from actors.messages.node_view import NodeView
-from actors.messages.peers import LeaderChanged
 
 
 def follower_rows(machine: Replication, now: float) -> list[dict[str, Any]]:
     """What status tells of each follower: `lag` in records, `silent_s` since its last answer, None before the first."""
-    end = machine.tail.end.trans_id
+    leading = machine.leading
+    if leading is None:
+        return []
+    end = machine.log.tail.end.trans_id
     return [
         {
             "node_id": node_id,
-            "trans_id": its.match,
-            "lag": end - its.match,
-            "is_pushed": its.sent is not None,
-            "silent_s": None if its.heard_at < 0 else round(now - its.heard_at, 3),
+            "trans_id": progress.match,
+            "lag": end - progress.match,
+            "is_pushed": progress.sent is not None,
+            "is_full": progress.is_full,
+            "silent_s": None if progress.heard_at == -math.inf else round(now - progress.heard_at, 3),
         }
-        for node_id, its in sorted(machine.progress.items())
+        for node_id, progress in sorted(leading.progress.items())
     ]
 
 
-def shown_leader(view: NodeView, membership: Membership, leader: int | None) -> LeaderChanged:
-    """Put the leader into the view; returns it as the Router is told."""
-    host, port = ("", 0) if leader is None else membership.address(leader)
-    is_self = leader == membership.own.node_id
-    if is_self and not host:
-        host, port = view.host, view.port
-    view.leader_node_id, view.leader_host, view.leader_port = leader or 0, host, port
-    view.role = "leader" if is_self else "follower" if leader else "none"
-    return LeaderChanged(leader or 0, is_self, host, port)
+def role_of(machine: Replication) -> str:
+    """leader, follower, or none while nobody is known to lead."""
+    return "leader" if machine.is_leading else "follower" if machine.leader else "none"
+
+
+def shard_row(machine: Replication, now: float, **known: Any) -> dict[str, Any]:
+    """The log's part of a shard's row in status; `known` is what the machine does not know."""
+    log = machine.log
+    return {
+        "role": role_of(machine),
+        "vote_id": machine.vote_id,
+        "committed": log.committed,
+        "durable": log.durable,
+        "checkpointed": log.tail.checkpointed,
+        "first_trans_id": log.trimmed + 1,
+        "level": log.membership.level,
+        "disk_full": log.disk_full or "",
+        "followers": follower_rows(machine, now),
+        **known,
+    }

@@ -25,6 +25,7 @@ from actors.messages.checkpoints import (
     SnapshotRead,
     StagePart,
 )
+from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
 from actors.runtime.contract import BlockingActor, Runtime
 from storage.errors import DiskFullError
@@ -64,32 +65,42 @@ class Checkpointer(BlockingActor):
         self._log_records_max = log_records_max
         self._is_trimming = False
         self._described: RowsDescribed | None = None
+        self._replicator: pykka.ActorRef[Any]
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            Checkpoint: self._checkpoint,
+            RowsDescribed: self._rows_described,
+            ReadLog: self._read_log,
+            ReadEntries: self._read_entries,
+            ReadSnapshot: self._read_snapshot,
+            StagePart: self._stage,
+            LoadState: self._load,
+            Attach: self._attach,
+        }
 
     def on_receive(self, message: Any) -> None:
         """Dispatch."""
-        if isinstance(message, Checkpoint):
-            self._checkpoint(message)
-        elif isinstance(message, RowsDescribed):
-            if message.plan is self._plan:
-                self._described = message
-                self._trim()
-        elif isinstance(message, ReadLog):
-            entries = self._store.read(message.after, message.count, message.bytes_max)
-            message.reply_to.tell(LogRead(message.call, message.after, message.count, entries))
-        elif isinstance(message, ReadEntries):
-            entries = self._store.read(message.after, message.records_max, message.bytes_max)
-            assert message.reply_to is not None
-            message.reply_to.tell(EntriesRead(message.node_id, message.after, entries))
-        elif isinstance(message, ReadSnapshot):
-            self._pin()
-            part = self._store.read_part(message.cursor, self._part_bytes)
-            message.reply_to.tell(SnapshotRead(message.node_id, message.cursor, part))
-        elif isinstance(message, StagePart):
-            self._stage(message)
-        elif isinstance(message, LoadState):
-            self._load(message)
-        else:
-            raise TypeError(message)
+        self._handlers[type(message)](message)
+
+    def _attach(self, message: Attach) -> None:
+        self._replicator = message.replicator
+
+    def _rows_described(self, message: RowsDescribed) -> None:
+        if message.plan is self._plan:
+            self._described = message
+            self._trim()
+
+    def _read_log(self, message: ReadLog) -> None:
+        entries = self._store.read(message.after, message.count, message.bytes_max)
+        self._replicator.tell(LogRead(message.call, message.after, message.count, entries))
+
+    def _read_entries(self, message: ReadEntries) -> None:
+        entries = self._store.read(message.after, message.records_max, message.bytes_max)
+        self._replicator.tell(EntriesRead(message.node_id, message.after, entries))
+
+    def _read_snapshot(self, message: ReadSnapshot) -> None:
+        self._pin()
+        part = self._store.read_part(message.cursor, self._part_bytes)
+        self._replicator.tell(SnapshotRead(message.node_id, message.cursor, part))
 
     def on_stop(self) -> None:
         """Close LMDB."""
@@ -97,15 +108,14 @@ class Checkpointer(BlockingActor):
 
     def _checkpoint(self, message: Checkpoint) -> None:
         store = self._store
-        entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.stored]
+        entries = [entry for entry in message.entries if entry.last_trans_id > store.bounds.checkpointed]
         try:
             if entries:
                 store.store(entries)
         except DiskFullError as error:
-            message.reply_to.tell(CheckpointFailed(str(error)))
+            self._replicator.tell(CheckpointFailed(str(error)))
         else:
-            self._report(message.reply_to)
-        self._reply_to = message.reply_to
+            self._report()
         self._trim()
         self._plan_trim()
 
@@ -126,34 +136,34 @@ class Checkpointer(BlockingActor):
                 self._is_trimming = False
                 self._plan = self._described = None
         except DiskFullError as error:
-            message.reply_to.tell(PartStaged(part, str(error)))
+            self._replicator.tell(PartStaged(part, message.source, str(error)))
         else:
-            message.reply_to.tell(PartStaged(part))
+            self._replicator.tell(PartStaged(part, message.source))
 
     def _load(self, message: LoadState) -> None:
         state = self._new_state()
         load_state(self._store.tables, self._store, state, self.runtime.now())
-        message.reply_to.tell(StateLoaded(state))
+        self._replicator.tell(StateLoaded(state))
 
     def _plan_trim(self) -> None:
         """Ask about the head's messages if the log is too long. Not while a snapshot is being read: it would tear."""
         if self._is_trimming or self.runtime.monotonic() < self._pinned_until:
             return
-        trimmed, stored = self._store.bounds
+        trimmed, checkpointed = self._store.bounds
         slack = max(self._log_records_max // 10, 1)
-        if stored - trimmed > self._log_records_max + slack:
-            self._ask(stored - self._log_records_max)
+        if checkpointed - trimmed > self._log_records_max + slack:
+            self._ask(checkpointed - self._log_records_max)
 
     def _ask(self, until: int) -> None:
         self._plan = plan = self._store.plan_trim(until, TRIM_RECORDS)
         self._is_trimming = plan is not None
         if plan is not None:
-            self._reply_to.tell(DescribeRows(plan))
+            self._replicator.tell(DescribeRows(plan))
 
     def _trim(self) -> None:
         """Trim what was described, once the log holds all that the description rests on."""
         described = self._described
-        if described is None or described.as_of > self._store.bounds.stored:
+        if described is None or described.as_of > self._store.bounds.checkpointed:
             return
         if self.runtime.monotonic() < self._pinned_until:
             return  # a snapshot is being read; when that is over, the next checkpoint comes here again
@@ -163,11 +173,11 @@ class Checkpointer(BlockingActor):
             self._store.trim(described.plan, described.rows)
         except DiskFullError:
             return  # asked again with the next checkpoint
-        self._report(self._reply_to)
-        trimmed, stored = self._store.bounds
-        if stored - trimmed > self._log_records_max:
-            self._ask(stored - self._log_records_max)
+        self._report()
+        trimmed, checkpointed = self._store.bounds
+        if checkpointed - trimmed > self._log_records_max:
+            self._ask(checkpointed - self._log_records_max)
 
-    def _report(self, reply_to: "pykka.ActorRef[Any]") -> None:
-        trimmed, stored = self._store.bounds
-        reply_to.tell(Checkpointed(stored, trimmed))
+    def _report(self) -> None:
+        trimmed, checkpointed = self._store.bounds
+        self._replicator.tell(Checkpointed(checkpointed, trimmed))

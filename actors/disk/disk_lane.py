@@ -1,5 +1,6 @@
 """DiskLane: a thread that waits for the disk, so that nobody else has to. Does what the LogWriter says, in order."""
 
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
@@ -34,6 +35,12 @@ class DiskLane(BlockingActor):
         self._folder = folder
         self._segment_bytes = segment_bytes
         self._alignment = alignment
+        self._handlers: dict[type, Callable[[Any], None]] = {
+            WriteBytes: self._write,
+            FlushFile: self._flush,
+            SaveIdentity: self._save,
+            RunErrand: self._run_errand,
+        }
 
     @staticmethod
     def _create_actor_inbox() -> ActorInbox:
@@ -41,22 +48,25 @@ class DiskLane(BlockingActor):
 
     def on_receive(self, message: Any) -> None:
         """Dispatch."""
-        if isinstance(message, WriteBytes):
-            write = message.write
-            write.file.write_durably_at(write.offset, write.data)
-            message.reply_to.tell(BytesWritten(write))
-        elif isinstance(message, FlushFile):
-            message.file.flush()
-            message.reply_to.tell(FileFlushed(message.file, message.end))
-        elif isinstance(message, SaveIdentity):
-            self._vote_file.save(message.identity)
-            message.reply_to.tell(IdentitySaved(message.identity))
-        elif isinstance(message, RunErrand):
-            try:
-                segment = run_errand(self._folder, message.errand, self._segment_bytes, self._alignment)
-            except DiskFullError as error:
-                message.reply_to.tell(ErrandFailed(str(error)))
-            else:
-                message.reply_to.tell(SegmentReady(segment))
+        self._handlers[type(message)](message)
+
+    def _write(self, message: WriteBytes) -> None:
+        write = message.write
+        write.file.write_durably_at(write.offset, write.data)
+        message.reply_to.tell(BytesWritten(write))
+
+    def _flush(self, message: FlushFile) -> None:
+        message.file.flush()
+        message.reply_to.tell(FileFlushed(message.file, message.end))
+
+    def _save(self, message: SaveIdentity) -> None:
+        self._vote_file.save(message.identity)
+        message.reply_to.tell(IdentitySaved(message.identity))
+
+    def _run_errand(self, message: RunErrand) -> None:
+        try:
+            segment = run_errand(self._folder, message.errand, self._segment_bytes, self._alignment)
+        except DiskFullError as error:
+            message.reply_to.tell(ErrandFailed(str(error)))
         else:
-            raise TypeError(message)
+            message.reply_to.tell(SegmentReady(segment))

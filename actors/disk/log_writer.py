@@ -51,31 +51,40 @@ class LogWriter(LoopActor):
         self._is_flushing = False
         self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
-        self._replicator: pykka.ActorRef[Any] | None = None
+        self._replicator: pykka.ActorRef[Any]
+        self.handlers = {
+            WriteEntries: self._write_entries,
+            BytesWritten: self._bytes_written,
+            FileFlushed: self._file_flushed,
+            Recycle: self._recycle,
+            SegmentReady: self._segment_ready,
+            ErrandFailed: self._errand_failed,
+        }
 
-    def on_receive(self, message: Any) -> None:
-        """Dispatch."""
-        if isinstance(message, WriteEntries):
-            self._replicator = message.reply_to
-            self._entries.extend(message.entries)
-            self._write()
-        elif isinstance(message, BytesWritten):
-            self._completed(message.write)
-            self._write()
-        elif isinstance(message, FileFlushed):
-            self._is_flushing = False
-            self._journal.flushed(message.file, message.end)
-            self._write()
-        elif isinstance(message, Recycle):
-            self._journal.recycle(message.trans_id)
-            self._send_errand()
-        elif isinstance(message, SegmentReady):
-            self._journal.errand_done(message.segment)
-            self._write()
-        elif isinstance(message, ErrandFailed):
-            self._errand_failed(message)
-        else:
-            raise TypeError(message)
+    def attach(self, replicator: "pykka.ActorRef[Any]") -> None:
+        """Whom it tells; called by the assembly before any message."""
+        self._replicator = replicator
+
+    def _write_entries(self, message: WriteEntries) -> None:
+        self._entries.extend(message.entries)
+        self._write()
+
+    def _bytes_written(self, message: BytesWritten) -> None:
+        self._completed(message.write)
+        self._write()
+
+    def _file_flushed(self, message: FileFlushed) -> None:
+        self._is_flushing = False
+        self._journal.flushed(message.file, message.end)
+        self._write()
+
+    def _recycle(self, message: Recycle) -> None:
+        self._journal.recycle(message.trans_id)
+        self._send_errand()
+
+    def _segment_ready(self, message: SegmentReady) -> None:
+        self._journal.errand_done(message.segment)
+        self._write()
 
     def on_stop(self) -> None:
         """Flush and close."""
@@ -97,7 +106,7 @@ class LogWriter(LoopActor):
 
     def _completed(self, write: Write) -> None:
         durable = self._journal.completed(write)
-        if durable is not None and self._replicator is not None:
+        if durable is not None:
             self._replicator.tell(EntriesWritten(durable, self._journal.room_bytes))
 
     def _next_lane(self) -> "pykka.ActorRef[Any]":
@@ -117,7 +126,7 @@ class LogWriter(LoopActor):
 
     def _errand_failed(self, message: ErrandFailed) -> None:
         self._journal.errand_failed()
-        if self._entries and self._replicator is not None:
+        if self._entries:
             self._replicator.tell(JournalBlocked(message.reason))
         self._is_blocked = True  # each try writes until the disk is full: not more often than this
         self.runtime.call_later(RETRY_S, self._try_again)

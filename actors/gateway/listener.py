@@ -1,9 +1,13 @@
 """Listener: the clients. Gathers what one turn of the loop read into one message, and takes replies back to them.
 
-Bounds: how many clients there may be, how many requests may be open in all, and by sweeping, all that is of time.
+Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open in
+all, how much unfinished requests and unread replies may take together, how many datagrams' consumers wait, and by
+sweeping, all that is of time. A limit that is reached is logged once, and again when it was not reached for a while.
 Its sockets are opened and closed by the composition root; it only ever sees connections.
 """
 
+import ipaddress
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -16,19 +20,35 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
 from net.clients.udp import REPLY_BYTES_MAX, DatagramClient
-from quorate.protocol import ErrorWord, Request, StatusReply, refusal
+from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
+
+log = logging.getLogger("quorate.clients")
 
 SWEEP_S: Final = 1.0
 GRACE_S: Final = 0.3
 """How long a node that stops still answers that it does: a client that asks then knows that nothing was done."""
 
+RESERVED: Final = 16
+"""Places beyond the limit for clients on this machine: whoever mends a node that is full of clients has to get in."""
+
+CALM_SWEEPS: Final = 60
+"""A limit that was not reached for so many sweeps is logged again when it is."""
+
 
 @dataclass
 class ListenerLimits:
-    """Counts; `connection` holds those of one client."""
+    """Counts and bytes; `connection` holds those of one client.
+
+    `partial_bytes_max`: unfinished requests of all clients. `unsent_bytes_max`: replies of all that do not read.
+    `datagram_waits_max`: consumers that wait for a datagram's reply; `datagram_waits_each`: of one address.
+    """
 
     connections_max: int = 10_000
     requests_max: int = 100_000
+    partial_bytes_max: int = 256 << 20
+    unsent_bytes_max: int = 256 << 20
+    datagram_waits_max: int = 1000
+    datagram_waits_each: int = 64
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -47,22 +67,40 @@ class Listener(LoopActor):
         self._on_stopped = on_stopped
         self.limits = limits
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
+        self._stalled: dict[Connection, None] = {}
         self._gathered: list[Call] = []
         self._open = 0
+        self._partial_bytes = 0
+        self._datagram_waits: dict[str, int] = {}
+        self._datagram_waiting = 0
+        self._reached: dict[str, int] = {}
         self._is_stopping = False
         self._requests = 0
         self._started_at = runtime.monotonic()
+        self.handlers = {
+            Answered: lambda m: self._answer(m.answers),
+            Reconfigure: self._reconfigure,
+            Stop: self._stop_asked,
+            Stopped: self._stopped,
+        }
 
     def on_start(self) -> None:
         """Begin to sweep."""
         self.runtime.call_later(SWEEP_S, self._sweep)
 
+    @property
+    def open_requests(self) -> int:
+        """Requests that are not answered."""
+        return self._open
+
     # -- the sink ----------------------------------------------------------------------------------------------
 
-    def admit(self, connection: Connection) -> str | None:
+    def admit(self, connection: Connection, address: Any = None) -> str | None:
         """Why a new client can't be served; None if it is."""
-        if len(self._connections) >= self.limits.connections_max:
-            return f"{self.limits.connections_max} clients are connected already"
+        allowed = self.limits.connections_max
+        if len(self._connections) >= allowed + (RESERVED if _is_near(address) else 0):
+            self._limit_reached("max_connections", f"{allowed} clients are connected")
+            return f"{allowed} clients are connected already"
         self._connections[connection] = None
         return None
 
@@ -74,10 +112,35 @@ class Listener(LoopActor):
         gathered.append(Call(request, connection, order, self._actor_ref))
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A datagram's request."""
+        """A datagram's request. Its sender may be anybody, so few of them may wait."""
+        call = Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX, is_single=True)
+        if request.wait and request.action == Action.CONSUME:
+            refused = self._datagram_wait(client.address[0])
+            if refused is not None:
+                client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
+                return
         if not self._gathered:
             self.runtime.wake(self)
-        self._gathered.append(Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX, is_single=True))
+        self._gathered.append(call)
+
+    def _datagram_wait(self, host: str) -> str | None:
+        """Count one more consumer that waits; why it may not."""
+        limits, mine = self.limits, self._datagram_waits.get(host, 0)
+        if self._datagram_waiting >= limits.datagram_waits_max:
+            self._limit_reached("max_datagram_waiters", f"{limits.datagram_waits_max} datagrams' consumers wait")
+            return f"{limits.datagram_waits_max} consumers wait for datagrams already: wait over TCP"
+        if mine >= limits.datagram_waits_each:
+            return f"{limits.datagram_waits_each} consumers of {host} wait for datagrams already: wait over TCP"
+        self._datagram_waiting += 1
+        self._datagram_waits[host] = mine + 1
+        return None
+
+    def _datagram_answered(self, client: DatagramClient) -> None:
+        host = client.address[0]
+        self._datagram_waiting -= 1
+        self._datagram_waits[host] -= 1
+        if not self._datagram_waits[host]:
+            del self._datagram_waits[host]
 
     def ended(self, connection: Connection) -> None:
         """A client that asks nothing more: no message is kept waiting for it."""
@@ -86,9 +149,38 @@ class Listener(LoopActor):
 
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""
+        self._stalled.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
             self.ended(connection)
+
+    def stalled(self, connection: Connection, is_stalled: bool) -> None:
+        """A client leaves its replies unread, or reads again."""
+        if is_stalled:
+            self._stalled[connection] = None
+            self._bound_unsent()
+        else:
+            self._stalled.pop(connection, None)
+
+    def partial(self, connection: Connection, grown: int) -> None:
+        """A request that is not whole takes so much more."""
+        self._partial_bytes += grown
+        if grown > 0 and self._partial_bytes > self.limits.partial_bytes_max:
+            allowed = self.limits.partial_bytes_max
+            self._limit_reached("max_partial_bytes", f"unfinished requests take {allowed} bytes")
+            reason = f"the unfinished requests of all clients take more than {allowed} bytes"
+            connection.refuse_all(ErrorWord.OVERLOADED, reason)
+
+    def _bound_unsent(self) -> None:
+        """Close the clients that owe the most reading, if all replies that wait unread take too much."""
+        sizes = sorted(((one.unsent_bytes, index, one) for index, one in enumerate(self._stalled)), reverse=True)
+        total = sum(size for size, _, _ in sizes)
+        for size, _, connection in sizes:
+            if total <= self.limits.unsent_bytes_max:
+                return
+            self._limit_reached("max_unsent_bytes", f"unread replies take {total} bytes; clients are cut off")
+            total -= size
+            connection.abort()
 
     # -- the actor ---------------------------------------------------------------------------------------------
 
@@ -97,20 +189,16 @@ class Listener(LoopActor):
         self._hand_over()
         super().take_turn()
 
-    def on_receive(self, message: Any) -> None:
-        """Dispatch."""
-        if isinstance(message, Answered):
-            self._answer(message.answers)
-        elif isinstance(message, Reconfigure):
-            self.limits = message.limits
-        elif isinstance(message, Stop):
-            self._hand_over()
-            self._is_stopping = True
-            self._router.tell(Stop(self.actor_ref))
-        elif isinstance(message, Stopped):
-            self.runtime.call_later(GRACE_S if self._connections else 0.0, self._close_all)
-        else:
-            raise TypeError(message)
+    def _reconfigure(self, message: Reconfigure) -> None:
+        self.limits = message.limits
+
+    def _stop_asked(self, message: Stop) -> None:
+        self._hand_over()
+        self._is_stopping = True
+        self._router.tell(Stop(self.actor_ref))
+
+    def _stopped(self, message: Stopped) -> None:
+        self.runtime.call_later(GRACE_S if self._connections else 0.0, self._close_all)
 
     def _hand_over(self) -> None:
         calls = self._gathered
@@ -122,6 +210,7 @@ class Listener(LoopActor):
         if self._is_stopping:
             self._answer([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in calls])
         elif self._open > self.limits.requests_max:
+            self._limit_reached("max_open_requests", f"{self.limits.requests_max} requests are open")
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:
@@ -132,20 +221,44 @@ class Listener(LoopActor):
         for call, reply in answers:
             if type(reply) is StatusReply:
                 self._complete(reply)
-            call.client.answer(call.order, reply)
+            client, request = call.client, call.request
+            if call.is_single and request.action == Action.CONSUME and request.wait and type(client) is DatagramClient:
+                self._datagram_answered(client)
+            client.answer(call.order, request, reply)
+            if reply.error == ErrorWord.LIMIT or reply.error == ErrorWord.OVERLOADED:
+                self._limit_reached(reply.reason or "", reply.reason or "")
 
     def _complete(self, reply: StatusReply) -> None:
         reply.pid, reply.resident_bytes = self.runtime.process()
         reply.connections = len(self._connections)
         reply.requests = self._requests
+        reply.open_requests = self._open
         reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
+        reply.limits_reached = sorted(self._reached)
+
+    def _limit_reached(self, limit: str, what: str) -> None:
+        if limit not in self._reached and len(self._reached) < 100:
+            log.warning("a limit is reached: %s; more is refused (logged once, until it was not for a minute)", what)
+        self._reached[limit] = 0
 
     def _sweep(self) -> None:
         for connection in list(self._connections):
             connection.sweep(SWEEP_S)
+        self._bound_unsent()
+        self._reached = {limit: quiet + 1 for limit, quiet in self._reached.items() if quiet < CALM_SWEEPS}
         self.runtime.call_later(SWEEP_S, self._sweep)
 
     def _close_all(self) -> None:
         for connection in list(self._connections):
             connection.close_when_answered()
         self._on_stopped()
+
+
+def _is_near(address: Any) -> bool:
+    """Whether a client's address is of this machine."""
+    if not address:
+        return False
+    try:
+        return ipaddress.ip_address(address[0]).is_loopback
+    except ValueError:
+        return False

@@ -1,24 +1,27 @@
 """Routing: where a request goes. A machine; its host is the Router.
 
 What asks about this node is answered here; everything else is for the leader. Where another node leads, a request is
-forwarded to it, or its client is sent there (`forward_request` 0). While nobody leads, and while a leader hands its
-place over, requests are held; after `HOLD_S` they are refused, never guessed at. A forwarded request whose answer can't
-come any more is sent again if it only looks; otherwise its client is told that the outcome is unknown.
+forwarded to it, or its client is sent there (`forward_request` 0). While nobody leads, while the leader's address or
+the link to it is not known yet, and while a leader hands its place over, requests are held; after a while they are
+refused, never guessed at. A forwarded request whose answer can't come any more is sent again if it did not leave this
+node, or only looks; otherwise its client is told that the outcome is unknown.
+
+A client's requests are done in their order: as long as one of them is held, those behind it are, too.
 """
 
+import math
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
 from actors.messages.calls import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
-from net.peers.messages import ForwardedCall
 from quorate.actions import ASKS_NODE, LOOKS
-from quorate.protocol import Action, Code, EncodedReply, ErrorWord, RedirectReply, refusal
+from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, done, refusal
 
 HOLD_S: Final = 4.0
-"""How long a request waits for a leader: some elections."""
+"""How long a request waits for a leader, unless it says otherwise: some elections."""
 
 RETURN_S: Final = 0.02
 """After this a request that came back is looked at again."""
@@ -32,8 +35,6 @@ RETURNS_MAX: Final = 100
 LAST_S: Final = 1.0
 """What a former leader has to answer what was forwarded to it."""
 
-_encode = msgspec.json.Encoder().encode
-
 
 @dataclass(slots=True)
 class Outgoing:
@@ -45,85 +46,144 @@ class Outgoing:
 
 
 @dataclass(slots=True)
+class Held:
+    """A call that waits; it is looked at again at `look_at`, and given up at `deadline` (monotonic s)."""
+
+    call: Call
+    look_at: float
+    deadline: float
+
+
+@dataclass(slots=True)
+class Forwarding:
+    """A call that is to be forwarded: its serial number, and its client's."""
+
+    serial: int
+    client: int
+    call: Call
+
+
+@dataclass(slots=True)
 class Routed:
     """What is to be done with calls: `own` by this node, `forwards` by the node `to`; `answers` are final."""
 
     own: list[Call] = field(default_factory=list)
-    forwards: list[ForwardedCall] = field(default_factory=list)
+    forwards: list[Forwarding] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     to: int = 0
 
 
 class Routing:
-    """One node's. `forwards` False: redirect. `linked` are the nodes that a link is open to.
+    """One node's. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds."""
 
-    Times are monotonic seconds.
-    """
-
-    def __init__(self, *, forwards: bool) -> None:
+    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S) -> None:
         self.leader = 0
         self.leads = False
+        self.next_at = math.inf
         self._host = ""
         self._port = 0
         self._is_draining = False
         self._forwards = forwards
-        self._held: list[tuple[float, float, Call]] = []
+        self._hold_s = hold_s
+        self._linked: set[int] = set()
+        self._held: list[Held] = []
+        self._held_of: dict[Client, int] = {}
         self._serial = 0
         self._outgoing: dict[int, Outgoing] = {}
         self._client_numbers: dict[Client, int] = {}
         self._next_number = 0
-        self.linked: set[int] = set()
 
     @property
     def is_direct(self) -> bool:
-        """Whether every request is for this node's owner."""
-        return self.leads and not self._is_draining
+        """Whether every request is for this node's owner, and none waits before it."""
+        return self.leads and not self._is_draining and not self._held
 
     @property
-    def next_at(self) -> float:
-        """When `tick` has something to do."""
-        held = min((min(look_at, deadline) for look_at, deadline, _ in self._held), default=float("inf"))
-        return min(held, min((one.deadline for one in self._outgoing.values()), default=float("inf")))
+    def is_serving(self) -> bool:
+        """Whether this node does what other nodes forward."""
+        return self.leads and not self._is_draining
 
     @property
     def has_open(self) -> bool:
         """Whether anything is held or waits for another node's answer."""
         return bool(self._held or self._outgoing)
 
-    def route(self, now: float, calls: list[Call], until: float | None = None) -> Routed:
-        """Where each of the calls goes; none is held for longer than `until`."""
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    def route(self, now: float, calls: list[Call]) -> Routed:
+        """Where each of the calls goes."""
         routed = Routed(to=self.leader)
-        deadline = now + HOLD_S if until is None else until
-        waiting = {held[2].client for held in self._held}
         for call in calls:
-            if waiting and call.client in waiting and not call.is_single:
-                self._held.append((now + RETURN_S, deadline, call))  # a client's requests are done in their order
-            elif self.is_direct or self._is_for_this_node(call.request.action):
-                routed.own.append(call)
-            elif not self.leader or self._is_draining or self.leads:
-                self._held.append((deadline, deadline, call))
-            elif self._forwards and self.leader not in self.linked:
-                self._held.append((now + RETURN_S, deadline, call))
-            elif self._forwards:
-                routed.forwards.append(self._forwarded(now, call))
-            else:
-                routed.answers.append((call, self._redirect(call)))
+            patience_s = call.request.patience
+            self._route(now, call, now + (self._hold_s if patience_s is None else patience_s), routed)
         return routed
+
+    def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
+        if not call.is_single and call.client in self._held_of:
+            self._hold(call, deadline, deadline)
+        elif self.is_serving or self._is_for_this_node(call.request.action):
+            routed.own.append(call)
+        elif not self.leader or self._is_draining or self.leads or not self._is_reachable:
+            self._hold(call, deadline, deadline)
+        elif self._forwards:
+            routed.forwards.append(self._forwarded(now, call))
+        else:
+            routed.answers.append((call, self._redirect(call)))
+
+    @property
+    def _is_reachable(self) -> bool:
+        """Whether the leader can be forwarded to, or where clients reach it is known: its hello says that."""
+        return self.leader in self._linked if self._forwards else self._port != 0
 
     def _is_for_this_node(self, action: int) -> bool:
         """Who leads is answered here, too, but not before it is known: a node that has just started soon knows."""
-        return action in ASKS_NODE and (action != Action.LEADER or self.leader != 0)
+        return action in ASKS_NODE and (action != Action.LEADER or self._port != 0)
+
+    # -- holding -----------------------------------------------------------------------------------------------
+
+    def _hold(self, call: Call, look_at: float, deadline: float) -> None:
+        self._held.append(Held(call, look_at, deadline))
+        if not call.is_single:
+            self._held_of[call.client] = self._held_of.get(call.client, 0) + 1
+        self.next_at = min(self.next_at, look_at, deadline)
+
+    def _count_held(self) -> None:
+        self._held_of.clear()
+        for one in self._held:
+            if not one.call.is_single:
+                self._held_of[one.call.client] = self._held_of.get(one.call.client, 0) + 1
+
+    def _take_held(self) -> list[Held]:
+        held, self._held = self._held, []
+        self._held_of.clear()
+        self.next_at = min((one.deadline for one in self._outgoing.values()), default=math.inf)
+        return held
+
+    def take_held(self) -> list[Call]:
+        """All that is held; it is the caller's now."""
+        return [one.call for one in self._take_held()]
+
+    def _look_again(self, now: float) -> Routed:
+        """What is held goes on in its order, if there is somewhere to go."""
+        routed = Routed(to=self.leader)
+        for one in self._take_held():
+            if one.look_at > now and one.look_at < one.deadline:
+                self._hold(one.call, one.look_at, one.deadline)  # it came back just now
+            else:
+                self._route(now, one.call, one.deadline, routed)
+        return routed
 
     def leader_changed(self, now: float, message: LeaderChanged) -> Routed:
-        """Somebody else leads, or nobody: what was held can go on."""
+        """Somebody else leads, or nobody, or where the leader is has become known: what was held can go on."""
         if message.leader != self.leader:
             for one in self._outgoing.values():
                 if message.leader and one.node_id != message.leader:
                     one.deadline = min(one.deadline, now + LAST_S)
+                    self.next_at = min(self.next_at, one.deadline)
             self._is_draining = False
         self.leader, self.leads = message.leader, message.is_self
         self._host, self._port = message.host, message.port
-        return self._release(now)
+        return self._look_again(now) if self.leader else Routed()
 
     def drain(self) -> None:
         """Hold everything: this node hands its place over."""
@@ -132,100 +192,106 @@ class Routing:
     def undrain(self, now: float) -> Routed:
         """It keeps its place."""
         self._is_draining = False
-        return self._release(now)
+        return self._look_again(now)
+
+    def linked(self, now: float, node_id: int) -> Routed:
+        """The link to a node is open."""
+        self._linked.add(node_id)
+        return self._look_again(now) if node_id == self.leader else Routed()
 
     def returned(self, now: float, calls: list[Call]) -> None:
         """Calls that came back from a node that does not lead, undone."""
         for call in calls:
             call.returns += 1
-            patience_s = HOLD_S if call.returns < RETURNS_MAX else 0.0
-            self._held.append((now + RETURN_S, now + patience_s, call))
+            deadline = now + (self._hold_s if call.returns < RETURNS_MAX else 0.0)
+            self._hold(call, now + RETURN_S, deadline)
 
-    def forget_held(self, client: Client) -> None:
-        """A client is gone: what is held for it is not done any more."""
-        self._held = [held for held in self._held if held[2].client is not client]
+    def forget(self, client: Client) -> list[Answer]:
+        """A client asks nothing more: its consumers that are held get nothing, so that they take no message.
 
-    def take_held(self) -> list[Call]:
-        """All that is held; it is the caller's now."""
-        held, self._held = self._held, []
-        return [call for _, _, call in held]
-
-    def _release(self, now: float) -> Routed:
-        """What was held can go on, if there is somewhere to go."""
-        if not self.leader or self._is_draining:
-            return Routed()
-        held, self._held = self._held, []
-        return self._route_held(now, held)
-
-    def _route_held(self, now: float, held: list[tuple[float, float, Call]]) -> Routed:
-        routed = Routed(to=self.leader)
-        for _, deadline, call in held:
-            one = self.route(now, [call], deadline)
-            routed.own += one.own
-            routed.forwards += one.forwards
-            routed.answers += one.answers
-        return routed
+        All else that it asked is done: it may have ended its side and read on, and its requests count as open.
+        """
+        if client not in self._held_of:
+            return []
+        given_up = [one.call for one in self._held if one.call.client is client and _consumes(one.call)]
+        self._held = [one for one in self._held if one.call.client is not client or not _consumes(one.call)]
+        self._count_held()
+        return [(call, done(call.request, Reply)) for call in given_up]
 
     def tick(self, now: float) -> Routed:
         """Time has passed: look again at what came back, and give up what waited too long."""
-        late = [held for held in self._held if held[1] <= now]
-        due = [held for held in self._held if held[0] <= now < held[1]]
-        self._held = [held for held in self._held if held[0] > now and held[1] > now]
-        routed = self._route_held(now, due)
-        reason = f"no node could be asked that leads, for {HOLD_S:g} s; the request was not done"
-        routed.answers += [(call, refusal(call.request, ErrorWord.NO_LEADER, reason)) for _, _, call in late]
-        silent = [serial for serial, one in self._outgoing.items() if one.deadline <= now]
-        for serial in silent:
-            one = self._outgoing.pop(serial)
-            if one.call.request.action in LOOKS:
-                self.returned(now, [one.call])
-            else:
-                routed.answers.append(self._lost(one, "did not answer in time"))
+        if now < self.next_at:
+            return Routed()
+        late = [one.call for one in self._held if one.deadline <= now]
+        if late:
+            self._held = [one for one in self._held if one.deadline > now]
+            self._count_held()
+        has_due = any(one.look_at <= now for one in self._held)
+        routed = self._look_again(now) if has_due else Routed()
+        reason = "no node could be asked that leads, for as long as the request may wait; it was not done"
+        routed.answers += [(call, refusal(call.request, ErrorWord.NO_LEADER, reason)) for call in late]
+        for serial in [serial for serial, one in self._outgoing.items() if one.deadline <= now]:
+            routed.answers += self._give_up(now, serial, "did not answer in time")
+        self.next_at = min(
+            min((min(one.look_at, one.deadline) for one in self._held), default=math.inf),
+            min((one.deadline for one in self._outgoing.values()), default=math.inf),
+        )
         return routed
 
     # -- forwarding --------------------------------------------------------------------------------------------
 
-    def _forwarded(self, now: float, call: Call) -> ForwardedCall:
+    def _forwarded(self, now: float, call: Call) -> Forwarding:
         self._serial += 1
         number = 0 if call.is_single else self._client_numbers.get(call.client)
         if number is None:
             self._next_number += 1
             number = self._client_numbers[call.client] = self._next_number
-        self._outgoing[self._serial] = Outgoing(call, self.leader, now + ANSWER_S + (call.request.wait or 0.0))
-        return ForwardedCall(self._serial, number, call.reply_bytes_max, _encode(call.request))
+        deadline = now + ANSWER_S + (call.request.wait or 0.0)
+        self._outgoing[self._serial] = Outgoing(call, self.leader, deadline)
+        self.next_at = min(self.next_at, deadline)
+        return Forwarding(self._serial, number, call)
 
-    def answered(self, serial: int, reply: bytes) -> Answer | None:
-        """The leader's reply to a forwarded call, as JSON."""
+    def answered(self, serial: int, reply: Reply) -> Answer | None:
+        """The leader's reply to a forwarded call."""
         one = self._outgoing.pop(serial, None)
-        if one is None:
-            return None
-        return one.call, EncodedReply(action=one.call.request.action, code=Code.OK, encoded=reply)
+        return None if one is None else (one.call, reply)
 
-    def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
-        """The node that these were forwarded to does not lead."""
+    def came_back(self, now: float, serials: list[int]) -> None:
+        """These were not done: they did not leave this node, or the one they went to does not lead."""
         for serial in serials:
             one = self._outgoing.pop(serial, None)
-            if one is not None:
-                request = one.call.request
-                if request.wait:
-                    request.wait = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
-                self.returned(now, [one.call])
+            if one is None:
+                continue
+            request = one.call.request
+            if request.wait:
+                left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
+                one.call.request = replace(request, wait=left_s)
+            self.returned(now, [one.call])
 
-    def link_lost(self, now: float, node_id: int) -> list[Answer]:
-        """What was forwarded to that node may have arrived or not, and no answer will come."""
-        lost = [serial for serial, one in self._outgoing.items() if one.node_id == node_id]
+    def link_lost(self, now: float, node_id: int, last_serial: int | None = None) -> list[Answer]:
+        """No answer of that node will come: to calls behind number `last_serial`, since they have not left.
+
+        Without `last_serial` the link to it holds, and what it says is lost: it may have done any of them.
+        """
+        if last_serial is not None:
+            self._linked.discard(node_id)
+        serials = [serial for serial, one in self._outgoing.items() if one.node_id == node_id]
+        kept = [] if last_serial is None else [serial for serial in serials if serial > last_serial]
+        self.came_back(now, kept)
         answers: list[Answer] = []
-        for serial in lost:
-            one = self._outgoing.pop(serial)
-            if one.call.request.action in LOOKS:
-                self.returned(now, [one.call])
-            else:
-                answers.append(self._lost(one, "was lost"))
+        for serial in serials:
+            if serial in self._outgoing:
+                answers += self._give_up(now, serial, "was lost")
         return answers
 
-    def _lost(self, one: Outgoing, what: str) -> Answer:
+    def _give_up(self, now: float, serial: int, what: str) -> list[Answer]:
+        one = self._outgoing.pop(serial)
+        request = one.call.request
+        if request.action in LOOKS:
+            self.returned(now, [one.call])
+            return []
         reason = f"node {one.node_id}, which the request was forwarded to, {what}: it may have been done or not"
-        return one.call, refusal(one.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+        return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
     @property
     def client_numbers(self) -> list[int]:
@@ -248,3 +314,7 @@ class Routing:
             leader_host=self._host,
             leader_port=self._port,
         )
+
+
+def _consumes(call: Call) -> bool:
+    return call.request.action == Action.CONSUME

@@ -1,11 +1,11 @@
-"""A produce to a virtual queue: one produce to each of its real queues, and one reply with all the ids."""
+"""Produces to virtual queues: one produce to each of the real queues, and one reply with all the ids. A machine."""
 
 from typing import Final
 
-import msgspec
+from msgspec.structs import replace
 
-from actors.messages.calls import Call
-from quorate.protocol import Code, ErrorWord, RedirectReply, Reply
+from actors.messages.calls import Answer, Call, Receiver
+from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, Request, refusal
 
 UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
 """What says that a copy was not done, and may be asked for again."""
@@ -22,7 +22,7 @@ class Gather:
         self._replies: list[Reply | None] = [None] * size
         self._missing = size
 
-    def answer(self, order: int, reply: Reply) -> None:
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
         """The reply to the copy number `order`."""
         self._replies[order] = reply
         self._missing -= 1
@@ -46,7 +46,7 @@ class Gather:
             elif reply.msg_id is not None:
                 ids.append(reply.msg_id)
         if isinstance(refused, RedirectReply) and not ids:
-            return msgspec.structs.replace(refused, queue=request.queue, seq=request.seq)
+            return replace(refused, queue=request.queue, seq=request.seq)
         if refused is not None and refused.error in UNDONE and ids:
             refused.code, refused.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # to do all of it again doubles some
         gathered = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
@@ -57,3 +57,38 @@ class Gather:
         gathered.msg_ids = ids
         gathered.msg_id = ids[0] if ids else None
         return gathered
+
+
+class VirtualQueues:
+    """`names` maps a virtual queue to the real queues' names."""
+
+    def __init__(self, names: dict[str, list[str]]) -> None:
+        self.names = names
+
+    def split(self, calls: list[Call], reply_to: Receiver) -> tuple[list[Call], list[Answer]]:
+        """The calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
+
+        The copies' answers go to `reply_to`, to be given to their client, a `Gather`.
+        """
+        names = self.names
+        out: list[Call] = []
+        refused: list[Answer] = []
+        for call in calls:
+            request = call.request
+            queues = names.get(request.queue or "")
+            if queues is None:
+                named = [request.dead_letter] if isinstance(request.dead_letter, str) else request.queues or []
+                virtual = [name for name in named if name in names]
+                if virtual:
+                    reason = f"{virtual[0]!r} is a virtual queue: it only takes produce"
+                    refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+                else:
+                    out.append(call)
+            elif request.action != Action.PRODUCE:
+                reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
+                refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+            else:
+                gather = Gather(call, len(queues))
+                for order, name in enumerate(queues):
+                    out.append(Call(replace(request, queue=name), gather, order, reply_to, is_single=True))
+        return out, refused

@@ -1,19 +1,35 @@
-"""Messages: calls."""
+"""Requests on their way, and their answers.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| Execute | Listener | Router, and from there QueueOwner | do these requests, all that one turn of the loop read |
+| Answered | whoever did it | Listener or Router, whoever the call names | these requests are done |
+| ClientGone | Listener | Router, QueueOwner | keep no message waiting for this client |
+| Returned | QueueOwner | Router | these were not done: this node does not lead |
+| LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
+| StatusAsked | QueueOwner | Replicator | a status that wants the log's part added |
+"""
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
-import pykka
 
-from quorate.protocol import Reply, Request
+from quorate.protocol import Reply, Request, StatusReply
 
 
 class Client(Protocol):
     """Where a reply goes: a connection, or the sender of a datagram."""
 
-    def answer(self, order: int, reply: Reply) -> None:
-        """Send `reply` to the request that came with `order`."""
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Send `reply` to `request`, which came with `order`."""
+
+
+class Receiver(Protocol):
+    """Whoever takes messages: an actor's reference. To a machine it is a key, and no more."""
+
+    def tell(self, message: "Answered") -> None:
+        """Send a message."""
 
 
 class Call(msgspec.Struct, gc=False):
@@ -26,7 +42,7 @@ class Call(msgspec.Struct, gc=False):
     request: Request
     client: Client
     order: int
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: Receiver
     reply_bytes_max: int = 4 << 20
     is_single: bool = False
     returns: int = 0
@@ -58,17 +74,17 @@ class ClientGone:
 
 
 @dataclass(slots=True)
-class LogAsked:
-    """A client wants to read the log."""
-
-    call: Call
-
-
-@dataclass(slots=True)
 class Returned:
     """These requests were not done, since this node does not lead (any more)."""
 
     calls: list[Call]
+
+
+@dataclass(slots=True)
+class LogAsked:
+    """A client wants to read the log."""
+
+    call: Call
 
 
 @dataclass(slots=True)
@@ -78,8 +94,16 @@ class ClusterAsked:
     call: Call
 
 
+@dataclass(slots=True)
+class StatusAsked:
+    """A client asks how this node is: `reply` has the queues' part, and lacks the log's."""
+
+    call: Call
+    reply: StatusReply
+
+
 def send_answers(answers: list[Answer]) -> None:
-    """Tell each actor its answers, in one message."""
+    """Tell each actor its answers, in one message; nearly always that is one actor."""
     if not answers:
         return
     first = answers[0][0].reply_to
@@ -89,8 +113,8 @@ def send_answers(answers: list[Answer]) -> None:
     else:
         first.tell(Answered(answers))
         return
-    by_actor: dict[str, list[Answer]] = {}
+    by_actor: dict[int, list[Answer]] = {}
     for answer in answers:
-        by_actor.setdefault(answer[0].reply_to.actor_urn, []).append(answer)
+        by_actor.setdefault(id(answer[0].reply_to), []).append(answer)
     for group in by_actor.values():
         group[0][0].reply_to.tell(Answered(group))

@@ -1,10 +1,20 @@
-"""Messages: checkpoints."""
+"""LMDB behind the log: what only the Checkpointer stores and reads.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| Checkpoint | Replicator | Checkpointer | store these committed entries |
+| Checkpointed, CheckpointFailed | Checkpointer | Replicator | LMDB has them; no space |
+| DescribeRows | Checkpointer | Replicator, and from there QueueOwner | what are these now? The head is to be trimmed |
+| RowsDescribed | QueueOwner | Checkpointer | that is what they are, once it is committed |
+| ReadLog, LogRead | Replicator, Checkpointer | the other | entries for a client's log request |
+| ReadEntries, EntriesRead | Replicator, Checkpointer | the other | entries for a follower that pulls |
+| ReadSnapshot, SnapshotRead | Replicator, Checkpointer | the other | rows for a follower behind the log's head |
+| StagePart, PartStaged | Replicator, Checkpointer | the other | keep a part of a snapshot; it is kept |
+| LoadState | Replicator | Checkpointer | make a state out of what LMDB has; `StateLoaded` answers |
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import pykka
 
 from actors.messages.calls import Call
 from storage.entry import StoredEntry
@@ -12,18 +22,10 @@ from storage.log_store import SnapshotPart, TrimPlan, TrimRows
 
 
 @dataclass(slots=True)
-class LoadState:
-    """Make a state out of what LMDB has."""
-
-    reply_to: "pykka.ActorRef[Any]"
-
-
-@dataclass(slots=True)
 class Checkpoint:
     """Store these committed entries in LMDB."""
 
     entries: list[StoredEntry]
-    reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
@@ -65,7 +67,6 @@ class ReadLog:
     after: int
     count: int
     bytes_max: int
-    reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
@@ -86,7 +87,6 @@ class ReadEntries:
     after: int
     records_max: int
     bytes_max: int
-    reply_to: "pykka.ActorRef[Any] | None" = None
 
 
 @dataclass(slots=True)
@@ -104,7 +104,6 @@ class ReadSnapshot:
 
     node_id: int
     cursor: bytes
-    reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
@@ -118,17 +117,22 @@ class SnapshotRead:
 
 @dataclass(slots=True)
 class StagePart:
-    """Keep a part of a snapshot; the last one makes it count."""
+    """Keep a part of a snapshot that node `source` sent; the last one makes it count."""
 
     part: SnapshotPart
     source: int
     is_first: bool
-    reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
 class PartStaged:
-    """It is kept; or there was no space, and it must be asked for again."""
+    """The part is kept; `refused`: there was no space, and it must be asked for again."""
 
     part: SnapshotPart
+    source: int
     refused: str | None = None
+
+
+@dataclass(slots=True)
+class LoadState:
+    """Make a state out of what LMDB has."""

@@ -1,4 +1,16 @@
-"""Messages: disk."""
+"""Making entries and votes durable.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| WriteEntries | Replicator | LogWriter | make these durable, in order |
+| EntriesWritten | LogWriter | Replicator | so many since the start are durable here |
+| JournalBlocked | LogWriter | Replicator | entries wait, and the disk has no space for a segment |
+| Recycle | Replicator | LogWriter | LMDB has these: the journal need not keep them |
+| WriteBytes, BytesWritten | LogWriter, DiskLane | the other | a write, and that it is durable |
+| FlushFile, FileFlushed | LogWriter, DiskLane | the other | a flush, and that it is done |
+| RunErrand, SegmentReady, ErrandFailed | LogWriter, DiskLane | the other | make a segment ready; it is; no space |
+| SaveIdentity, IdentitySaved | Elector, DiskLane | the other | a vote is to be durable; it is |
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +28,6 @@ class WriteEntries:
     """Make these entries (and cuts) durable, in order."""
 
     entries: list[StoredEntry]
-    reply_to: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
@@ -38,8 +49,15 @@ class JournalBlocked:
 
 
 @dataclass(slots=True)
+class Recycle:
+    """LMDB has all records up to `trans_id`: the journal need not keep them."""
+
+    trans_id: int
+
+
+@dataclass(slots=True)
 class WriteBytes:
-    """Put these bytes on the disk."""
+    """Put these bytes on the disk. A lane serves several actors, so each request says who is to be told."""
 
     write: Write
     reply_to: "pykka.ActorRef[Any]"
@@ -47,7 +65,7 @@ class WriteBytes:
 
 @dataclass(slots=True)
 class BytesWritten:
-    """They are there."""
+    """The write is durable."""
 
     write: Write
 
@@ -92,15 +110,8 @@ class ErrandFailed:
 
 
 @dataclass(slots=True)
-class Recycle:
-    """LMDB has all records up to `trans_id`: the journal need not keep them."""
-
-    trans_id: int
-
-
-@dataclass(slots=True)
 class SaveIdentity:
-    """Make it durable."""
+    """Make a vote durable."""
 
     identity: Identity
     reply_to: "pykka.ActorRef[Any]"
@@ -108,6 +119,6 @@ class SaveIdentity:
 
 @dataclass(slots=True)
 class IdentitySaved:
-    """It is."""
+    """That identity is on disk: what depends on it may be told."""
 
     identity: Identity

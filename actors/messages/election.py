@@ -1,4 +1,16 @@
-"""Messages: election."""
+"""Who leads: the Elector decides, the Replicator hears and says.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| AskVotes, CastVote | Elector | Replicator | say this to voters, to a candidate |
+| Follow, TakeLead | Elector | Replicator | somebody, nobody, or this node leads |
+| VoteAsked, VoteGiven | Replicator | Elector | a candidate asks; a voter has answered |
+| LeaderHeard, VoteIdSeen | Replicator | Elector | a node speaks as leader; somebody has been through a later election |
+| QuorumHeard | Replicator | Elector | a majority was heard by this leader |
+| VotersChanged | Replicator | Elector | these nodes vote |
+| ClusterFounded | Replicator | Elector | this node belongs to that cluster |
+| TakeOverAsked | Replicator | Elector | the leader wants this node to lead |
+"""
 
 from dataclasses import dataclass
 
@@ -44,7 +56,7 @@ class VoteIdSeen:
 
 @dataclass(slots=True)
 class QuorumHeard:
-    """A majority took this node for the leader at that moment (monotonic seconds)."""
+    """This leader had heard from a majority at that moment (monotonic seconds)."""
 
     at: float
 
@@ -90,7 +102,7 @@ class CastVote:
 
 @dataclass(slots=True)
 class Follow:
-    """`leader` leads in `vote_id`, None: nobody does yet. Nothing of an older vote_id counts any more."""
+    """`leader` leads in `vote_id`, None: nobody does that is known; this node belongs to cluster `cluster_id`."""
 
     vote_id: int
     leader: int | None

@@ -1,4 +1,13 @@
-"""Messages: lifecycle."""
+"""Starting, changing and stopping.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| Attach | the assembly | Checkpointer | whom it tells: it was started, on its own thread, before they were |
+| Reconfigure | the worker | Listener, Router, QueueOwner | limits that changed |
+| HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
+| Stop | the worker, Listener, Router, QueueOwner, Replicator | the next | finish what is open |
+| Stopped | Replicator | Listener | nothing is open any more |
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,18 +16,10 @@ import pykka
 
 
 @dataclass(slots=True)
-class Continue:
-    """To itself: go on with work that was cut into pieces."""
+class Attach:
+    """Whom the Checkpointer tells."""
 
-
-@dataclass(slots=True)
-class CheckpointDue:
-    """To itself: entries have gathered for long enough."""
-
-
-@dataclass(slots=True)
-class TimePassed:
-    """To itself: the moment has come that a timer was set for."""
+    replicator: "pykka.ActorRef[Any]"
 
 
 @dataclass(slots=True)
@@ -26,6 +27,18 @@ class Reconfigure:
     """Take over the limits that can change while running."""
 
     limits: Any
+
+
+@dataclass(slots=True)
+class HandOver:
+    """This node is about to stop: let another lead, and say `HandedOver`."""
+
+    reply_to: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """This node does not lead any more, or there is nobody else who could."""
 
 
 @dataclass(slots=True)
@@ -40,15 +53,3 @@ class Stopped:
     """Nothing is open here any more."""
 
     actor: str
-
-
-@dataclass(slots=True)
-class HandOver:
-    """This node is about to stop: let another lead, and say `HandedOver`."""
-
-    reply_to: "pykka.ActorRef[Any]"
-
-
-@dataclass(slots=True)
-class HandedOver:
-    """It does not lead any more, or there is nobody else who could."""

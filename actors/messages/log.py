@@ -1,4 +1,18 @@
-"""Messages: log."""
+"""The shard's owner and its log.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| Append | QueueOwner | Replicator | the leader's next entries |
+| LogAdvanced | Replicator | QueueOwner | how far the log is durable here, and committed |
+| Apply | Replicator | QueueOwner | a follower: these entries are committed |
+| Promoted, Deposed | Replicator | QueueOwner | this node leads; it does not any more |
+| ReloadNeeded | QueueOwner | Replicator | the state holds what never got into the log |
+| StateDropped | Replicator | QueueOwner | what was applied is not part of the log any more |
+| StateLoaded | Checkpointer | Replicator, and from there QueueOwner | a fresh state |
+| Propose | Replicator | QueueOwner | put this change of the members into the log |
+| Drain, Undrain | Replicator | Router, and from there QueueOwner | settle what is open, another is to lead; serve on |
+| Drained | QueueOwner | Replicator | all that was open is committed |
+"""
 
 from dataclasses import dataclass
 
@@ -17,16 +31,19 @@ class Append:
 
 @dataclass(slots=True)
 class LogAdvanced:
-    """The log is on disk here up to `stored`, and settled up to `committed`.
+    """The log is durable here up to `durable`, committed up to `committed`, and begins behind `trimmed`.
 
-    `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before
-    (monotonic seconds). `tail_bytes` wait for LMDB. `disk_full`: the last checkpoint found no space.
+    `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before;
+    `confirmed_at`: a majority took this node for the leader then (both monotonic seconds). `tail_bytes` wait for LMDB.
+    `disk_full`: why nothing can be stored now, None while it can.
     """
 
-    stored: int
+    durable: int
     committed: int
+    trimmed: int
     replicas: tuple[int, ...]
     leased_until: float
+    confirmed_at: float
     tail_bytes: int
     room_bytes: float
     disk_full: str | None
@@ -49,9 +66,13 @@ class Promoted:
 
 @dataclass(slots=True)
 class Deposed:
-    """This node does not lead any more; its log ends at `log_end`. `leader` is who does, if that is known."""
+    """This node does not lead any more.
+
+    Its log ends at `log_end`, and is committed up to `committed`. `leader` is who does lead, if that is known.
+    """
 
     log_end: int
+    committed: int
     leader: int | None
 
 
@@ -89,7 +110,7 @@ class Drain:
 
 @dataclass(slots=True)
 class Undrain:
-    """Serve again."""
+    """Serve again: this node leads on."""
 
 
 @dataclass(slots=True)

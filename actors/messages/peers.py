@@ -1,6 +1,20 @@
-"""Messages: peers."""
+"""Links to other nodes, and who leads as far as requests are concerned.
 
-from dataclasses import dataclass
+| message | from | to | meaning |
+|---|---|---|---|
+| SendPeers | Replicator, Router | Peers | say this to nodes |
+| PeerSaid | Peers | Replicator, Router | a node said this |
+| PeerUp, PeerDown | Peers | Replicator, Router | the link to a node is open (or it introduced itself anew), is closed |
+| PeerUnheard | Peers | Router | the link that a node speaks over is closed |
+| PeerReceiving | Peers | Replicator | a node is in the middle of saying something long |
+| PeerFault | Peers | Replicator | why there is no link to a node |
+| CutPeer | Replicator, Router | Peers | what that node says can't be right |
+| Introduce | Replicator | Peers | who this node is, whom to keep links to, whom to accept |
+| LeaderChanged | Replicator | Router, QueueOwner | who leads, and where clients reach it |
+| MembersChanged | Replicator | QueueOwner | how many nodes there are, and what all of them understand |
+"""
+
+from dataclasses import dataclass, field
 
 from net.peers.messages import Hello, PeerMessage
 from storage.records import Member
@@ -9,12 +23,24 @@ from storage.vote_file import Identity
 
 @dataclass(slots=True)
 class LeaderChanged:
-    """`leader` leads, 0: nobody that is known; `is_self`; it can be reached at `host` and `port`."""
+    """`leader` leads, 0: nobody that is known; `is_self`.
+
+    Clients reach it at `host` and `port`; "" and 0: that is not known.
+    """
 
     leader: int
     is_self: bool
     host: str = ""
     port: int = 0
+
+
+@dataclass(slots=True)
+class MembersChanged:
+    """There are so many nodes and voters, and all of them understand feature level `level`."""
+
+    nodes: int
+    voters: int
+    level: int
 
 
 @dataclass(slots=True)
@@ -29,7 +55,7 @@ class PeerSaid:
 
 @dataclass(slots=True)
 class PeerUp:
-    """The link to a node is open; this is how it introduced itself."""
+    """The link to a node is open, and this is how it introduced itself, now or anew."""
 
     node_id: int
     hello: Hello
@@ -37,9 +63,13 @@ class PeerUp:
 
 @dataclass(slots=True)
 class PeerDown:
-    """The link to a node is closed: what was said last may not have arrived."""
+    """The link to a node is closed: what was said last may not have arrived.
+
+    Of the forwarded calls none behind number `last_serial` has left this node.
+    """
 
     node_id: int
+    last_serial: int = 0
 
 
 @dataclass(slots=True)
@@ -47,6 +77,21 @@ class PeerUnheard:
     """The link that a node speaks over is closed, or a new one has taken its place: what it said may be lost."""
 
     node_id: int
+
+
+@dataclass(slots=True)
+class PeerReceiving:
+    """Bytes of a message that is not whole yet have come from a node: it lives, and has much to say."""
+
+    node_id: int
+
+
+@dataclass(slots=True)
+class PeerFault:
+    """Why there is no link to a node; None: there is one."""
+
+    node_id: int
+    reason: str | None
 
 
 @dataclass(slots=True)
@@ -66,11 +111,16 @@ class CutPeer:
 
 
 @dataclass(slots=True)
-class Acquaintances:
-    """Whom to keep links to and whom to accept. `nodes`: all that are known; `own`, `identity` are this node's."""
+class Introduce:
+    """Who this node is (`own`, `identity`), and whom to keep links to: `nodes`, each at one of its addresses.
+
+    `accepts_all`: it belongs to no cluster yet, and whoever has one may come. `removed` are told so when they come.
+    """
 
     own: Member
     identity: Identity
     nodes: tuple[Member, ...]
     accepts_all: bool
     removed: tuple[Member, ...] = ()
+    level: int = 0
+    addresses: dict[int, tuple[str, int]] = field(default_factory=dict)

@@ -9,26 +9,31 @@ import pykka
 
 from actors.cluster.election import Election
 from actors.cluster.elector import Elector
+from actors.cluster.following import PULL_BYTES, PUSH_BYTES, ReplicationLimits
 from actors.cluster.membership import Membership
 from actors.cluster.peers import PeerNetwork, Peers
 from actors.cluster.progress import WINDOW_BYTES
-from actors.cluster.replication import PULL_BYTES, Replication
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.cluster.replication import Replication
 from actors.cluster.replicator import Neighbours, Replicator, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
-from actors.gateway.router import Router
-from actors.gateway.routing import Routing
-from actors.messages.node_view import NodeView
+from actors.gateway.router import FORWARD_BYTES, Router
+from actors.gateway.routing import HOLD_S, Routing
+from actors.messages.lifecycle import Attach
+from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
 from actors.queues.queue_owner import OwnerSettings, QueueOwner
+from actors.queues.surroundings import Surroundings
 from actors.runtime.contract import Runtime
+from net.peers.link import FRAME_BYTES_MAX
 from storage.disk import Folder
-from storage.errors import DiskFullError, StorageError
+from storage.errors import DiskFullError, StorageError, UnknownFormatError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.log_tail import LogTail
-from storage.records import Member, Members
+from storage.records import LEVEL, Member, Members
 from storage.recovery import Recovered, recover
 from storage.state import ShardState
 from storage.tables import Tables
@@ -36,6 +41,9 @@ from storage.vote_file import Identity, VoteFile, open_vote_file
 
 LANES: Final = 1
 """Writes that are under way at once. A second gains the disk something and costs the interpreter more."""
+
+ENTRY_BYTES_MAX: Final = 8 << 20
+"""An entry is closed when it passes this, whatever a segment holds: with one request more it must fit a frame."""
 
 ID_MAX: Final = 1 << 62
 
@@ -47,22 +55,35 @@ _FORGOTTEN: Final = (
 
 @dataclass
 class ShardSettings:
-    """What a shard's actors need of the configuration. `own` is this node, `listed` are the others that it names."""
+    """What a shard's actors need of the configuration.
+
+    `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
+    at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
+    simulator makes tiny.
+    """
 
     shard: int = 0
     log_records_max: int = 1_000_000
     segment_bytes: int = 16 << 20
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
-    own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 1111))
+    own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 0))
     listed: tuple[Member, ...] = ()
+    client_host: str = "127.0.0.1"
+    client_port: int = 1111
     node_type: int = 1
+    version: str = ""
+    level: int = LEVEL
     election_timeout_s: float = 0.4
     sync_records_per_s: int = 100_000
     forwards: bool = True
+    hold_s: float = HOLD_S
     snapshot_part_bytes: int = 256 << 10
     pull_bytes: int = PULL_BYTES
+    push_bytes: int = PUSH_BYTES
     window_bytes: int = WINDOW_BYTES
+    forward_bytes: int = FORWARD_BYTES
+    frame_bytes_max: int = FRAME_BYTES_MAX
 
 
 @dataclass
@@ -76,7 +97,7 @@ class OpenShard:
     recovered: Recovered
     vote_file: VoteFile
     is_alone: bool
-    tail: LogTail
+    log: ReplicatedLog
 
 
 @dataclass
@@ -93,7 +114,7 @@ class ShardActors:
 
 
 def open_shard(
-    tables: Tables, folder: Folder, settings: ShardSettings, queue_size: int, now: float, random: Callable[[], float]
+    tables: Tables, folder: Folder, settings: ShardSettings, now: float, random: Callable[[], float]
 ) -> OpenShard:
     """Recover a shard from its disk; `now` is Unix seconds, `random` draws from [0, 1).
 
@@ -105,7 +126,7 @@ def open_shard(
     if identity.node_id != settings.own.node_id:
         raise StorageError(f"the data are node {identity.node_id}'s, and node_id is set to {settings.own.node_id}")
     store = LogStore(tables, settings.shard)
-    state = ShardState(settings.shard, queue_size)
+    state = ShardState(settings.shard)
 
     def is_alone(members: Members | None, log_end: int) -> bool:
         if members is not None:
@@ -118,21 +139,27 @@ def open_shard(
     alone = is_alone(last_members, recovered.log_records + store.bounds.trimmed)
     if vote_file.is_new and last_members is not None and not alone:
         raise StorageError(_FORGOTTEN.format(identity.node_id))
+    if last_members is not None and last_members.level > settings.level:
+        reason = f"the data use feature level {last_members.level}, and this version understands {settings.level}"
+        raise UnknownFormatError(f"{reason}: run the version that wrote them")
     committed = [entry for entry in recovered.unstored if entry.last_trans_id <= state.trans_id]
     if committed:
         with contextlib.suppress(DiskFullError):  # then the journal keeps them, and the checkpoints try again
             store.store(committed)
-    unstored = [entry for entry in recovered.unstored if entry.last_trans_id > store.bounds.stored]
-    tail = LogTail(recovered.history, store.bounds.stored, unstored)
+    unstored = [entry for entry in recovered.unstored if entry.last_trans_id > store.bounds.checkpointed]
+    tail = LogTail(recovered.history, store.bounds.checkpointed, unstored)
     journal = begin_journal(
         folder,
         settings.segment_bytes,
         writes_are_durable=settings.flush_interval_s is None,
-        stored=store.bounds.stored,
+        stored=store.bounds.checkpointed,
         last_trans_id=tail.end.trans_id,
         torn_at=recovered.torn_at,
     )
-    return OpenShard(state, store, journal, folder, recovered, vote_file, alone, tail)
+    own = Member(identity.node_id, settings.own.host, settings.own.port, identity.disk_id)
+    membership = Membership(own, recovered.members, recovered.later_members)
+    log = ReplicatedLog(tail, membership, state.trans_id, store.bounds.trimmed)
+    return OpenShard(state, store, journal, folder, recovered, vote_file, alone, log)
 
 
 def _drawn(random: Callable[[], float]) -> int:
@@ -145,72 +172,103 @@ def start_shard(
     opened: OpenShard,
     settings: ShardSettings,
     limits: Limits,
-    view: NodeView,
     virtual_queues: dict[str, list[str]],
 ) -> ShardActors:
-    """Start the shard's actors."""
-    now = runtime.monotonic()
-    identity = opened.vote_file.identity
-    view.max_log_size = settings.log_records_max
-    view.trimmed, view.stored = opened.store.bounds
-    view.recovery = opened.recovered.torn or ""
-    view.cluster_id = identity.cluster_id
-    shard, queue_size = opened.state.shard, opened.state.default_max_size
-    lanes = [
-        runtime.start_blocking(
-            DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment, opened.vote_file
-        )
-        for _ in range(LANES)
-    ]
-    log_writer = LogWriter.start(runtime, opened.journal, lanes, settings.flush_interval_s)
-    checkpointer = runtime.start_blocking(
-        Checkpointer,
-        opened.store,
-        settings.log_records_max,
-        lambda: ShardState(shard, queue_size),
-        settings.snapshot_part_bytes,
+    """Start the shard's actors: all are made, then they learn of each other, then the first may say something."""
+    lanes, log_writer, checkpointer = _disk(runtime, opened, settings)
+    owner = _owner(runtime, opened, settings, limits)
+    routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s)
+    router = Router(runtime, owner.actor_ref, virtual_queues, routing, settings.forward_bytes)
+    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
+    near = Neighbours(
+        owner.actor_ref, elector.actor_ref, log_writer.actor_ref, checkpointer, peers.actor_ref, router.actor_ref
     )
-    owner_settings = OwnerSettings(
-        writes_max=LANES if settings.flush_interval_s is None else 1,
-        entry_bytes_max=settings.segment_bytes // 4,
-        tail_bytes_max=settings.segment_bytes,
-        journal_low_bytes=settings.segment_bytes // 2,
-        lease_committed=settings.is_lease_committed,
-    )
-    owner = QueueOwner(runtime, opened.state, limits, view, owner_settings)
-    router = Router(runtime, owner.actor_ref, virtual_queues, Routing(forwards=settings.forwards))
-    peers = Peers(runtime, network, settings.node_type)
-    election = Election(identity, settings.election_timeout_s, runtime.random, now)
-    elector = Elector(runtime, election, lanes[0])
-    own = Member(identity.node_id, settings.own.host, settings.own.port, identity.disk_id)
-    membership = Membership(own, opened.recovered.members, opened.recovered.later_members)
-    replication = Replication(
-        opened.tail,
-        membership,
-        opened.state.trans_id,
-        identity.vote_id,
-        settings.election_timeout_s,
-        settings.sync_records_per_s,
-        now,
-    )
-    replication.pull_bytes, replication.window_bytes = settings.pull_bytes, settings.window_bytes
-    replication.trimmed = opened.store.bounds.trimmed
-    replicator = Replicator(
-        runtime,
-        replication,
-        membership,
-        identity,
-        view,
-        ReplicatorSettings(settings.listed, opened.is_alone, settings.election_timeout_s / 8, peers.faults),
-        opened.store.staged,
-        lambda: _drawn(runtime.random),
-    )
-    near = Neighbours(owner.actor_ref, elector.actor_ref, log_writer, checkpointer, peers.actor_ref, router.actor_ref)
     replicator.attach(near)
+    log_writer.attach(replicator.actor_ref)
+    checkpointer.tell(Attach(replicator.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
     router.attach(peers.actor_ref)
     peers.attach(replicator.actor_ref, router.actor_ref)
     elector.attach(replicator.actor_ref)
-    for actor in (owner, router, peers, elector, replicator):
+    for actor in (log_writer, owner, router, peers, elector, replicator):
         actor.begin()
-    return ShardActors(router.actor_ref, owner.actor_ref, log_writer, lanes, checkpointer, replicator.actor_ref, peers)
+    return ShardActors(
+        router.actor_ref, owner.actor_ref, log_writer.actor_ref, lanes, checkpointer, replicator.actor_ref, peers
+    )
+
+
+def _disk(
+    runtime: Runtime, opened: OpenShard, settings: ShardSettings
+) -> tuple["list[pykka.ActorRef[Any]]", LogWriter, "pykka.ActorRef[Any]"]:
+    """Whoever waits for the disk. All votes are saved on the first lane: two would write one file at once."""
+    lane = (DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment, opened.vote_file)
+    lanes = [runtime.start_blocking(*lane) for _ in range(LANES)]
+    log_writer = LogWriter(runtime, opened.journal, lanes, settings.flush_interval_s)
+    shard = opened.state.shard
+    checkpointer = runtime.start_blocking(
+        Checkpointer,
+        opened.store,
+        settings.log_records_max,
+        lambda: ShardState(shard),
+        settings.snapshot_part_bytes,
+    )
+    return lanes, log_writer, checkpointer
+
+
+def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits: Limits) -> QueueOwner:
+    owner_settings = OwnerSettings(
+        AppendingLimits(
+            writes_max=LANES if settings.flush_interval_s is None else 1,
+            entry_bytes_max=min(settings.segment_bytes // 4, ENTRY_BYTES_MAX),
+            tail_bytes_max=settings.segment_bytes,
+        ),
+        journal_low_bytes=settings.segment_bytes // 2,
+        lease_committed=settings.is_lease_committed,
+    )
+    around = Surroundings(
+        node_id=settings.own.node_id,
+        node_type=settings.node_type,
+        version=settings.version,
+        max_log_size=settings.log_records_max,
+        trimmed=opened.log.trimmed,
+        committed=opened.log.committed,
+    )
+    return QueueOwner(runtime, opened.state, limits, around, owner_settings)
+
+
+def _cluster(
+    runtime: Runtime, network: PeerNetwork, opened: OpenShard, settings: ShardSettings, lane: "pykka.ActorRef[Any]"
+) -> tuple[Peers, Elector, Replicator]:
+    now, identity = runtime.monotonic(), opened.vote_file.identity
+    peers = Peers(
+        runtime,
+        network,
+        settings.node_type,
+        client_host=settings.client_host,
+        client_port=settings.client_port,
+        level=settings.level,
+        version=settings.version,
+        frame_bytes_max=settings.frame_bytes_max,
+    )
+    elector = Elector(runtime, Election(identity, settings.election_timeout_s, runtime.random, now), lane)
+    limits = ReplicationLimits(
+        settings.election_timeout_s,
+        settings.sync_records_per_s,
+        settings.pull_bytes,
+        settings.window_bytes,
+        settings.push_bytes,
+    )
+    replication = Replication(opened.log, limits, identity.vote_id, now, opened.store.staged)
+    replicator_settings = ReplicatorSettings(
+        settings.listed,
+        opened.is_alone,
+        limits.heartbeat_s,
+        settings.client_host,
+        settings.client_port,
+        settings.log_records_max,
+        settings.level,
+        opened.recovered.torn or "",
+        settings.version,
+    )
+    replicator = Replicator(runtime, replication, identity, replicator_settings, lambda: _drawn(runtime.random))
+    return peers, elector, replicator

@@ -1,8 +1,9 @@
 """The channel between supervisor and worker: msgpack values, one after the other, on a socket pair.
 
 Supervisor to worker: {"config": {...}} first, later {"reload": {...}} and {"stop": true}. Worker to supervisor:
-{"ready": "..."}, or {"failed": "..."} when it can't start and starting it again would not help. Either side's end
-closes the channel; a worker whose supervisor is gone stops in order.
+{"ready": "..."}, {"trouble": "..."} before it ends and should be started again, or {"failed": "..."} when it can't
+start and starting it again would not help. Either end closes the channel; a worker whose supervisor is gone stops
+in order.
 """
 
 import socket

@@ -11,6 +11,8 @@ SUPERVISOR: Final = [sys.executable, "-P", "-m", "actors.node.supervisor"]
 """`-P`: no module of the folder that somebody starts a node in may stand before ours."""
 
 READY: Final = "ready"
+TRYING: Final = "trying "
+"""Begins what is said of a node that has not come up yet, and goes on trying: the rest says why."""
 
 
 def supervisor_command(config: Path | None, flags: dict[str, Any], ready_fd: int | None = None) -> list[str]:
@@ -22,7 +24,7 @@ def supervisor_command(config: Path | None, flags: dict[str, Any], ready_fd: int
 def launch(config: Path | None, flags: dict[str, Any], log: Path) -> tuple["subprocess.Popen[bytes]", str]:
     """Start a node in a session of its own, its lines going to `log`; returns when it is ready or has given up.
 
-    The text is `READY`, or why it did not come up (empty: its log says why).
+    The text is `READY`, `TRYING` and why it is not up yet, or why it did not come up (empty: its log says why).
     """
     reader, writer = os.pipe()
     with log.open("ab") as lines:

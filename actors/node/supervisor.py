@@ -26,6 +26,12 @@ from actors.node.node_lock import HeldError, NodeLock
 
 log = logging.getLogger("quorate.node")
 
+PATIENCE_S: Final = 10.0
+"""Whoever waits for a node that has not come up by then is told why, while it goes on trying."""
+
+SAME_TROUBLE: Final = 20
+"""The same ending, again and again, is logged at the first time and then at each so many-th."""
+
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
 
@@ -53,6 +59,10 @@ class Supervisor:
         self._started_at = 0.0
         self._backoff_s = BACKOFF_MIN_S
         self._is_stopping = False
+        self._begun_at = time.monotonic()
+        self._trouble = ""
+        self._same_trouble = 0
+        self._last_ending = ""
 
     def _load(self) -> NodeConfig:
         return configuration.load(self._path, flags=self._flags)
@@ -61,10 +71,17 @@ class Supervisor:
         """Run the node; returns the exit code."""
         config = self._config
         set_up_logging(config)
+        for warning in config.warnings:
+            log.warning("%s", warning)
         about = {"pid": os.getpid(), "host": config["host"], "port": config["port"], "node_id": config["node_id"]}
         try:
             self._lock.take(about)
             _check_port(config["host"], config["port"])
+            for one in config["listeners"]:
+                _check_port(one["host"], one["port"])
+            own = configuration.own_node(config)
+            if own is not None:
+                _check_port(config["node_host"] or own[0], own[1], (socket.SOCK_STREAM,))
         except (HeldError, OSError) as error:
             return self._fail(str(error))
         self._catch_signals()
@@ -78,10 +95,20 @@ class Supervisor:
                 return 1
             if time.monotonic() - self._started_at > HEALTHY_S:
                 self._backoff_s = BACKOFF_MIN_S
-            log.error("the worker ended with %s; starting it again in %.1f s", _ending(code), self._backoff_s)
+            self._note_ending(code)
             if not self._pause(self._backoff_s):
                 return 0
             self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
+
+    def _note_ending(self, code: int) -> None:
+        """Log why the worker ended, not each time that it is the same; tell who waits, if it waits for long."""
+        ending = f"{_ending(code)}{self._trouble and ': ' + self._trouble}"
+        self._same_trouble = self._same_trouble + 1 if ending == self._last_ending else 0
+        self._last_ending = ending
+        if self._same_trouble % SAME_TROUBLE == 0:
+            log.error("the worker ended with %s; starting it again in %.1f s", ending, self._backoff_s)
+        if time.monotonic() - self._begun_at > PATIENCE_S:
+            self._say(f"trying {ending}")
 
     def _fail(self, reason: str) -> int:
         log.critical("%s", reason)
@@ -160,6 +187,9 @@ class Supervisor:
                     config["node_id"], config["host"], config["port"], config["data_dir"], message["ready"],
                 )  # fmt: skip
                 self._say("ready")
+                self._trouble = ""
+            elif "trouble" in message:
+                self._trouble = message["trouble"]
             elif "failed" in message:
                 self._say(f"failed {message['failed']}")
         return messages is not None
@@ -202,10 +232,12 @@ class Supervisor:
         return not self._is_stopping
 
 
-def _check_port(host: str, port: int) -> None:
+def _check_port(
+    host: str, port: int, kinds: tuple[socket.SocketKind, ...] = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+) -> None:
     """Raise OSError if anyone listens there: our workers share the port, so they would not notice another node."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+    for kind in kinds:
         with socket.socket(family, kind) as sock:
             if kind == socket.SOCK_STREAM:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -220,7 +252,8 @@ def _ending(code: int) -> str:
 
 
 def main() -> None:
-    """Run the node that the arguments describe."""
+    """Run the node that the arguments describe. What it keeps is for its own user alone."""
+    os.umask(0o077)
     try:
         supervisor = Supervisor(json.loads(sys.argv[1]))
     except ConfigError as error:

@@ -14,16 +14,17 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import pykka
 import uvloop
 
+from actors.cluster.peers import shown_address
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.messages.lifecycle import HandOver, Reconfigure, Stop
-from actors.messages.node_view import NodeView
 from actors.node import config as configuration
 from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
 from actors.node.config import NodeConfig
@@ -37,8 +38,10 @@ from net.clients.connection import ConnectionLimits
 from net.clients.tcp import listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import PeerLink, PeerTransport
-from net.peers.tcp import dial_peer
-from net.protocols.json_codec import CodecLimits
+from net.peers.tcp import dial_peer, listen_peers
+from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS
+from net.protocols.codec import CodecLimits
+from quorate.version import VERSION
 from storage.disk import RealFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.records import Member
@@ -55,7 +58,8 @@ OWN_FILES: Final = 100
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
-VERSION: Final = "0.1.0"
+READY_S: Final = 0.05
+"""A worker says that it is ready when it has run for so long."""
 
 
 def main() -> None:
@@ -71,7 +75,7 @@ def main() -> None:
     try:
         opened, summary = _open(config)
     except DiskFullError as error:
-        log.critical("no space to start with, trying again: %s", error)
+        control.send({"trouble": f"there is no space to start with: {error}"})
         sys.exit(EXIT_NO_SPACE)
     except (StorageError, OSError) as error:
         what = f"the data in {config['data_dir']} can't be used: {error}"
@@ -96,7 +100,7 @@ def _open(config: NodeConfig) -> tuple[OpenShard, str]:
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
     try:
-        opened = open_shard(tables, folder, settings, config["queue_size"], time.time(), random.random)
+        opened = open_shard(tables, folder, settings, time.time(), random.random)
     finally:
         tables.close()
     opened.store.reopen(LmdbTables(path))
@@ -112,17 +116,23 @@ def _open(config: NodeConfig) -> tuple[OpenShard, str]:
 
 
 def _shard_settings(config: NodeConfig) -> ShardSettings:
+    host, port = configuration.own_node(config) or (config["host"], 0)
+    client_host, client_port = configuration.client_address(config)
     return ShardSettings(
         log_records_max=config["queue_log_size"],
         segment_bytes=config["journal_segment_bytes"],
         flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
         is_lease_committed=config["lease"] == "committed",
-        own=Member(config["node_id"], config["host"], config["port"]),
+        own=Member(config["node_id"], host, port),
         listed=tuple(Member(*node) for node in configuration.other_nodes(config)),
         node_type=config["node_type"],
         election_timeout_s=config["election_timeout_ms"] / 1000,
         sync_records_per_s=config["queue_sync_rate"],
         forwards=bool(config["forward_request"]),
+        hold_s=config["leader_timeout_s"],
+        client_host=client_host,
+        client_port=client_port,
+        version=VERSION,
     )
 
 
@@ -160,6 +170,9 @@ def _listener_limits(config: NodeConfig) -> ListenerLimits:
     return ListenerLimits(
         connections_max=allowed,
         requests_max=config["max_open_requests"],
+        partial_bytes_max=config["max_partial_bytes"],
+        unsent_bytes_max=config["max_unsent_bytes"],
+        datagram_waits_max=config["max_datagram_waiters"],
         connection=ConnectionLimits(
             codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
             pipelined_max=config["max_pipelined"],
@@ -206,28 +219,20 @@ class Worker:
         self._summary = summary
         self._code = 0
         self._runtime = AsyncioRuntime(loop, self._actor_failed)
-        view = NodeView(
-            node_id=config["node_id"],
-            node_type=config["node_type"],
-            host=config["host"],
-            port=config["port"],
-            version=VERSION,
-        )
         self._shard: ShardActors = start_shard(
             self._runtime,
             _Dialler(loop),
             opened,
             _shard_settings(config),
             _broker_limits(config),
-            view,
             configuration.virtual_queues(config),
         )
         self._listener = Listener.start_object(
             self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
         )
         self._stopper = _Stopper.start(self._runtime, self._handed_over)
-        self._server: asyncio.Server | None = None
-        self._datagrams: asyncio.DatagramTransport | None = None
+        self._servers: list[asyncio.Server] = []
+        self._datagrams: list[asyncio.DatagramTransport] = []
         self._is_stopping = False
 
     def run(self) -> int:
@@ -235,13 +240,12 @@ class Worker:
         try:
             self._loop.run_until_complete(self._listen())
         except OSError as error:
-            reason = f"can't listen on {self._config['host']}:{self._config['port']}: {error.strerror or error}"
-            log.critical("%s", reason)
-            self._control.send({"failed": reason})
+            log.critical("%s", error)
+            self._control.send({"failed": str(error)})
             return EXIT_UNUSABLE
         self._control.sock.setblocking(False)
         self._loop.add_reader(self._control.sock.fileno(), self._control_readable)
-        self._control.send({"ready": self._summary})
+        self._loop.call_later(READY_S, lambda: self._control.send({"ready": self._summary}))
         self._loop.run_forever()
         mark_loop_thread(False)
         if self._code == 0:
@@ -253,15 +257,34 @@ class Worker:
         return self._code
 
     async def _listen(self) -> None:
-        listener = self._listener
-        host, port = self._config["host"], self._config["port"]
-        self._server = await listen_tcp(
-            host, port, listener, lambda: listener.limits.connection, listener.admit, self._shard.peers.accepted
-        )
-        self._datagrams = await listen_udp(host, port, listener, lambda: listener.limits.connection.codec)
+        """Open all ports. Raises OSError that says which one can't be."""
+        config = self._config
+        clients = {"protocol": "json", "host": config["host"], "port": config["port"]}
+        for one in (clients, *config["listeners"]):
+            await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
+        own = configuration.own_node(config)
+        if own is not None:
+            host = config["node_host"] or own[0]
+            await _can_listen(host, own[1], self._listen_to_peers(host, own[1]))
 
-    def _actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
-        log.critical("%s failed, and this worker ends: %r", type(actor).__name__, error)
+    async def _listen_to_clients(self, protocol: str, host: str, port: int) -> None:
+        listener, make_codec = self._listener, PROTOCOLS[protocol]
+        limits = partial(getattr, listener, "limits")
+        self._servers.append(
+            await listen_tcp(host, port, listener, make_codec, lambda: limits().connection, listener.admit)
+        )
+        if protocol in DATAGRAM_PROTOCOLS:
+            self._datagrams.append(
+                await listen_udp(host, port, listener, make_codec, lambda: limits().connection.codec)
+            )
+
+    async def _listen_to_peers(self, host: str, port: int) -> None:
+        self._servers.append(await listen_peers(host, port, self._shard.peers.accepted))
+
+    def _actor_failed(self, who: object, error: BaseException) -> None:
+        name = who if isinstance(who, str) else type(who).__name__
+        log.critical("%s failed, and this worker ends: %r", name, error)
+        self._control.send({"trouble": f"{name} failed: {error!r}"})
         self._code = EXIT_FAILED
         self._loop.stop()
 
@@ -295,15 +318,22 @@ class Worker:
         self._shard.replicator.tell(HandOver(self._stopper))
 
     def _handed_over(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
 
     def _replies_written(self) -> None:
-        if self._datagrams is not None:
-            self._datagrams.close()
+        for datagrams in self._datagrams:
+            datagrams.close()
         self._shard.log_writer.stop(block=False)  # last of all: it flushes what is left
         self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
+
+
+async def _can_listen(host: str, port: int, listening: Awaitable[None]) -> None:
+    try:
+        await listening
+    except OSError as error:
+        raise OSError(error.errno, f"can't listen on {shown_address(host, port)}: {error.strerror or error}") from error
 
 
 if __name__ == "__main__":

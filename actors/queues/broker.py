@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from actors.messages.calls import Call
-from actors.messages.node_view import NodeView
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
+from actors.queues.surroundings import Surroundings
 from quorate.actions import IN_PIECES, NEEDS_SPACE, WRITES
 from quorate.protocol import (
     NO_DATA,
@@ -26,8 +26,11 @@ from quorate.protocol import (
     refusal,
 )
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import Confirm, Extend, Message, Place, Release, message_id
+from storage.records import PAYLOADS_LEVEL, Confirm, Encoding, Extend, Message, Place, Release, message_id
 from storage.state import ShardState
+
+NOW_S: Final = 2.0
+"""A `ttl` without a `delay` that lies this little in the past was now when it was sent: the message is due once."""
 
 MESSAGE_OVERHEAD_BYTES: Final = 500
 """What a live message takes in memory beside its data (bench/memory.py measures it)."""
@@ -50,15 +53,28 @@ class Limits(NamedTuple):
 
 
 class Broker:
-    """Decides for one shard. `view` is what the queries tell of the node; `lease_committed` see `Delivery`."""
+    """Decides for one shard. `around` is what it knows of the node; for `lease_committed` see `Delivery`.
 
-    def __init__(self, state: ShardState, limits: Limits, view: NodeView, *, lease_committed: bool = False) -> None:
-        self.ledger = Ledger(state)
+    `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
+    not its to answer: it gathers in `log_calls`, `cluster_calls`, `status_calls`, which the host empties.
+    """
+
+    def __init__(
+        self,
+        state: ShardState,
+        limits: Limits,
+        around: Surroundings,
+        *,
+        lease_committed: bool = False,
+        committed: int | None = None,
+    ) -> None:
+        self.ledger = Ledger(state, committed)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
-        self.queries = Queries(self.ledger, self.delivery, view)
+        self.queries = Queries(self.ledger, self.delivery, around)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
         self.log_calls: list[Call] = []
         self.cluster_calls: list[Call] = []
+        self.status_calls: list[Call] = []
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
@@ -81,7 +97,7 @@ class Broker:
             Action.LEADER: self.queries.leader,
             Action.PEEK: self.queries.peek,
             Action.SHOW: self.queries.show,
-            Action.NODE_STATUS: self.queries.status,
+            Action.NODE_STATUS: self.status_calls.append,
         }
 
     # -- what the host calls -----------------------------------------------------------------------------------
@@ -152,8 +168,8 @@ class Broker:
         request = call.request
         if request.queue is None:
             return self._refuse_field(call, "queue", "is missing")
-        if request.replicate is not None and request.replicate > self.queries.view.node_count:
-            reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.view.node_count}"
+        if request.replicate is not None and request.replicate > self.queries.around.nodes:
+            reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.around.nodes}"
             return self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._limits.queues_max:
@@ -167,6 +183,7 @@ class Broker:
             return None
         if not self._has_room(call, queue, 1, len(made.data)):
             return None
+        self.ledger.make_queue(request.queue)
         self.ledger.append(made)
         self.ledger.produced(made)
         self._park_produced(
@@ -201,8 +218,9 @@ class Broker:
             messages.append(made)
         if not self._has_room(call, queue, len(messages), size):
             return None
+        self.ledger.make_queue(request.queue)
+        self.ledger.append_together(messages)
         for made in messages:
-            self.ledger.append(made)
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
         self._park_produced(
@@ -215,9 +233,9 @@ class Broker:
     ) -> Message | None:
         """The message that the request, or its `index`th item, asks for; None if it was refused."""
         delay, ttl, retry, priority, key = request.delay, request.ttl, request.retry, request.priority, request.key
-        raw = request.data
+        raw, encoding = request.data, request.encoding
         if item is not None:
-            raw = item.data
+            raw, encoding = item.data, item.encoding
             delay = delay if item.delay is None else item.delay
             ttl = ttl if item.ttl is None else item.ttl
             retry = retry if item.retry is None else item.retry
@@ -229,7 +247,8 @@ class Broker:
             expires_at = max(due_at, now) + (DEFAULT_TTL_S if queue is None else queue.default_ttl_s)
         else:
             expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S else ttl
-            if expires_at <= due_at or expires_at <= now:
+            is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S
+            if not is_in_time:
                 self._refuse(
                     call,
                     ErrorWord.TIME,
@@ -250,8 +269,16 @@ class Broker:
                 call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self._limits.data_bytes_max} are allowed"
             )
             return None
-        msg_id = message_id(self._state.trans_id + 1 + index, self._state.shard)
-        return Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
+        trans_id = self._state.trans_id + self.ledger.records_to_make(name) + 1 + index
+        msg_id = message_id(trans_id, self._state.shard)
+        made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
+        if encoding is not None:
+            if self.ledger.level < PAYLOADS_LEVEL:
+                reason = f"encoding: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
+                self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+                return None
+            made.encoding = Encoding.PLAIN
+        return made
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""

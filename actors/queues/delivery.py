@@ -16,19 +16,25 @@ from itertools import count
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 from sortedcontainers import SortedList
 
 from actors.messages.calls import Call, Client
 from actors.queues.ledger import Ledger
-from quorate.protocol import DeliveredItem, ErrorWord, Reply, refusal
+from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
 from storage.queue_state import NEVER, QueueState
-from storage.records import Bury, Deliver, Expire, Message, Place, Take
+from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
 
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
+
+
+def wire_encoding(message: Message) -> str | None:
+    """A message's encoding as replies say it."""
+    return PLAIN if message.encoding == Encoding.PLAIN else None
 
 
 class Waiter:
@@ -130,13 +136,9 @@ class Delivery:
         waiters = list(self._waiters.values())
         for waiter in waiters:
             self._leave(waiter)
-            waiter.call.request.wait = max(waiter.deadline - self._ledger.now, 0.001)
+            left_s = max(waiter.deadline - self._ledger.now, 0.001)
+            waiter.call.request = replace(waiter.call.request, wait=left_s)
         return [waiter.call for waiter in waiters]
-
-    def end_waiting(self) -> None:
-        """Answer all who wait with what there is: nothing."""
-        for waiter in list(self._waiters.values()):
-            self._give_up(waiter)
 
     def waiting_for(self, name: str) -> int:
         """How many consumers wait for a queue."""
@@ -260,6 +262,7 @@ class Delivery:
             self._ledger.append(Expire(queue.name, ids, previous))
             return
         now = self._ledger.now
+        self._ledger.make_queue(queue.dead_letter)
         expires_at = now + self._state.queue(queue.dead_letter).default_ttl_s
         size = len(ids)
         self._ledger.append(Bury(queue.name, queue.dead_letter, ids, previous, [now] * size, [expires_at] * size))
@@ -304,7 +307,7 @@ class Delivery:
             for message in gone:
                 message.deliveries += 1
         if lasting:
-            self._log_delivery(queue, lasting)
+            self._log_delivery(queue, lasting, request.consumer if self._ledger.level >= PAYLOADS_LEVEL else None)
         if count is None:
             message = messages[0]
             reply = Reply(
@@ -314,23 +317,27 @@ class Delivery:
                 seq=request.seq,
                 msg_id=message.msg_id,
                 data=msgspec.Raw(message.data),
+                encoding=wire_encoding(message) if message.encoding else None,
                 deliveries=message.deliveries,
             )
         else:
-            items = [DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries) for m in messages]
-            reply = Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
+            items = [
+                DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries, wire_encoding(m))
+                for m in messages
+            ]
+            reply = DeliveredReply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
         if gone or self._leases_are_committed or not self._ledger.is_leased:
             self._ledger.park(call, reply)
         else:
             self._ledger.answer(call, reply)
 
-    def _log_delivery(self, queue: QueueState, messages: list[Message]) -> None:
+    def _log_delivery(self, queue: QueueState, messages: list[Message], consumer: str | None) -> None:
         """Messages go in flight."""
         if len(messages) == 1:
             message = messages[0]
             due_at = self.retry_at(message, message.retry_s)
             self._ledger.append(
-                Deliver(queue.name, [message.msg_id], [message.previous], [due_at], [message.deliveries + 1])
+                Deliver(queue.name, [message.msg_id], [message.previous], [due_at], [message.deliveries + 1], consumer)
             )
             self.watch(queue.name, due_at)
             return
@@ -342,6 +349,7 @@ class Delivery:
                 [m.previous for m in messages],
                 due_ats,
                 [m.deliveries + 1 for m in messages],
+                consumer,
             )
         )
         self.watch(queue.name, min(due_ats))

@@ -5,12 +5,14 @@ all that had been applied when it was made is committed; only a delivery that ma
 is answered at once. A produced message is shown to nobody before its record is committed.
 """
 
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actors.messages.calls import Answer, Call
 from quorate.protocol import ErrorWord, Reply, refusal
-from storage.records import Message, Record, message_id
+from storage.queue_state import QueueState
+from storage.records import LEVEL, Message, Record, message_id
 from storage.state import ShardState
 
 
@@ -18,20 +20,27 @@ class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
     `majority` is of the cluster's voters; `is_leased`: no other node can be leading now, so what this one knows of a
-    message holds.
+    message holds. `committed`: how far the state is settled, all of it unless said otherwise. `queue_size` is a new
+    queue's `max_size`, `level` the feature level that records may use.
     """
 
-    def __init__(self, state: ShardState) -> None:
+    def __init__(self, state: ShardState, committed: int | None = None) -> None:
         self.state = state
         self.now = state.time
-        self.committed = state.trans_id
+        self.committed = state.trans_id if committed is None else committed
+        self.queue_size = 0
+        self.level = LEVEL
         self.records: list[Record] = []
+        self._together: list[tuple[int, int]] = []
+        self._monotonic = 0.0
+        self._leased_until = math.inf
+        self._confirmed_at = math.inf
         self.answers: list[Answer] = []
         self._parked: deque[tuple[int, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
         self._replicated: list[tuple[int, int, Call, Reply]] = []
-        self._doubtful: list[Answer] = []
+        self._doubtful: deque[tuple[float, Call, Reply]] = deque()
         self.majority = 1
         self.is_leased = True
 
@@ -44,6 +53,22 @@ class Ledger:
         """Apply a new record and queue it for the log."""
         self.state.apply_next(record)
         self.records.append(record)
+
+    def append_together(self, records: Sequence[Record]) -> None:
+        """As `append`, for records that are to be committed all or none."""
+        begin = len(self.records)
+        for record in records:
+            self.append(record)
+        self._together.append((begin, len(self.records)))
+
+    def records_to_make(self, queue: str) -> int:
+        """How many records `make_queue` would append."""
+        return 1 if self.queue_size and queue not in self.state.queues else 0
+
+    def make_queue(self, name: str) -> None:
+        """Note a new queue's limit before its first message: it must not depend on who replays the log."""
+        if self.records_to_make(name):
+            self.append(QueueState(name, self.queue_size).settings())
 
     def produced(self, message: Message) -> None:
         """The message of a produce record just appended is placed when that is committed."""
@@ -62,29 +87,43 @@ class Ledger:
             self._parked.append((trans_id, call, reply))
 
     def say(self, call: Call, reply: Reply) -> None:
-        """Answer what committed state says: now, or when it is certain that no other node has led since."""
-        (self.answers if self.is_leased else self._doubtful).append((call, reply))
+        """Answer what committed state says: now, or when it is certain that no other node had led before."""
+        if self.is_leased:
+            self.answers.append((call, reply))
+        else:
+            self._doubtful.append((self._monotonic, call, reply))
 
-    def lease(self, is_leased: bool) -> None:
-        """Whether this node is certain to lead alone now."""
-        self.is_leased = is_leased
-        if is_leased and self._doubtful:
-            self.answers += self._doubtful
-            self._doubtful = []
+    def pass_monotonic(self, now: float) -> None:
+        """It is `now` by the monotonic clock, which leases go by (s)."""
+        self._monotonic = now
+        self.is_leased = now < self._leased_until
+
+    def lease(self, leased_until: float, confirmed_at: float) -> None:
+        """No other node leads before `leased_until`, and none led at `confirmed_at` (monotonic seconds).
+
+        What was said before a moment at which a majority is known to have followed this node was true when it was said:
+        it may be told even when the lease is over (Raft's read index, 6.4 in Ongaro's dissertation).
+        """
+        self._leased_until, self._confirmed_at = leased_until, confirmed_at
+        self.is_leased = self._monotonic < leased_until
+        doubtful = self._doubtful
+        while doubtful and (self.is_leased or doubtful[0][0] <= confirmed_at):
+            _, call, reply = doubtful.popleft()
+            self.answers.append((call, reply))
 
     def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
         self._replicated.append((self.state.trans_id, nodes, call, reply))
 
-    def stored(self, stored: int, replicas: tuple[int, ...]) -> None:
-        """This node's disk has the records up to `stored`; n nodes have those up to the n-th of `replicas`."""
+    def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
+        """This node's disk has the records up to `durable`; n nodes have those up to the n-th of `replicas`."""
         if not self._replicated:
             return
         open_still: list[tuple[int, int, Call, Reply]] = []
         for waiting in self._replicated:
             trans_id, nodes, call, reply = waiting
             if nodes == 1:
-                is_done = trans_id <= stored
+                is_done = trans_id <= durable
             elif nodes > len(replicas):
                 is_done = trans_id <= self.committed
                 reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
@@ -100,17 +139,17 @@ class Ledger:
     def take_open(self) -> list[tuple[int, Call, Reply]]:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
         taken = [*self._parked, *((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)]
-        taken += [(0, call, reply) for call, reply in self._doubtful]
-        self._doubtful = []
+        taken += [(0, call, reply) for _, call, reply in self._doubtful]
+        self._doubtful.clear()
         self._parked.clear()
         self._replicated = []
         self._after_commit.clear()
         return taken
 
     def followed(self, trans_id: int, time: float) -> None:
-        """A follower's state was brought to record `trans_id`, which is committed."""
-        self.committed = trans_id
+        """A follower: the records up to `trans_id` are committed, and applied."""
         self.set_time(time)
+        self.commit(trans_id)
 
     def take_unplaced(self) -> list[Message]:
         """The messages that are produced but not committed."""
@@ -142,11 +181,11 @@ class Ledger:
             placeable.append(unplaced.popleft())
         return placeable
 
-    def take_records(self) -> list[Record]:
-        """The records that are to be logged next; they are the caller's now."""
-        records = self.records
-        self.records = []
-        return records
+    def take_records(self) -> tuple[list[Record], list[tuple[int, int]]]:
+        """The records that are to be logged next, and which of them belong together (see `make_entries`)."""
+        records, together = self.records, self._together
+        self.records, self._together = [], []
+        return records, together
 
     def take_answers(self) -> list[Answer]:
         """The answers that may leave; they are the caller's now."""

@@ -1,6 +1,7 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from fnmatch import translate
 from itertools import chain, islice
@@ -9,27 +10,30 @@ from typing import Final
 import msgspec
 
 from actors.messages.calls import Call
-from actors.messages.node_view import NodeView
-from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
+from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
 from actors.queues.ledger import Ledger
+from actors.queues.surroundings import Surroundings
 from quorate.protocol import (
-    Code,
+    BATCH_MAX,
     ErrorWord,
     LeaderReply,
     ListReply,
     MessageView,
     MonitorReply,
-    Reply,
+    PeekReply,
+    QueueRow,
     ShowReply,
     StatusReply,
+    done,
     refusal,
 )
 from storage.queue_state import QueueState
-from storage.records import Message, Place
+from storage.records import CONSUMER, Message, Place
 
 PEEK_DEFAULT: Final = 1
-NAME_REPLY_BYTES: Final = 260
-"""The longest name in a reply; a list is cut off where it might not fit (`queue_count` tells how many there are)."""
+ROW_REPLY_BYTES: Final = 500
+"""The longest row of a list: its name has at most 255 bytes, escaped twice as many, and the counts."""
+
 STATE_NAMES: Final = {
     Place.UNPLACED: "ready",
     Place.DELAYED: "delayed",
@@ -40,86 +44,100 @@ STATE_NAMES: Final = {
 
 
 class Queries:
-    """Answers from the state in memory."""
+    """Answers from the state in memory, and from what the owner was told of its surroundings."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, view: NodeView) -> None:
+    def __init__(self, ledger: Ledger, delivery: Delivery, around: Surroundings) -> None:
         self._ledger = ledger
         self._delivery = delivery
         self._state = ledger.state
-        self.view = view
+        self.around = around
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
-        request = call.request
         queue = self._queue_of(call)
         if queue is None:
             return
-        view = self.view
-        self._ledger.park(
-            call,
-            MonitorReply(
-                action=request.action,
-                code=Code.OK,
-                queue=queue.name,
-                seq=request.seq,
-                size=queue.size,
-                ready=len(queue.ready),
-                delayed=queue.delayed,
-                in_flight=queue.in_flight,
-                max_size=queue.max_size,
-                max_id=queue.max_id,
-                wait_status=self._delivery.waiting_for(queue.name),
-                paused=queue.paused,
-                leader_node_id=view.leader_node_id,
-                node_id=view.node_id,
-                trans_id=self._state.trans_id,
-                log_size=self._state.trans_id - view.trimmed,
-                max_log_size=view.max_log_size,
-            ),
+        around = self.around
+        reply = done(
+            call.request,
+            MonitorReply,
+            queue=queue.name,
+            size=queue.size,
+            ready=len(queue.ready),
+            delayed=queue.delayed,
+            in_flight=queue.in_flight,
+            max_size=queue.max_size,
+            max_id=queue.max_id,
+            wait_status=self._delivery.waiting_for(queue.name),
+            paused=queue.paused,
+            leader_node_id=around.leader_node_id,
+            node_id=around.node_id,
+            trans_id=self._state.trans_id,
+            log_size=self._state.trans_id - around.trimmed,
+            max_log_size=around.max_log_size,
         )
+        self._ledger.park(call, reply)
 
     def list_queues(self, call: Call) -> None:
-        """The names that match the pattern: shell wildcards if it has any, else a part of the name; all without one."""
+        """The queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
+
+        As many as fit behind the name `after`; the reply says whether there are more.
+        """
         request = call.request
-        pattern = request.pattern
+        if request.after is not None and not isinstance(request.after, str):
+            reason = "after: the name of a queue is wanted, the last of the list before"
+            self._ledger.park(call, refusal(request, ErrorWord.FIELD, reason))
+            return
+        names = self._matching(request.pattern)
+        begin = 0 if request.after is None else bisect_right(names, request.after)
+        rows_max = min(request.count or BATCH_MAX, max(call.reply_bytes_max // ROW_REPLY_BYTES, 1))
+        chosen = names[begin : begin + rows_max]
+        is_more = begin + len(chosen) < len(names)
+        reply = done(
+            request,
+            ListReply,
+            queue_list=[self._row(self._state.queues[name]) for name in chosen],
+            queue_count=len(names),
+            next=chosen[-1] if is_more and chosen else None,
+        )
+        self._ledger.park(call, reply)
+
+    def _matching(self, pattern: str | None) -> list[str]:
         names = sorted(self._state.queues)
-        if pattern is not None and any(character in pattern for character in "*?["):
+        if pattern is None:
+            return names
+        if any(character in pattern for character in "*?["):
             matches = re.compile(translate(pattern)).match
-            names = [name for name in names if matches(name)]
-        elif pattern is not None:
-            names = [name for name in names if pattern in name]
-        names_max = request.count or call.reply_bytes_max // NAME_REPLY_BYTES
-        self._ledger.park(
-            call,
-            ListReply(
-                action=request.action,
-                code=Code.OK,
-                queue=request.queue,
-                seq=request.seq,
-                queue_list=names[:names_max],
-                queue_count=len(names),
-            ),
+            return [name for name in names if matches(name)]
+        return [name for name in names if pattern in name]
+
+    def _row(self, queue: QueueState) -> QueueRow:
+        return QueueRow(
+            queue.name,
+            queue.size,
+            len(queue.ready),
+            queue.delayed,
+            queue.in_flight,
+            queue.max_size,
+            queue.max_id,
+            self._delivery.waiting_for(queue.name),
+            queue.paused,
         )
 
     def leader(self, call: Call) -> None:
         """Who leads."""
-        request = call.request
-        view = self.view
-        if not view.leader_node_id:
+        request, around = call.request, self.around
+        if not around.leader_node_id:
             self._ledger.park(call, refusal(request, ErrorWord.NO_LEADER, "no node leads at the moment"))
             return
-        self._ledger.park(
-            call,
-            LeaderReply(
-                action=request.action,
-                code=Code.OK,
-                queue=request.queue,
-                seq=request.seq,
-                leader_node_id=view.leader_node_id,
-                leader_host=view.leader_host,
-                leader_port=view.leader_port,
-            ),
+        reply = done(
+            request,
+            LeaderReply,
+            leader_node_id=around.leader_node_id,
+            leader_host=around.leader_host,
+            leader_port=around.leader_port,
         )
+        self._ledger.park(call, reply)
 
     def peek(self, call: Call) -> None:
         """The next messages to be delivered, and after them the delayed ones."""
@@ -131,16 +149,8 @@ class Queries:
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
         later = (live[msg_id] for _, msg_id in queue.waiting if live[msg_id].place == Place.DELAYED)
         chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
-        self._ledger.park(
-            call,
-            Reply(
-                action=request.action,
-                code=Code.OK,
-                queue=queue.name,
-                seq=request.seq,
-                messages=[view_of(message) for message in chosen],
-            ),
-        )
+        messages = [view_of(message) for message in chosen]
+        self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))
 
     def show(self, call: Call) -> None:
         """One message, by its id or by queue and key."""
@@ -159,58 +169,33 @@ class Queries:
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
             return
-        self._ledger.park(
-            call,
-            ShowReply(
-                action=request.action,
-                code=Code.OK,
-                queue=message.queue,
-                seq=request.seq,
-                msg_id=message.msg_id,
-                message=view_of(message),
-            ),
-        )
+        reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view_of(message))
+        self._ledger.park(call, reply)
 
-    def status(self, call: Call) -> None:
-        """This node and its shard; the listener adds what it knows."""
-        view = self.view
-        state = self._state
+    def status(self, call: Call) -> StatusReply:
+        """The queues' part of this node's status; the Replicator adds the log's, and the Listener the clients'."""
+        state, around = self._state, self.around
         shard = {
             "shard": state.shard,
-            "leader_node_id": view.leader_node_id,
-            "role": view.role,
-            "cluster_id": f"{view.cluster_id:x}",
-            "vote_id": view.vote_id,
             "trans_id": state.trans_id,
-            "committed": view.committed,
-            "stored": view.stored,
-            "first_trans_id": view.trimmed + 1,
-            "log_size": state.trans_id - view.trimmed,
-            "max_log_size": view.max_log_size,
             "queues": len(state.queues),
             "messages": len(state.messages),
             "data_bytes": state.data_bytes,
             "waiting_consumers": self._delivery.waiter_count,
-            "recovery": view.recovery,
-            "followers": view.followers(),
-            "members": view.members(),
         }
-        self._ledger.park(
-            call,
-            StatusReply(
-                action=call.request.action,
-                code=Code.OK,
-                seq=call.request.seq,
-                node_id=view.node_id,
-                node_type=view.node_type,
-                version=view.version,
-                pid=0,
-                uptime_s=0.0,
-                resident_bytes=0,
-                connections=0,
-                requests=0,
-                shards=[shard],
-            ),
+        return done(
+            call.request,
+            StatusReply,
+            queue=None,
+            node_id=around.node_id,
+            node_type=around.node_type,
+            version=around.version,
+            pid=0,
+            uptime_s=0.0,
+            resident_bytes=0,
+            connections=0,
+            requests=0,
+            shards=[shard],
         )
 
     def _queue_of(self, call: Call) -> QueueState | None:
@@ -237,6 +222,7 @@ def _fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
 
 def view_of(message: Message) -> MessageView:
     """A message as peek and show give it."""
+    consumer = None if message.marks is None else message.marks.get(CONSUMER)
     return MessageView(
         msg_id=message.msg_id,
         queue=message.queue,
@@ -250,4 +236,6 @@ def view_of(message: Message) -> MessageView:
         deliveries=message.deliveries,
         trans_id=message.previous,
         key=message.key,
+        encoding=wire_encoding(message),
+        consumer=consumer if isinstance(consumer, str) else None,
     )

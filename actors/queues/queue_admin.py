@@ -12,7 +12,7 @@ from msgspec import UnsetType
 from actors.messages.calls import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
-from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, refusal
+from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done, refusal
 from storage.queue_state import DEFAULT_TTL_S, QueueState
 from storage.records import Clear, Configure, Remove, message_id
 
@@ -48,7 +48,7 @@ class QueueAdmin:
         """Take over new limits; what is there already stays."""
         self._queue_size = queue_size
         self._queues_max = queues_max
-        self._state.default_max_size = queue_size
+        self._ledger.queue_size = queue_size
 
     @property
     def has_more(self) -> bool:
@@ -92,11 +92,9 @@ class QueueAdmin:
             self._delivery.serve(queue)
         self._ledger.park(
             call,
-            SettingsReply(
-                action=request.action,
-                code=0,
-                queue=request.queue,
-                seq=request.seq,
+            done(
+                request,
+                SettingsReply,
                 max_size=asked.max_size,
                 default_ttl=asked.default_ttl_s,
                 default_retry=asked.default_retry_s,
@@ -150,10 +148,7 @@ class QueueAdmin:
             else:
                 self._ledger.append(Remove(clearing.queue))
         self._clearings.remove(clearing)
-        self._ledger.park(
-            clearing.call,
-            Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, count=clearing.removed),
-        )
+        self._ledger.park(clearing.call, done(request, Reply, count=clearing.removed))
 
     def _refuse(self, call: Call, error: str, reason: str) -> None:
         self._ledger.park(call, refusal(call.request, error, reason))

@@ -1,22 +1,19 @@
 """QueueOwner: one shard's state. Leading it hosts the broker: requests in, entries to the log, answers out.
 
 Leading, records gather while entries are on their way to the disk, and go to the Replicator as one entry when one has
-arrived; what the broker parked is freed by `LogAdvanced` alone. Nothing is served before the first entry of the own
-vote_id is committed. Following, it applies what is committed, and answers only what is asked about this node.
+arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it applies what is committed, and answers
+only what is asked about this node. What it may do at the moment, `Tenure` says.
 """
 
-from collections import deque
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pykka
 
-from actors.messages.calls import Answer, Call, ClientGone, ClusterAsked, Execute, LogAsked, Returned, send_answers
+from actors.messages.calls import Call, ClientGone, ClusterAsked, Execute, LogAsked, Returned, StatusAsked, send_answers
 from actors.messages.checkpoints import DescribeRows
-from actors.messages.lifecycle import Continue, Reconfigure, Stop, TimePassed
+from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
-    Append,
     Apply,
     Deposed,
     Drain,
@@ -29,26 +26,22 @@ from actors.messages.log import (
     StateLoaded,
     Undrain,
 )
-from actors.messages.node_view import NodeView
+from actors.messages.peers import LeaderChanged, MembersChanged
+from actors.queues.appending import LINGER_S, Appending, AppendingLimits, Step
 from actors.queues.broker import Broker, Limits
 from actors.queues.leader_clock import LeaderClock
 from actors.queues.row_description import RowDescription
+from actors.queues.surroundings import Surroundings
+from actors.queues.tenure import Stage, Tenure
 from actors.runtime.contract import Runtime, Timer
-from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from quorate.actions import ASKS_NODE, WRITES
-from quorate.protocol import ErrorWord, refusal
+from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
-from storage.entry_making import make_entries
 from storage.queue_state import NEVER
-from storage.records import Lead, Record
+from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
-
-LINGER_S: Final = 0.002
-"""How long records that no reply waits for (deliveries) may wait for others to be flushed with."""
-
-LINGER_RECORDS_MAX: Final = 1000
 
 TIMER_MAX_S: Final = 1.0
 """A timer is checked this often, so that a jump of the wall clock makes nothing late by more."""
@@ -56,70 +49,67 @@ TIMER_MAX_S: Final = 1.0
 
 @dataclass
 class OwnerSettings:
-    """Bytes, and how many entries may be on their way to the disk at once.
+    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
 
-    `entry_bytes_max`: an entry is closed when it passes this; a quarter of a journal segment, so that it always fits.
-    `tail_bytes_max`: entries that wait for LMDB; more are not sent to the journal before some have left.
-    `journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
+    For `lease_committed` see `Delivery`.
     """
 
-    writes_max: int = 2
-    entry_bytes_max: int = 4 << 20
-    tail_bytes_max: int = 64 << 20
+    appending: AppendingLimits
     journal_low_bytes: int = 1 << 20
     lease_committed: bool = False
 
 
+class _Continue:
+    """To itself: go on with work that was cut into pieces."""
+
+
+class _TimePassed:
+    """To itself: the moment has come that a timer was set for."""
+
+
 class QueueOwner(LoopActor):
-    """Owns a shard's state; begins as a follower."""
+    """Owns a shard's state; begins as a follower. `around` is what it knows of the node to begin with."""
 
     def __init__(
-        self, runtime: Runtime, state: ShardState, limits: Limits, view: NodeView, settings: OwnerSettings
+        self, runtime: Runtime, state: ShardState, limits: Limits, around: Surroundings, settings: OwnerSettings
     ) -> None:
         super().__init__(runtime)
         self._limits = limits
-        self._view = view
+        self._around = around
         self._settings = settings
+        self._tenure = Tenure()
+        self._rows = RowDescription()
+        self._appending = Appending(settings.appending, state.trans_id)
         self._replicator: pykka.ActorRef[Any]
+        self._checkpointer: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
-        self._vote_id = 0
-        self._is_leading = False
-        self._lead_trans_id = 0
-        self._is_serving = False
-        self._awaits_state = False
-        self._is_drained = False
-        self._draining: Drain | None = None
-        self._held: list[Execute] = []
-        self._leased_until = NEVER
-        self._under_way: deque[int] = deque()
-        self._tail_bytes = 0
-        self._logged = state.trans_id
+        self._held: list[Call] = []
+        self._room_bytes = NEVER
+        self._level = FIRST_LEVEL
+        self._disk_full: str | None = None
         self._alarm: Timer | None = None
         self._alarm_at = NEVER
         self._linger: Timer | None = None
-        self._gathering = Gathering()
-        self._is_gathering = False
+        self._is_looking_again = False
         self._continues = False
-        self._room_bytes = NEVER
         self._stopping: Stop | None = None
-        self._has_stopped = False
-        self._disk_full: str | None = None
-        self._proposal: Record | None = None
         self._take_state(state)
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            Execute: self._execute,
+        self.handlers = {
+            Execute: lambda m: self._execute(m.calls),
             LogAdvanced: self._log_advanced,
             Apply: self._apply,
             Promoted: self._promoted,
             Deposed: self._deposed,
             StateDropped: self._state_dropped,
             StateLoaded: self._state_loaded,
+            LeaderChanged: self._leader_changed,
+            MembersChanged: self._members_changed,
             Propose: self._propose,
             Drain: self._drain,
             Undrain: self._undrain,
             ClientGone: self._client_gone,
-            TimePassed: self._time_passed,
-            Continue: self._continue,
+            _TimePassed: self._time_passed,
+            _Continue: self._continue,
             DescribeRows: self._describe_rows,
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
@@ -129,59 +119,76 @@ class QueueOwner(LoopActor):
         self, replicator: "pykka.ActorRef[Any]", checkpointer: "pykka.ActorRef[Any]", router: "pykka.ActorRef[Any]"
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
-        self._router = router
-        self._rows = RowDescription(checkpointer)
-        self._replicator = replicator
+        self._replicator, self._checkpointer, self._router = replicator, checkpointer, router
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
-        self._handlers[type(message)](message)
+        super().on_receive(message)
         self._carry_out()
 
-    def _take_state(self, state: ShardState) -> None:
+    def _take_state(self, state: ShardState, committed: int | None = None) -> None:
         """A broker over `state`, with nothing open."""
-        self._broker = Broker(state, self._limits, self._view, lease_committed=self._settings.lease_committed)
+        self._broker = Broker(
+            state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
+        )
         self._broker.disk_full = self._disk_full
         self._ledger = self._broker.ledger
+        self._ledger.level = self._level
         self._clock = LeaderClock(state.time)
+
+    def _empty_state(self) -> None:
+        """The state is not the log's: nothing is known until a fresh one comes."""
+        state = self._ledger.state
+        uncertain, undone = self._broker.take_open(self._appending.logged)
+        reason = "this node reads its data again, since it lost its place as leader"
+        self._refuse([*uncertain, *undone], ErrorWord.NO_LEADER, reason)
+        send_answers(self._ledger.take_answers())
+        self._take_state(ShardState(state.shard))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
-    def _execute(self, message: Execute) -> None:
-        calls = message.calls
-        if self._stopping is not None:
+    def _execute(self, calls: list[Call]) -> None:
+        tenure = self._tenure
+        if tenure.is_stopping:
             return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
-        if not self._is_serving:
-            calls = self._own_view_of(message)
+        if not tenure.serves:
+            calls = self._own_view_of(calls)
             if not calls:
                 return None
-        if self._broker.disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
-            reason = f"nothing can be written now: {self._broker.disk_full}"
+        if self._disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
+            reason = f"nothing can be written now: {self._disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
             calls = [call for call in calls if call.request.action not in WRITES]
-        self._broker.execute(self._now(), calls)
-        if self._broker.log_calls:
-            for call in self._broker.log_calls:
-                self._replicator.tell(LogAsked(call))
-            self._broker.log_calls.clear()
-        if self._broker.cluster_calls:
-            for call in self._broker.cluster_calls:
-                self._replicator.tell(ClusterAsked(call))
-            self._broker.cluster_calls.clear()
+        broker = self._broker
+        broker.execute(self._now(), calls)
+        if broker.log_calls or broker.cluster_calls or broker.status_calls:
+            self._ask_replicator()
         return None
 
-    def _own_view_of(self, message: Execute) -> list[Call]:
+    def _ask_replicator(self) -> None:
+        """What the log and the cluster are asked for is the Replicator's to answer."""
+        broker = self._broker
+        asked = [*map(LogAsked, broker.log_calls), *map(ClusterAsked, broker.cluster_calls)]
+        asked += [StatusAsked(call, broker.queries.status(call)) for call in broker.status_calls]
+        for message in asked:
+            self._replicator.tell(message)
+        for calls in (broker.log_calls, broker.cluster_calls, broker.status_calls):
+            calls.clear()
+
+    def _own_view_of(self, calls: list[Call]) -> list[Call]:
         """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
-        own = [call for call in message.calls if call.request.action in ASKS_NODE]
-        others = [call for call in message.calls if call.request.action not in ASKS_NODE]
-        if others and self._is_leading:
-            self._held.append(Execute(others))
+        own = [call for call in calls if call.request.action in ASKS_NODE]
+        others = [call for call in calls if call.request.action not in ASKS_NODE]
+        if others and self._tenure.leads:
+            self._held += others
         else:
             self._return(others)
-        if self._awaits_state:
-            self._refuse(own, ErrorWord.NO_LEADER, "this node reads its data again, since it lost its place as leader")
-            return []
-        return own
+        if self._tenure.stage is not Stage.RELOADING:
+            return own
+        of_queues = (Action.NODE_MONITOR, Action.NODE_LIST)
+        reason = "this node reads its data again, since it lost its place as leader"
+        self._refuse([call for call in own if call.request.action in of_queues], ErrorWord.NO_LEADER, reason)
+        return [call for call in own if call.request.action not in of_queues]
 
     def _refuse(self, calls: list[Call], error: str, reason: str) -> None:
         for call in calls:
@@ -194,16 +201,19 @@ class QueueOwner(LoopActor):
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
-        for execute in self._held:
-            execute.calls = [call for call in execute.calls if call.client is not message.client]
+        gone = [c for c in self._held if c.client is message.client and c.request.action == Action.CONSUME]
+        if gone:
+            self._held = [call for call in self._held if call not in gone]
+            for call in gone:
+                self._ledger.answer(call, done(call.request, Reply))
 
-    def _time_passed(self, message: TimePassed) -> None:
+    def _time_passed(self, message: _TimePassed) -> None:
         self._alarm = None
         self._alarm_at = NEVER
-        if self._is_serving and not self._is_drained:
+        if self._tenure.lets_time_pass:
             self._broker.pass_time(self._now())
 
-    def _continue(self, message: Continue) -> None:
+    def _continue(self, message: _Continue) -> None:
         self._continues = False
         self._broker.go_on(self._now())
 
@@ -213,42 +223,50 @@ class QueueOwner(LoopActor):
         self._limits = limits
         self._broker.set_limits(limits)
 
+    def _leader_changed(self, message: LeaderChanged) -> None:
+        around = self._around
+        around.leader_node_id, around.leader_host, around.leader_port = message.leader, message.host, message.port
+
+    def _members_changed(self, message: MembersChanged) -> None:
+        self._around.nodes, self._around.voters = message.nodes, message.voters
+        self._level = self._ledger.level = message.level
+
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _log_advanced(self, message: LogAdvanced) -> None:
         self._room_bytes = message.room_bytes
-        self._tail_bytes = message.tail_bytes
         self._broker.disk_full = self._disk_full = message.disk_full
-        self._leased_until = message.leased_until
-        if not self._is_leading:
+        self._around.trimmed = message.trimmed
+        if not self._tenure.leads:
             return
-        self._ledger.lease(self.runtime.monotonic() < self._leased_until)
-        while self._under_way and self._under_way[0] <= message.stored:
-            self._under_way.popleft()
         ledger = self._ledger
+        monotonic = self.runtime.monotonic()
+        ledger.pass_monotonic(monotonic)
+        ledger.lease(message.leased_until, message.confirmed_at)
+        self._appending.advanced(message.durable, message.tail_bytes)
         answers_before = len(ledger.answers)
         is_news = message.committed > ledger.committed
         if is_news:
+            self._around.committed = message.committed
             self._broker.commit(self._now(), message.committed)
-        ledger.majority = self._view.voter_count // 2 + 1
-        ledger.stored(message.stored, message.replicas)
+        ledger.majority = self._around.voters // 2 + 1
+        ledger.durable(message.durable, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
-            self._gathering.committed(self.runtime.monotonic(), ledger.parked_count, freed)
-        if not self._is_serving and message.committed >= self._lead_trans_id:
-            self._is_serving = True
+            self._appending.committed(monotonic, ledger.parked_count, freed)
+        if self._tenure.committed(message.committed):
             held, self._held = self._held, []
-            for execute in held:
-                self._execute(execute)
+            self._execute(held)
 
     def _apply(self, message: Apply) -> None:
-        if self._awaits_state:
+        if self._tenure.stage is Stage.RELOADING:
             return  # the fresh state has them, or they come again behind it
         state = self._ledger.state
         for stored in message.entries:
             self._follow(state, stored)
-        self._ledger.followed(state.trans_id, state.time)
-        self._tell_rows()
+        self._around.committed = message.entries[-1].last_trans_id
+        self._ledger.followed(self._around.committed, state.time)
+        self._describe()
 
     @staticmethod
     def _follow(state: ShardState, stored: StoredEntry) -> None:
@@ -266,140 +284,124 @@ class QueueOwner(LoopActor):
 
     def _promoted(self, message: Promoted) -> None:
         """Apply what the log holds beyond the commit point, and put the first entry of the own vote_id behind it."""
-        if self._awaits_state:
+        if self._tenure.stage is Stage.RELOADING:
             return  # said again with the fresh state
-        state = self._ledger.state
+        state, committed = self._ledger.state, self._ledger.committed
         for entry in message.entries:
             self._follow(state, entry)
-        self._take_state(state)
-        self._proposal = None
-        self._tail_bytes = 0
-        self._leased_until = -NEVER
-        self._vote_id = message.vote_id
-        self._is_leading = True
-        self._is_serving = self._is_drained = False
-        self._logged = state.trans_id
+        self._take_state(state, committed)
+        self._appending.begin(state.trans_id)
+        self._ledger.lease(-NEVER, -NEVER)
         self._ledger.set_time(self._now())
-        self._ledger.append(Lead("", self._view.node_id))
-        self._lead_trans_id = state.trans_id
-        self._under_way.clear()
-        self._write()
-        self._tell_rows()
+        self._ledger.append(Lead("", self._around.node_id))
+        self._tenure.promoted(message.vote_id, state.trans_id)
+        self._append()
+        self._describe()
         self._arm_alarm()
 
     def _deposed(self, message: Deposed) -> None:
         """Answer all that is open as far as it is known, and go on as a follower."""
-        if not self._is_leading:
+        if not self._tenure.leads:
             return
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
-        uncertain, undone = self._broker.take_open(self._logged)
+        uncertain, undone = self._broker.take_open(self._appending.logged)
         self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
-        for execute in self._held:
-            undone += execute.calls
+        undone += self._held
         self._held = []
         self._return(undone)
-        self._send(ledger.take_answers())
-        self._is_leading = self._is_serving = self._is_drained = False
-        self._draining = None
+        self._send()
         state = ledger.state
-        if state.trans_id != message.log_end:
-            self._awaits_state = True
-            self._take_state(ShardState(state.shard, state.default_max_size))
+        is_in_log = state.trans_id == message.log_end
+        self._tenure.deposed(is_in_log=is_in_log)
+        if not is_in_log:
+            self._empty_state()
             self._replicator.tell(ReloadNeeded())
             return
         for produced in ledger.take_unplaced():
             if produced.msg_id in state.messages and not produced.place:
                 state.queues[produced.queue].place(produced, state.time)
-        self._take_state(state)
-        self._tell_rows()
+        self._take_state(state, message.committed)
+        self._describe()
 
     def _state_dropped(self, message: StateDropped) -> None:
-        state = self._ledger.state
-        self._awaits_state = True
-        self._take_state(ShardState(state.shard, state.default_max_size))
+        self._tenure.dropped()
+        self._empty_state()
 
     def _state_loaded(self, message: StateLoaded) -> None:
-        self._awaits_state = False
+        self._tenure.loaded()
         self._take_state(message.state)
-        self._tell_rows()
+        self._around.committed = message.state.trans_id
+        self._describe()
 
     def _propose(self, message: Propose) -> None:
-        if self._is_leading and message.vote_id == self._vote_id:
-            self._proposal = message.record
-            self._write()
+        if self._tenure.leads and message.vote_id == self._tenure.vote_id:
+            self._appending.propose(message.record)
+            self._append()
 
     def _drain(self, message: Drain) -> None:
-        if not self._is_serving or message.vote_id != self._vote_id:
-            return
-        self._is_drained = True
-        self._draining = message
-        self._return(self._broker.delivery.take_waiting())
+        if self._tenure.drain(message.vote_id):
+            self._return(self._broker.delivery.take_waiting())
 
     def _undrain(self, message: Undrain) -> None:
-        self._is_drained = False
-        self._draining = None
-        self._arm_alarm()
+        if self._tenure.undrain():
+            self._arm_alarm()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
-        ledger = self._ledger
+        ledger, tenure = self._ledger, self._tenure
         if ledger.answers:
-            self._send(ledger.take_answers())
-        if ledger.records and len(self._under_way) < self._settings.writes_max:
-            is_urgent = self._stopping is not None or self._is_drained
-            if ledger.is_awaited or is_urgent or len(ledger.records) >= LINGER_RECORDS_MAX:
-                if is_urgent or self._gathering.is_over(self.runtime.monotonic(), ledger.parked_count):
-                    self._write()
-                elif not self._is_gathering:
-                    self._is_gathering = True
-                    self.runtime.call_later(0.0, self._gathered)
-            elif self._linger is None:
-                self._linger = self._later(LINGER_S, self._linger_over)
-        if self._broker.next_event_at < self._alarm_at and self._is_leading:
+            self._send()
+        if ledger.records and tenure.leads:
+            self._go_on_appending()
+        if self._broker.next_event_at < self._alarm_at and tenure.leads:
             self._arm_alarm()
         if self._broker.has_more and not self._continues:
             self._continues = True
-            self.actor_ref.tell(Continue())
-        if self._draining is not None and ledger.is_settled and not self._broker.has_more:
-            self._replicator.tell(Drained(self._draining.vote_id))
-            self._draining = None
+            self.actor_ref.tell(_Continue())
+        if tenure.stage is Stage.DRAINING and ledger.is_settled and not self._broker.has_more and tenure.drained():
+            self._replicator.tell(Drained(tenure.vote_id))
+        described = self._rows.take_ready()
+        if described is not None:
+            self._checkpointer.tell(described)
         if self._stopping is not None:
             self._go_on_stopping()
 
-    def _send(self, answers: list[Answer]) -> None:
+    def _send(self) -> None:
+        answers = self._ledger.take_answers()
+        watcher = self.runtime.watcher
+        if watcher is not None:
+            watcher("answered", answers)
         send_answers(answers)
 
-    def _gathered(self) -> None:
-        self._is_gathering = False
+    def _go_on_appending(self) -> None:
+        step = self._appending.step(self.runtime.monotonic(), self._ledger, is_urgent=self._tenure.is_urgent)
+        if step is Step.APPEND:
+            self._append()
+        elif step is Step.LOOK_AGAIN:
+            if not self._is_looking_again:
+                self._is_looking_again = True
+                self.runtime.call_later(0.0, self._look_again)
+        elif step is Step.LINGER and self._linger is None:
+            self._linger = self.runtime.call_later(LINGER_S, self._linger_over)
+
+    def _look_again(self) -> None:
+        self._is_looking_again = False
         self._carry_out()
 
     def _linger_over(self) -> None:
         self._linger = None
-        if self._ledger.records and len(self._under_way) < self._settings.writes_max:
-            self._write()
+        if self._appending.may_append:
+            self._append()
 
-    def _write(self) -> None:
-        ledger = self._ledger
-        if not (ledger.records or self._proposal) or not self._is_leading:
-            return
-        if self._tail_bytes > self._settings.tail_bytes_max and self._broker.disk_full is None:
-            return  # LMDB is behind: requests wait for it, but not for a full disk: the journal has room for them
-        records = ledger.take_records()
-        state = ledger.state
-        first = state.trans_id - len(records) + 1
-        state.time = ledger.now
-        entries = make_entries(self._vote_id, first, ledger.now, records, self._settings.entry_bytes_max)
-        if self._proposal is not None:  # an entry of its own, so that a follower sees it without decoding all others
-            ledger.append(self._proposal)
-            self._proposal = None
-            entries += make_entries(self._vote_id, state.trans_id, ledger.now, ledger.take_records(), 1)
-        self._logged = state.trans_id
-        self._tail_bytes += sum(len(entry.data) for entry in entries)
-        self._under_way.append(state.trans_id)
-        self._replicator.tell(Append(self._vote_id, entries))
+    def _append(self) -> None:
+        if self._tenure.leads:
+            is_full = self._disk_full is not None
+            append = self._appending.append(self._ledger, self._tenure.vote_id, is_disk_full=is_full)
+            if append is not None:
+                self._replicator.tell(append)
 
     def _arm_alarm(self) -> None:
         """One timer, at the broker's next event; never further than `TIMER_MAX_S`, since the wall clock may jump."""
@@ -410,36 +412,36 @@ class QueueOwner(LoopActor):
             self._alarm.cancel()
         self._alarm_at = at
         delay_s = min(max(at - self._now(), 0.0), TIMER_MAX_S)
-        self._alarm = self._later(delay_s, lambda: self.actor_ref.tell(TimePassed()))
+        self._alarm = self.runtime.call_later(delay_s, lambda: self.actor_ref.tell(_TimePassed()))
 
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()
-        self._ledger.lease(not self._is_leading or monotonic < self._leased_until)
+        self._ledger.pass_monotonic(monotonic)
         return self._clock.now(self.runtime.now(), monotonic)
-
-    def _later(self, delay_s: float, callback: Any) -> Timer:
-        return self.runtime.call_later(delay_s, callback)
 
     # -- trimming ----------------------------------------------------------------------------------------------
 
     def _describe_rows(self, message: DescribeRows) -> None:
         self._rows.asked(message)
-        self._tell_rows()
+        self._describe()
 
-    def _tell_rows(self) -> None:
-        if not self._awaits_state:
-            self._rows.tell(self._ledger, self._view.committed, is_leading=self._is_leading)
+    def _describe(self) -> None:
+        if self._tenure.stage is not Stage.RELOADING:
+            self._rows.describe(self._ledger, is_leading=self._tenure.leads)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
-        self._broker.delivery.end_waiting()
+        self._tenure.is_stopping = True
+        undone = self._broker.delivery.take_waiting() + self._held
+        self._held = []
+        self._refuse(undone, ErrorWord.STOPPING, "the node is stopping")
 
     def _go_on_stopping(self) -> None:
         """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
-        if self._has_stopped or (self._is_leading and (not self._ledger.is_settled or self._broker.has_more)):
+        if self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more):
             return
-        assert self._stopping is not None
-        self._has_stopped = True
-        self._replicator.tell(Stop(self._stopping.reply_to))  # and still answers that the node is stopping
+        stopping, self._stopping = self._stopping, None
+        assert stopping is not None
+        self._replicator.tell(Stop(stopping.reply_to))  # and this one still answers that the node is stopping

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pykka
 
-from actors.runtime.contract import BlockingActor, Timer, Turn, mark_loop_thread
+from actors.runtime.contract import BlockingActor, Timer, Turn, Watcher, mark_loop_thread
 
 log = logging.getLogger("quorate.runtime")
 
@@ -36,18 +36,19 @@ Python's 5 ms would delay each flush by that. And where the loop lets go of the 
 class AsyncioRuntime:
     """Runs actors on `loop`. Made on the loop's thread.
 
-    `on_failure` is called once, with the actor and its exception, when an actor raised.
+    `on_failure` is called once, with who raised and what, when anything on the loop did.
     """
 
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[pykka.Actor, BaseException], None]
-    ) -> None:
+    watcher: Watcher | None = None
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[object, BaseException], None]) -> None:
         self._loop = loop
         self._on_failure = on_failure
         self._has_failed = False
         self._thread = threading.get_ident()
         self._line: deque[Turn] = deque()
         self._is_serving = False
+        loop.set_exception_handler(self._loop_failed)
         mark_loop_thread(True)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
 
@@ -72,8 +73,16 @@ class AsyncioRuntime:
             return os.getpid(), 0
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """A timer of the loop."""
-        return self._loop.call_later(delay_s, callback)
+        """A timer of the loop. What it raises ends the worker, as what a turn raises does."""
+
+        def guarded() -> None:
+            try:
+                callback()
+            except Exception as error:
+                log.exception("a timer failed")
+                self.actor_failed(getattr(callback, "__qualname__", callback), error)
+
+        return self._loop.call_later(delay_s, guarded)
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""
@@ -92,20 +101,37 @@ class AsyncioRuntime:
         line = self._line
         until = time.monotonic() + SERVE_MAX_S
         while line:
-            line.popleft().take_turn()
+            turn = line.popleft()
+            try:
+                turn.take_turn()
+            except Exception as error:
+                log.exception("a turn failed")
+                self.actor_failed(turn, error)
             if line and time.monotonic() > until:
                 self._loop.call_soon(self._serve)
                 return
         self._is_serving = False
 
-    def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Something raised in a callback that is not ours to call: a socket's, or a task.
+
+        The system's own errors (a connection that broke, descriptors that ran out) end that socket, no more.
+        """
+        error = context.get("exception")
+        if error is None or isinstance(error, OSError):
+            log.warning("%s: %r", context.get("message"), error)
+            return
+        log.error("%s", context.get("message"), exc_info=error)
+        self.actor_failed(context.get("protocol") or context.get("task") or "a callback of the loop", error)
+
+    def actor_failed(self, who: object, error: BaseException) -> None:
         """Report the first failure; the worker ends on it."""
         if not self._has_failed:
             self._has_failed = True
             if threading.get_ident() == self._thread:
-                self._on_failure(actor, error)
+                self._on_failure(who, error)
             else:
-                self._loop.call_soon_threadsafe(self._on_failure, actor, error)
+                self._loop.call_soon_threadsafe(self._on_failure, who, error)
 
     def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """On a thread of its own."""

@@ -30,8 +30,18 @@ class Turn(Protocol):
         """Handle some of what waits, and ask for another turn if more does."""
 
 
+Watcher = Callable[[str, Any], None]
+"""Is told what happens, and with what: the seam that checkers look through. It changes nothing."""
+
+
 class Runtime(Protocol):
-    """The world as an actor sees it."""
+    """The world as an actor sees it.
+
+    Which thread calls what: turns, timers, and what sockets call (`Listener`, `Peers`, through their connections and
+    links) run on the loop's thread, one at a time, and may call each other's public methods only there. Blocking actors
+    run each on a thread of its own; they and the loop's actors share nothing but messages. `wake`, `actor_failed` and
+    an inbox's `put` may be called from any thread.
+    """
 
     def now(self) -> float:
         """The wall clock (Unix seconds). It may jump."""
@@ -51,8 +61,14 @@ class Runtime(Protocol):
     def wake(self, turn: Turn) -> None:
         """Give `turn` its turn soon, on the loop. May be called from any thread."""
 
-    def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
-        """An actor raised: what it knew can't be trusted any more, so its worker ends."""
+    watcher: "Watcher | None"
+    """Who is told what actors decide; None but in the simulator and in tests."""
+
+    def actor_failed(self, who: object, error: BaseException) -> None:
+        """Something raised, in a turn, a timer or a socket's callback: its worker ends, and recovers.
+
+        What an actor knew when it raised can't be trusted any more. `who` is it, or what it happened in.
+        """
 
     def start_blocking(self, actor_class: "type[BlockingActor]", *arguments: Any) -> pykka.ActorRef[Any]:
         """Start an actor that blocks (on a disk) where that holds up nobody; the runtime is its first argument."""

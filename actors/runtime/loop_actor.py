@@ -10,6 +10,7 @@ One thing differs on purpose: an exception that nobody asked for is reported to 
 
 import sys
 from collections import deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
@@ -94,11 +95,21 @@ class LoopActor(pykka.Actor):
 
     actor_inbox: LoopInbox
     _has_started = False
+    handlers: dict[type, Callable[[Any], None]]
+    """What is done with each kind of message; set by a subclass's `__init__`, unless it has its own `on_receive`."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__()
+        self.handlers = {}
         self._actor_ref = LoopRef(self)
         self.runtime = runtime
+
+    def on_receive(self, message: Any) -> None:
+        """Dispatch by the message's type. Raises TypeError for one that this actor does not know."""
+        handler = self.handlers.get(type(message))
+        if handler is None:
+            raise TypeError(f"{type(self).__name__} takes no {type(message).__name__}")
+        handler(message)
 
     @classmethod
     def start_object(cls, *arguments: Any, **named: Any) -> Self:

@@ -3,18 +3,41 @@
 No socket here: bytes come in by `receive`, and go out by the transport that it was given. A request without `seq`
 is answered in the order of the requests; one with `seq` as soon as its answer is there. A fault is answered like a
 request, in its place. After a fatal fault nothing more is read, and the connection closes when all is answered.
+
+| state | bytes come | the client ends its side | all is answered | the stream is closed |
+|---|---|---|---|---|
+| OPEN | requests | ENDED | | DEAD |
+| ENDED: it may still read | | | closes | DEAD |
+| CLOSING: nothing more is looked at | dropped | | LINGERING, or closes if the client has ended | DEAD |
+| LINGERING: all was said, the client may still send | dropped | closes | | DEAD |
+| DEAD | dropped | | answers are dropped | |
+
+Beside that it may be *stalled* (the client does not read) or *full* (as much as it may have is open); in both nothing
+is taken from it, and so it is not read from.
 """
 
 from collections import deque
+from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from net.protocols.codec import Fault
-from net.protocols.json_codec import CodecLimits, JsonCodec, encode_reply, fault_reply
+from net.protocols.codec import Codec, CodecLimits, Fault
 from quorate.actions import LONG_REPLIES
-from quorate.protocol import Code, ErrorWord, Reply, Request
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request
 
 AT_ONCE: Final = -1
 """The order of a request that may be answered out of order."""
+
+NOBODYS: Final = Request(action=0)
+"""Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
+
+MESSAGES_MAX: Final = 16
+"""Consumes that do not wait, open at once: each may bring a message of the largest size."""
+
+
+LINGER_S: Final = 3.0
+"""For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
+
+LINGER_BYTES_MAX: Final = 128 << 20
 
 
 class ConnectionLimits(NamedTuple):
@@ -38,6 +61,12 @@ class Transport(Protocol):
     def write(self, data: bytes) -> None:
         """Send, now or when there is room."""
 
+    def get_write_buffer_size(self) -> int:
+        """How much waits to be sent (bytes)."""
+
+    def write_eof(self) -> None:
+        """Say that nothing more will be sent, when all that was written has left."""
+
     def pause_reading(self) -> None:
         """Take nothing more from the client."""
 
@@ -55,7 +84,7 @@ class Sink(Protocol):
     """Where requests go."""
 
     def received(self, connection: "Connection", order: int, request: Request) -> None:
-        """A request came; answer it by `connection.answer(order, reply)`."""
+        """A request came; answer it by `connection.answer(order, request, reply)`."""
 
     def ended(self, connection: "Connection") -> None:
         """The client asks nothing more, and may be gone: do not keep messages waiting for it."""
@@ -63,57 +92,86 @@ class Sink(Protocol):
     def closed(self, connection: "Connection") -> None:
         """The client is gone."""
 
+    def stalled(self, connection: "Connection", is_stalled: bool) -> None:
+        """The client leaves its replies unread, or reads again."""
+
+    def partial(self, connection: "Connection", grown: int) -> None:
+        """A request that is not whole yet takes so many bytes more (or less)."""
+
+
+class State(Enum):
+    """See the table above."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    CLOSING = "closing"
+    LINGERING = "lingering"
+    DEAD = "dead"
+
 
 class Connection:
-    """One client of a stream protocol."""
+    """One client of a stream protocol, which `codec` speaks."""
 
     __slots__ = (
         "_codec",
+        "_dropped",
         "_has_ended",
         "_held",
         "_is_alone",
-        "_is_closing",
-        "_is_dead",
         "_is_handing_on",
         "_is_paused",
         "_is_stalled",
         "_limits",
+        "_messages",
         "_next_order",
         "_next_to_send",
         "_open",
+        "_partial",
         "_quiet_s",
         "_sink",
+        "_state",
         "_transport",
         "_waiting",
         "_was_heard",
     )
 
-    def __init__(self, transport: Transport, sink: Sink, limits: ConnectionLimits) -> None:
+    def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
         self._transport = transport
         self._sink = sink
         self._limits = limits
-        self._codec = JsonCodec(limits.codec)
+        self._codec = codec
+        self._state = State.OPEN
         self._held: dict[int, bytes] = {}
         self._next_order = 0
         self._next_to_send = 0
         self._open = 0
+        self._messages = 0
+        self._partial = 0
         self._is_paused = False
         self._is_stalled = False
-        self._is_closing = False
-        self._is_dead = False
-        self._has_ended = False
         self._is_handing_on = False
         self._is_alone = False
         self._waiting: deque[Request | Fault] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
+        self._has_ended = False
+        self._dropped = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Replies that the client has not taken (bytes)."""
+        return 0 if self._state is State.DEAD else self._transport.get_write_buffer_size()
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client."""
-        if self._is_closing:
+        if self._state is not State.OPEN:
+            self._drop(len(data))
             return
         self._was_heard = True
         found = self._codec.receive(data)
+        partial = self._codec.partial_bytes
+        if partial != self._partial:
+            self._note_partial(partial)
         if found:
             self._quiet_s = 0.0
             if len(found) == 1 and not self._waiting and self._has_room():
@@ -122,20 +180,33 @@ class Connection:
                 self._waiting.extend(found)
                 self._hand_on()
 
+    def _drop(self, size: int) -> None:
+        """Bytes that nobody looks at."""
+        self._dropped += size
+        if self._dropped > LINGER_BYTES_MAX and self._state is not State.DEAD:
+            self._transport.abort()
+
+    def _note_partial(self, partial: int) -> None:
+        grown, self._partial = partial - self._partial, partial
+        self._sink.partial(self, grown)
+
     def _take(self, found: Request | Fault) -> None:
         """Give one request to the sink, or answer one fault."""
-        if self._is_closing:
+        if self._state not in (State.OPEN, State.ENDED):
             return
         self._open += 1
-        if not isinstance(found, Fault) and (found.count is not None or found.action in LONG_REPLIES):
-            self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
         if isinstance(found, Fault):
             order = self._next_order
             self._next_order = order + 1
-            self.answer(order, fault_reply(found))
+            self.answer(order, NOBODYS, self._codec.fault_reply(found))
             if found.is_fatal:
                 self.close_when_answered()
-        elif found.seq is not None:
+            return
+        if found.count is not None or found.action in LONG_REPLIES:
+            self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
+        elif found.action == Action.CONSUME and not found.wait:
+            self._messages += 1
+        if found.seq is not None:
             self._sink.received(self, AT_ONCE, found)
         else:
             order = self._next_order
@@ -143,7 +214,7 @@ class Connection:
             self._sink.received(self, order, found)
 
     def _has_room(self) -> bool:
-        if self._is_stalled or self._is_alone:
+        if self._is_stalled or self._is_alone or self._messages >= MESSAGES_MAX:
             return False
         return self._open < self._limits.pipelined_max
 
@@ -157,23 +228,25 @@ class Connection:
             self._take(waiting.popleft())
         self._is_handing_on = False
         should_pause = bool(waiting) or self._is_stalled
-        if should_pause != self._is_paused and not self._is_closing:
+        if should_pause != self._is_paused and self._state in (State.OPEN, State.ENDED):
             self._is_paused = should_pause
             if should_pause:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if self._has_ended and not waiting:
+        if self._state is State.ENDED and not waiting:
             self.close_when_answered()
 
-    def answer(self, order: int, reply: Reply) -> None:
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
         if not self._open:
             self._is_alone = False
-        if self._is_dead:
+        if request.action == Action.CONSUME and self._messages and not request.wait and request.count is None:
+            self._messages -= 1
+        if self._state is State.DEAD:
             return
-        data = encode_reply(reply)
+        data = self._codec.encode(request, reply)
         if order == AT_ONCE:
             self._transport.write(data)
         elif order != self._next_to_send:
@@ -188,40 +261,68 @@ class Connection:
             self._next_to_send = order
         if self._waiting or self._is_paused:
             self._hand_on()
-        if self._is_closing and not self._open:
+        if self._state is State.CLOSING and not self._open:
+            self._close()
+
+    def _close(self) -> None:
+        """All is answered: close, or leave that to a client that may be in the middle of sending."""
+        if self._has_ended:
             self._transport.close()
+        else:
+            self._state = State.LINGERING
+            self._quiet_s = 0.0
+            self._transport.write_eof()
+            if self._is_paused:
+                self._is_paused = False
+                self._transport.resume_reading()
 
     def close_when_answered(self) -> None:
-        """Read nothing more, and close when every request is answered."""
-        if not self._is_closing:
-            self._is_closing = True
-            self._transport.pause_reading()
+        """Look at nothing more, and close when every request is answered."""
+        if self._state in (State.OPEN, State.ENDED):
+            self._state = State.CLOSING
+            self._waiting.clear()
             if not self._open:
-                self._transport.close()
+                self._close()
 
     def end(self) -> None:
         """The client sends nothing more; it may still read what is open (`nc` works so)."""
         self._has_ended = True
-        self._sink.ended(self)
-        self._hand_on()
+        if self._state is State.LINGERING:
+            self._transport.close()
+        elif self._state is State.OPEN:
+            self._state = State.ENDED
+            self._sink.ended(self)
+            self._hand_on()
 
     def stall(self, is_stalled: bool) -> None:
         """The client leaves its replies unread (or reads again): until it reads, nothing is read from it."""
         self._is_stalled = is_stalled
         self._quiet_s = 0.0
+        self._sink.stalled(self, is_stalled)
         self._hand_on()
 
     def lost(self) -> None:
         """The stream is closed."""
-        if not self._is_dead:
-            self._is_dead = self._is_closing = True
+        if self._state is not State.DEAD:
+            self._state = State.DEAD
             self._held.clear()
             self._waiting.clear()
+            if self._partial:
+                self._note_partial(0)
             self._sink.closed(self)
+
+    def abort(self) -> None:
+        """Close at once: this client costs the others too much."""
+        self._transport.abort()
 
     def sweep(self, passed_s: float) -> None:
         """Called every now and then with the seconds since the last time: enforce the limits that are of time."""
-        if self._was_heard and not self._is_stalled and not self._codec.has_partial:
+        if self._state is State.LINGERING:
+            self._quiet_s += passed_s
+            if self._quiet_s > LINGER_S:
+                self._transport.abort()
+            return
+        if self._was_heard and not self._is_stalled and not self._partial:
             self._was_heard = False
             self._quiet_s = 0.0
             return
@@ -233,19 +334,18 @@ class Connection:
                 self._transport.abort()
         elif self._is_paused:
             self._quiet_s = 0.0  # it is us who do not read
-        elif self._codec.has_partial:
-            if self._quiet_s > limits.partial_s_max and not self._is_closing:
-                self._refuse(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
+        elif self._partial:
+            if self._quiet_s > limits.partial_s_max and self._state is State.OPEN:
+                self.refuse_all(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
         elif limits.idle_s_max and not self._open and self._quiet_s > limits.idle_s_max:
-            self._refuse(ErrorWord.TOO_SLOW, f"no request for {limits.idle_s_max:g} s")
+            self.refuse_all(ErrorWord.TOO_SLOW, f"no request for {limits.idle_s_max:g} s")
 
     def refuse_all(self, error: str, reason: str) -> None:
         """Tell the client why it can't be served, and close."""
-        self._refuse(error, reason)
-
-    def _refuse(self, error: str, reason: str) -> None:
+        if self._state not in (State.OPEN, State.ENDED):
+            return
         order = self._next_order
         self._next_order = order + 1
         self._open += 1
-        self.answer(order, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
+        self.answer(order, NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
         self.close_when_answered()

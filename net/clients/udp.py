@@ -5,8 +5,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from net.protocols.codec import Fault
-from net.protocols.json_codec import CodecLimits, decode_request, encode_reply, fault_reply
+from net.clients.connection import NOBODYS
+from net.protocols.codec import CodecLimits, Fault, MakeCodec
 from net.sockets import listening_socket
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
@@ -17,36 +17,44 @@ REPLY_BYTES_MAX: Final = 65_507
 class DatagramClient:
     """Who sent a datagram. A new one for every datagram: senders are not remembered."""
 
-    __slots__ = ("_address", "_transport")
+    __slots__ = ("_encode", "_transport", "address")
 
-    def __init__(self, transport: asyncio.DatagramTransport, address: Any) -> None:
+    def __init__(
+        self,
+        transport: asyncio.DatagramTransport,
+        address: Any,
+        encode: Callable[[Request | None, Reply], bytes],
+    ) -> None:
         self._transport = transport
-        self._address = address
+        self._encode = encode
+        self.address = address
 
-    def answer(self, order: int, reply: Reply) -> None:
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send the reply, or why it does not fit."""
-        data = encode_reply(reply)
+        data = self._encode(request, reply)
         if len(data) > REPLY_BYTES_MAX:
             reason = f"the reply has {len(data)} bytes, and a datagram takes {REPLY_BYTES_MAX}: ask over TCP"
-            data = encode_reply(
-                Reply(action=reply.action, code=Code.ERROR, seq=reply.seq, error=ErrorWord.TOO_LARGE, reason=reason)
+            refused = Reply(
+                action=reply.action, code=Code.ERROR, seq=reply.seq, error=ErrorWord.TOO_LARGE, reason=reason
             )
+            data = self._encode(request, refused)
         if not self._transport.is_closing():
-            self._transport.sendto(data, self._address)
+            self._transport.sendto(data, self.address)
 
 
 class DatagramSink(Protocol):
     """Where requests go."""
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A request came; answer it by `client.answer(0, reply)`."""
+        """A request came; answer it by `client.answer(0, request, reply)`."""
 
 
 class UdpProtocol(asyncio.DatagramProtocol):
     """The node's datagram socket."""
 
-    def __init__(self, sink: DatagramSink, limits: Callable[[], CodecLimits]) -> None:
+    def __init__(self, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits]) -> None:
         self._sink = sink
+        self._make_codec = make_codec
         self._limits = limits
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -55,21 +63,26 @@ class UdpProtocol(asyncio.DatagramProtocol):
         self._transport = cast("asyncio.DatagramTransport", base)  # uvloop's is none by inheritance
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """A datagram has come."""
+        """A datagram has come: it holds one whole request, or it is refused."""
         assert self._transport is not None
-        client = DatagramClient(self._transport, addr)
-        found = decode_request(data, self._limits())
-        if isinstance(found, Fault):
-            client.answer(0, fault_reply(found))
-        else:
-            self._sink.received_datagram(client, found)
+        codec = self._make_codec(self._limits())
+        client = DatagramClient(self._transport, addr, codec.encode)
+        found = codec.receive(data)
+        if len(found) == 1 and not isinstance(found[0], Fault) and not codec.partial_bytes:
+            self._sink.received_datagram(client, found[0])
+            return
+        fault = found[0] if found and isinstance(found[0], Fault) else None
+        if fault is None:
+            what = f"a datagram is one request, and this holds {len(found)}" if found else "it is not whole"
+            fault = Fault(ErrorWord.BAD_JSON, f"{what}, {len(data)} bytes: larger requests belong on TCP")
+        client.answer(0, NOBODYS, codec.fault_reply(fault))
 
 
 async def listen_udp(
-    host: str, port: int, sink: DatagramSink, limits: Callable[[], CodecLimits]
+    host: str, port: int, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits]
 ) -> asyncio.DatagramTransport:
     """Serve datagrams on host and port. Raises OSError."""
     sock = listening_socket(host, port, socket.SOCK_DGRAM)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(lambda: UdpProtocol(sink, limits), sock=sock)
+    transport, _ = await loop.create_datagram_endpoint(lambda: UdpProtocol(sink, make_codec, limits), sock=sock)
     return transport

@@ -13,10 +13,10 @@ import msgspec
 
 from net.peers.messages import Hello, PeerMessage, Refused
 
-MAGIC: Final = b"QPEER1\n"
+MAGIC: Final = b"QPEER2\n"
 _LENGTH: Final = struct.Struct(">I")
 FRAME_BYTES_MAX: Final = 32 << 20
-"""A frame holds at most a pull's entries: 1 MiB and one entry more, which fits a quarter of a journal segment."""
+"""A push or a pull's answer has at most 8 MiB and one entry more, which has at most 8 MiB and one request more."""
 
 HELLO_BYTES_MAX: Final = 4096
 
@@ -46,6 +46,12 @@ class LinkSink(Protocol):
     def link_said(self, link: "PeerLink", message: PeerMessage) -> None:
         """A message came over an open link."""
 
+    def link_renewed(self, link: "PeerLink", hello: Hello) -> None:
+        """The other side has introduced itself anew over an open link: `link.peer` is the new hello."""
+
+    def link_receiving(self, link: "PeerLink") -> None:
+        """A part of a message has come over an open link."""
+
     def link_closed(self, link: "PeerLink", reason: str) -> None:
         """The link is closed."""
 
@@ -59,7 +65,10 @@ def encoded(message: PeerMessage) -> bytes:
 class PeerLink:
     """One link. `is_dialler`: this side opened it. `peer` is the other's hello once it came."""
 
-    def __init__(self, transport: PeerTransport, sink: LinkSink, *, is_dialler: bool) -> None:
+    def __init__(
+        self, transport: PeerTransport, sink: LinkSink, *, is_dialler: bool, frame_bytes_max: int = FRAME_BYTES_MAX
+    ) -> None:
+        self._frame_bytes_max = frame_bytes_max
         self.is_dialler = is_dialler
         self.peer: Hello | None = None
         self.is_open = False
@@ -88,6 +97,10 @@ class PeerLink:
         if self.is_open:
             self._transport.write(frame)
 
+    def renew(self, hello: Hello) -> None:
+        """Say hello again: something in it has changed."""
+        self.send(encoded(hello))
+
     def receive(self, data: bytes) -> None:
         """Bytes from the other side."""
         if self._is_closed:
@@ -105,7 +118,7 @@ class PeerLink:
         at = 0
         while not self._is_closed and len(buffer) - at >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(buffer, at)
-            if length > (FRAME_BYTES_MAX if self.peer is not None else HELLO_BYTES_MAX):
+            if length > (self._frame_bytes_max if self.peer is not None else HELLO_BYTES_MAX):
                 self.cut(f"a frame of {length} bytes")
                 return
             if len(buffer) - at - _LENGTH.size < length:
@@ -119,6 +132,8 @@ class PeerLink:
                 return
             self._take(message)
         del buffer[:at]
+        if buffer and self.is_open and not self._is_closed:
+            self._sink.link_receiving(self)
 
     def _take(self, message: PeerMessage) -> None:
         if self.peer is None:
@@ -129,6 +144,12 @@ class PeerLink:
                 self.close(f"it refuses this node: {message.reason[:500]}")
             else:
                 self.cut("a message before the hello")
+        elif isinstance(message, Hello) and self.is_open:
+            if (message.node_id, message.disk_id) != (self.peer.node_id, self.peer.disk_id):
+                self.cut("a hello of another node than before")
+            else:
+                self.peer = message
+                self._sink.link_renewed(self, message)
         elif isinstance(message, Hello | Refused):
             self.cut("a second hello")
         elif self.is_dialler:

@@ -5,29 +5,49 @@ names a place in a log; an entry is the bytes that the leader encoded once. `sen
 monotonic clock (seconds), which comes back as `echo`.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
-PEER_MAJOR: Final = 1
+from quorate.protocol import Request
+
+PEER_MAJOR: Final = 2
 PEER_MINOR: Final = 0
+
+NUMBER_MAX: Final = 2**53 - 1
+NODES_MAX: Final = 1_000_000
+Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
+"""A trans_id, a vote_id, a count: whatever lies beyond is no message, and cuts the link."""
+
+NodeId = Annotated[int, Meta(ge=1, le=NODES_MAX)]
+DrawnNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+"""A cluster's, a disk's, or a session's number: drawn at random."""
+
+Host = Annotated[str, Meta(max_length=255)]
+Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
 class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there.
 
-    `host` and `port` are where its sender can be dialled.
+    `host` and `port` are where its sender can be dialled by nodes, `client_host` and `client_port` by clients. `level`
+    is the feature level that it understands. Said again over an open link when any of it has changed.
     """
 
-    major: int
-    minor: int
-    node_type: int
-    node_id: int
-    to: int
-    cluster_id: int
-    disk_id: int
-    host: str
-    port: int
+    major: Number
+    minor: Number
+    node_type: Number
+    node_id: NodeId
+    to: NodeId
+    cluster_id: DrawnNumber
+    disk_id: DrawnNumber
+    host: Host
+    port: Port
+    client_host: Host = ""
+    client_port: Port = 0
+    level: Number = 1
+    version: Annotated[str, Meta(max_length=64)] = ""
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -42,17 +62,17 @@ class VoteRequest(msgspec.Struct, array_like=True, tag=3, gc=False):
     `is_pre`: would you? Nothing is promised. `is_forced`: the leader itself asked for this.
     """
 
-    vote_id: int
+    vote_id: Number
     is_pre: bool
     is_forced: bool
-    end_vote_id: int
-    trans_id: int
+    end_vote_id: Number
+    trans_id: Number
 
 
 class Vote(msgspec.Struct, array_like=True, tag=4, gc=False):
     """The answer; where it is no, `vote_id` is the voter's own."""
 
-    vote_id: int
+    vote_id: Number
     is_pre: bool
     is_granted: bool
 
@@ -63,31 +83,35 @@ class Push(msgspec.Struct, array_like=True, tag=5, gc=False):
     Without entries it is a heartbeat. `is_pulled`: the answer to a pull; `is_end`: the log ends with it.
     """
 
-    vote_id: int
-    after: int
-    after_vote_id: int
+    vote_id: Number
+    after: Number
+    after_vote_id: Number
     entries: list[bytes]
-    committed: int
+    committed: Number
     sent_at: float
     is_pulled: bool = False
     is_end: bool = False
 
 
 class Stored(msgspec.Struct, array_like=True, tag=6, gc=False):
-    """Follower to leader: my disk agrees with your log up to record `trans_id`. `echo`: your latest `sent_at`."""
+    """Follower to leader: my disk agrees with your log up to record `trans_id`. `echo`: your latest `sent_at`.
 
-    vote_id: int
-    trans_id: int
+    `is_full`: my disk takes nothing more for now, so I should not lead.
+    """
+
+    vote_id: Number
+    trans_id: Number
     echo: float
+    is_full: bool = False
 
 
 class Pull(msgspec.Struct, array_like=True, tag=7, gc=False):
     """Follower to leader: send what follows record `after`, where my log ends, at most about `records_max` records."""
 
-    vote_id: int
-    after: int
-    after_vote_id: int
-    records_max: int
+    vote_id: Number
+    after: Number
+    after_vote_id: Number
+    records_max: Number
 
 
 class Diverged(msgspec.Struct, array_like=True, tag=8, gc=False):
@@ -96,33 +120,33 @@ class Diverged(msgspec.Struct, array_like=True, tag=8, gc=False):
     `after` and `after_vote_id` are the pull's: it holds only while the follower's log still ends there.
     """
 
-    vote_id: int
-    up_to: int
-    after: int
-    after_vote_id: int
+    vote_id: Number
+    up_to: Number
+    after: Number
+    after_vote_id: Number
 
 
 class SnapshotNeeded(msgspec.Struct, array_like=True, tag=9, gc=False):
     """Leader to follower: my log begins behind record `trimmed`, which you lack; pull a snapshot first."""
 
-    vote_id: int
-    trimmed: int
+    vote_id: Number
+    trimmed: Number
 
 
 class SnapshotPull(msgspec.Struct, array_like=True, tag=10, gc=False):
     """Follower to leader: send the snapshot's rows behind `cursor` (empty: from its beginning)."""
 
-    vote_id: int
-    trimmed: int
+    vote_id: Number
+    trimmed: Number
     cursor: bytes
 
 
 class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
     """Leader to follower: rows of what stands before the log; fields as `storage.log_store.SnapshotPart`."""
 
-    vote_id: int
-    trimmed: int
-    trimmed_vote_id: int
+    vote_id: Number
+    trimmed: Number
+    trimmed_vote_id: Number
     members: bytes
     rows: list[tuple[bytes, bytes]]
     cursor: bytes
@@ -133,44 +157,45 @@ class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
 class TakeOver(msgspec.Struct, array_like=True, tag=12, gc=False):
     """Leader to a follower that has everything: be elected now; I serve nobody meanwhile."""
 
-    vote_id: int
+    vote_id: Number
 
 
 class ForwardedCall(msgspec.Struct, array_like=True, gc=False):
-    """A client's request, as JSON. `serial` numbers the calls of a link upwards; `client` is the client's number.
+    """A client's request, its payloads beside it.
 
-    A `client` of 0 has this call alone.
+    `serial` numbers the calls of a node upwards; `client` is the client's number, 0 of one that has this call alone.
     """
 
-    serial: int
-    client: int
-    reply_bytes_max: int
-    request: bytes
+    serial: Number
+    client: Number
+    reply_bytes_max: Number
+    request: Request
+    payloads: list[bytes]
 
 
 class Forward(msgspec.Struct, array_like=True, tag=13, gc=False):
     """To the leader: do these requests for clients of mine. `session` is drawn anew whenever the sender starts."""
 
-    session: int
+    session: DrawnNumber
     calls: list[ForwardedCall]
 
 
 class ForwardAnswers(msgspec.Struct, array_like=True, tag=14, gc=False):
-    """Back: these are done; each with its reply as JSON."""
+    """Back: these are done; each with its reply: see `net.peers.forwarding`."""
 
-    answers: list[tuple[int, bytes]]
+    answers: list[tuple[Number, tuple[int, bytes, list[bytes]]]]
 
 
 class ForwardReturned(msgspec.Struct, array_like=True, tag=15, gc=False):
     """Back: none of these was looked at, since this node does not lead."""
 
-    serials: list[int]
+    serials: list[Number]
 
 
 class ClientLeft(msgspec.Struct, array_like=True, tag=16, gc=False):
     """To the leader: nobody reads this client's replies any more."""
 
-    client: int
+    client: Number
 
 
 PeerMessage = (

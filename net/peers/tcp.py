@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final, cast
 
 from net.peers.link import PeerLink, PeerTransport
+from net.sockets import keep_alive, listening_socket
 
 PEER_BUFFER_BYTES: Final = 64 << 20
 """What may wait unsent for another node: far more than the windows of pushes and pulls allow."""
@@ -30,8 +31,7 @@ class PeerProtocol(asyncio.Protocol):
         sock = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if hasattr(socket, "TCP_USER_TIMEOUT"):
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, PEER_SILENT_MS)
+            keep_alive(sock, PEER_SILENT_MS)
         self._link = self._connected(transport)
 
     def data_received(self, data: bytes) -> None:
@@ -59,3 +59,9 @@ async def dial_peer(
         await asyncio.wait_for(loop.create_connection(lambda: PeerProtocol(connected), host, port), DIAL_S)
     except (OSError, TimeoutError) as error:
         failed(f"can't be reached: {error.strerror if isinstance(error, OSError) and error.strerror else error!r}")
+
+
+async def listen_peers(host: str, port: int, accepted: Callable[[PeerTransport], PeerLink]) -> asyncio.Server:
+    """Let other nodes in on host and port. Raises OSError."""
+    sock = listening_socket(host, port, socket.SOCK_STREAM)
+    return await asyncio.get_running_loop().create_server(lambda: PeerProtocol(accepted), sock=sock)

@@ -1,6 +1,14 @@
-"""What a wire protocol's codec is to the rest."""
+"""What a wire protocol's codec is to the rest: bytes in, requests and faults out, and replies back to bytes.
 
-from typing import NamedTuple
+A codec has no socket, no clock and no loop. One serves one client's stream; a connection is handed it from outside, so
+that any protocol runs on any listener. It is handed the request with its reply: most protocols answer in a form that
+depends on what was asked.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from quorate.protocol import Reply, Request
 
 
 class Fault(NamedTuple):
@@ -10,3 +18,31 @@ class Fault(NamedTuple):
     reason: str
     is_fatal: bool = False
     body: bytes = b""
+
+
+class CodecLimits(NamedTuple):
+    """Sizes in bytes, nesting in levels."""
+
+    request_bytes_max: int = 4 << 20
+    depth_max: int = 32
+
+
+class Codec(Protocol):
+    """One client's stream, or, for datagrams, one at a time."""
+
+    @property
+    def partial_bytes(self) -> int:
+        """How much is held of a request that is not whole yet (bytes)."""
+
+    def receive(self, data: bytes) -> list[Request | Fault]:
+        """The requests and faults that `data` completes, in order; any piece of the stream will do."""
+
+    def encode(self, request: Request | None, reply: Reply) -> bytes:
+        """The reply to `request`, None: to a fault or to nobody's request, as the client gets it."""
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        """The reply to a fault, with what can be read of its request."""
+
+
+MakeCodec = Callable[[CodecLimits], Codec]
+"""Makes the codec of one client. A protocol's name stands for one of these, in `net.protocols.PROTOCOLS`."""

@@ -6,33 +6,33 @@ whole and byte by byte.
 """
 
 import json
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from net.protocols.codec import Fault
+from net.protocols.codec import CodecLimits, Fault
 from net.protocols.json_framing import ObjectFramer, is_deeper
-from quorate.protocol import NO_DATA, Code, EncodedReply, ErrorWord, ProduceItem, Reply, Request, name_fault
-
-REQUEST_BYTES_MAX: Final = 4 << 20
-"""Default size of a request: a batch of 1000 messages of 4 KB."""
-
-DEPTH_MAX: Final = 32
-"""Levels of nesting: the protocol needs 3, the rest is for structured `data`."""
+from net.protocols.json_payload import plain_payload, shown, unreadable
+from quorate.protocol import (
+    NO_DATA,
+    Code,
+    DeliveredReply,
+    ErrorWord,
+    PeekReply,
+    ProduceItem,
+    Reply,
+    Request,
+    ShowReply,
+    name_fault,
+)
 
 LONG_DATA_BYTES: Final = 4096
 OPENING_BYTES: Final = frozenset(b"{[")
+QUOTE: Final = ord('"')
 _REQUEST_FIELDS: Final = len(Request.__struct_fields__)
 _ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
-
-
-class CodecLimits(NamedTuple):
-    """Sizes in bytes, nesting in levels."""
-
-    request_bytes_max: int = REQUEST_BYTES_MAX
-    depth_max: int = DEPTH_MAX
 
 
 class _Loose(msgspec.Struct):
@@ -56,9 +56,17 @@ class JsonCodec:
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
 
     @property
-    def has_partial(self) -> bool:
-        """Whether a request has begun and not ended."""
-        return self._framer.has_partial
+    def partial_bytes(self) -> int:
+        """How much is held of a request that is not whole yet (bytes)."""
+        return self._framer.partial_bytes
+
+    def encode(self, request: Request | None, reply: Reply) -> bytes:
+        """The reply as one line."""
+        return encode_reply(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        """The reply to a fault, with the request's action, queue and seq where they can be read."""
+        return fault_reply(fault)
 
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order."""
@@ -95,8 +103,8 @@ def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
 
 def encode_reply(reply: Reply) -> bytes:
     """The reply as one line."""
-    if type(reply) is EncodedReply:
-        return reply.encoded
+    if reply.encoding is not None or isinstance(reply, DeliveredReply | PeekReply | ShowReply):
+        reply = shown(reply)
     return _encode(reply) + b"\n"
 
 
@@ -126,6 +134,11 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
             return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {error.start}")
     if _is_nested(request.data) and is_deeper(bytes(request.data), depth_max - 1):
         return _too_deep(depth_max, body)
+    data = request.data
+    if data is not NO_DATA and memoryview(data)[0] != QUOTE and (why := unreadable(bytes(data))):
+        return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
+    if request.encoding is not None and (why := plain_payload(request)):
+        return Fault(ErrorWord.FIELD, why, body=body)
     queue = request.queue
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
@@ -144,6 +157,8 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
         return None  # nearly always: just these fields are there, and each once
     if (
         request.key is not None
+        or request.consumer is not None
+        or isinstance(request.after, str)
         or request.messages is not None
         or request.queues is not None
         or request.pattern is not None
@@ -170,6 +185,7 @@ def _too_deep(depth_max: int, body: bytes) -> Fault:
 def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """What is wrong with the fields that few requests have."""
     names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
+    names += [("consumer", request.consumer), ("after", request.after if isinstance(request.after, str) else None)]
     if request.queues is not None:
         names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]
     if isinstance(request.dead_letter, str):
@@ -178,7 +194,11 @@ def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | Non
         if item.key is not None:
             names.append((f"messages[{index}].key", item.key))
         # the item and the list around it are two levels more
-        if _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
+        if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
+            return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
+        if (item.encoding or request.encoding) and (why := plain_payload(item, request.encoding)):
+            return Fault(ErrorWord.FIELD, f"messages[{index}].{why}", body=body)
+        if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
             return _too_deep(depth_max, body)
     for field, name in names:
         if name is not None and (why := name_fault(name)):

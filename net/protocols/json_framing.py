@@ -1,10 +1,10 @@
 """Cutting a byte stream into JSON objects, wherever the stream's pieces begin and end.
 
 Objects follow each other with or without white space. The framer looks at brackets and strings alone; whether what
-it cuts out is right inside is the codec's business. Anything else than an object gets one fault and is passed over
-to the end of its line, or to the next `{`. But a capital letter or `[` is fatal: a browser that was made to send
-an HTTP request here must not have its body obeyed, nor a list's objects one by one. The result never depends on how
-the bytes were split.
+it cuts out is right inside is the codec's business. Another JSON value than an object gets one fault and is passed
+over to the end of its line, or to the next `{`. But a list, or a byte that no JSON value begins with, is fatal: a
+browser that was made to send an HTTP request here must not have its body obeyed, a TLS handshake not what a stranger
+put into its tickets, and a list's objects not one by one. The result never depends on how the bytes were split.
 """
 
 import re
@@ -19,6 +19,8 @@ _ONE_KIND: Final = bytes.maketrans(b"{}[]", b"()()")
 _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 _RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")
+OTHER_VALUES: Final = tuple(bytes([byte]) for byte in b'"-0123456789tfn')
+"""What a JSON value begins with that is neither object nor list."""
 
 
 class ObjectFramer:
@@ -41,9 +43,9 @@ class ObjectFramer:
         return not self._buffer and not self._is_skipping and not self._is_dead
 
     @property
-    def has_partial(self) -> bool:
-        """Whether an object has begun and not ended."""
-        return bool(self._buffer)
+    def partial_bytes(self) -> int:
+        """How much of an object has come that has not ended (bytes)."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[bytes | Fault]:
         """The objects that are whole now, and the faults, in the stream's order."""
@@ -76,7 +78,7 @@ class ObjectFramer:
             self._depth = 1
             self._at = 1
             return True
-        is_fatal = found[0] == b"[" or b"A" <= found[0] <= b"Z"
+        is_fatal = found[0] not in OTHER_VALUES
         reason = f"a request is a JSON object, and this begins with {_shown(found[0])}"
         out.append(Fault("bad_json", reason, is_fatal))
         del buffer[: found.start()]

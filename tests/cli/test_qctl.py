@@ -43,7 +43,7 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path: Path) -> None:
     assert "ready on" in qctl("node", "start", "-b", "-p", port, folder=tmp_path)
     try:
         assert (tmp_path / "quorate-data").is_dir()
-        assert "version 0.1.0" in qctl("node", "status", "--port", port)
+        assert "version 0.2.0" in qctl("node", "status", "--port", port)
         assert "is in use by process" in qctl("node", "start", "-b", "-p", port, folder=tmp_path, code=1)
         assert "reads its configuration again" in qctl("node", "reload", folder=tmp_path)
     finally:
@@ -61,8 +61,9 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     listed = qctl("queue", "ls", "--pattern", "test*", *port)
     assert [line.split()[:2] for line in listed.splitlines()] == [["queue", "size"], ["test1", "1"], ["test2", "2"]]
     assert qctl("msg", "consume", "test1", *port) == f"{msg_id} 1 hello world\n"
-    assert qctl("msg", "consume", "test1", *port, code=2) == ""
+    assert qctl("msg", "consume", "test1", *port, code=3) == ""
     assert "1 of 1 confirmed" in qctl("msg", "confirm", msg_id, *port)
+    assert "0 of 1 confirmed" in qctl("msg", "confirm", msg_id, *port, code=3)
     lines = qctl("msg", "consume", "test2", "--count", 5, "--json", *port).splitlines()
     assert [json.loads(line)["data"] for line in lines] == [{"a": [1]}, "from stdin"]
 
@@ -80,6 +81,9 @@ def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node)
     port = ("--port", node.port)
     assert "yes" in qctl("queue", "configure", "q", "--max-size", 5, "--pause", *port)
     qctl("msg", "produce", "q", "x", *port)
+    assert "nothing to change" in qctl("queue", "configure", "typo", *port, code=1)
+    assert "exclude each other" in qctl("queue", "configure", "q", "--pause", "--resume", *port, code=1)
+    assert "no_such_queue" in qctl("queue", "show", "typo", *port, code=1)
     assert "1 messages removed" in qctl("queue", "clear", "q", *port)
     assert "removed with 0" in qctl("queue", "remove", "q", *port)
     assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=1)
@@ -88,6 +92,27 @@ def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node)
 def test_names_that_look_like_markup_are_printed_as_they_are(node: Node) -> None:
     qctl("msg", "produce", "[red]x[/blue]", "y", "--port", node.port)
     assert "[red]x[/blue]" in qctl("queue", "ls", "--port", node.port)
+
+
+def test_all_queues_are_listed_and_a_row_is_a_line_in_a_pipe(node: Node) -> None:
+    long = "n" * 200
+    with node.client() as client:
+        for number in range(1100):
+            client.configure(f"{long}{number:04}", max_size=1)
+    lines = qctl("queue", "ls", "--port", node.port).splitlines()
+    assert len(lines) == 1101
+    assert all(line.startswith(long) for line in lines[1:])
+
+
+def test_every_part_says_which_version_it_is(node: Node) -> None:
+    assert qctl("--version") == "qctl 0.2.0\n"
+
+
+def test_a_folder_named_as_ours_in_the_way_does_no_harm(node: Node, tmp_path: Path) -> None:
+    for name in ("storage", "data", "cli", "net", "actors", "quorate"):
+        (tmp_path / "there" / name).mkdir(parents=True)
+        (tmp_path / "there" / name / "__init__.py").write_text("raise ImportError('of somebody else')")
+    qctl("queue", "ls", "--port", node.port, folder=tmp_path / "there")
 
 
 def test_bench_prints_one_line_of_figures(node: Node) -> None:
@@ -105,9 +130,9 @@ def test_config_show_says_what_holds_and_where_it_comes_from(tmp_path: Path) -> 
 
 
 def test_faults_are_one_line_each(tmp_path: Path) -> None:
-    assert "qctl: node 127.0.0.1:1 failed" in qctl("queue", "ls", "--port", 1, code=1)
+    assert "qctl: 127.0.0.1:1: " in qctl("queue", "ls", "--port", 1, code=1)
     assert "holds no log" in qctl("log", "verify", "-d", tmp_path / "none", code=1)
     assert "which JSON can't say" in qctl("msg", "produce", "q", "x", "--ttl", "nan", "--port", 1, code=1)
-    nodes = '[{"node_id": 1, "host": "10.0.0.2", "port": 1111}]'
+    nodes = '[{"node_id": 2, "host": "127.0.0.1", "port": 1101}]'
     said = qctl("node", "start", "-b", "-p", free_port(), "-s", f"cluster_node_list={nodes}", folder=tmp_path, code=1)
-    assert "node 1 is at 10.0.0.2:1111 there, but this is node 1" in said
+    assert "this is node 1, and it does not stand there" in said

@@ -11,6 +11,7 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     port = free_port()
     try:
+        assert "are for nodes" in qctl("cluster", "start", "--dir", folder, "--port", port, "--node-port", port, code=1)
         said = qctl("cluster", "start", "--dir", folder, "--port", port)
         assert said.count("ready on 127.0.0.1") == 3
         assert "all take part" in said
@@ -28,8 +29,9 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
             "cluster", "remove-node", leader["node_id"], "--port", port + 1, code=1
         )
         others = [row for row in rows if row is not leader]
-        own = int(others[0]["address"].split(":")[1])
+        own = int(others[0]["clients"].split(":")[1])
         assert "votes" in qctl("cluster", "add-node", leader["node_id"], leader["address"], "--port", own)
+        assert "at feature level 2 already" in qctl("cluster", "upgrade", "--port", port, code=1)
         assert "belongs to a cluster already" in qctl("cluster", "init", "--port", port, code=1)
         assert "HOST:PORT is wanted" in qctl("cluster", "add-node", 7, "nonsense", "--port", port, code=1)
     finally:
@@ -39,12 +41,14 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
 
 
 def test_a_node_that_waits_for_others_says_so_and_can_be_told_to_begin(tmp_path: Path) -> None:
-    ports = [free_port(), free_port()]
-    listed = json.dumps([{"node_id": n, "host": "127.0.0.1", "port": port} for n, port in enumerate(ports, 1)])
+    ports = [free_port()]
+    listed = json.dumps(
+        [{"node_id": n, "host": "127.0.0.1", "port": port} for n, port in ((1, free_port()), (2, free_port()))]
+    )
     settings = ["-s", f"cluster_node_list={listed}", "-s", "node_id=1"]
     qctl("node", "start", "-b", "-d", tmp_path / "data", "-p", ports[0], *settings)
     try:
-        assert "belongs to no cluster yet" in qctl("cluster", "status", "--port", ports[0])
+        assert "belongs to no cluster yet" in qctl("cluster", "status", "--port", ports[0], code=3)
         assert "founds a cluster" in qctl("cluster", "init", "--port", ports[0])
         qctl("msg", "produce", "q", "1", "--port", ports[0])
         rows = qctl("cluster", "status", "--json", "--port", ports[0]).splitlines()

@@ -139,7 +139,7 @@ def test_a_node_that_comes_back_empty_may_not_vote_until_it_is_added_again(clust
     third.start()
     with Client(nodes=[("127.0.0.1", leader.port), ("127.0.0.1", third.port)], timeout=20) as client:
         client.request(15, command="remove", node_id=node_id)
-        client.request(15, command="add", node_id=node_id, host="127.0.0.1", port=follower.port)
+        client.request(15, command="add", node_id=node_id, host="127.0.0.1", port=cluster.node_port(node_id))
     cluster.wait_whole()
     wait_for(lambda: cluster.shard(follower)["messages"] >= 100)
 
@@ -160,7 +160,7 @@ def test_rolling_restart_under_load_fails_no_request(cluster: Cluster) -> None:
 
 def test_a_leader_that_hears_nobody_steps_down_and_a_slow_link_does_no_harm(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, 3, {})
-    proxies = {n: Proxy(cluster.nodes[n].port) for n in (2, 3)}
+    proxies = {n: Proxy(cluster.node_port(n)) for n in (2, 3)}
     for node_id, node in cluster.nodes.items():
         node.config["cluster_node_list"] = [
             {**one, "port": proxies[one["node_id"]].port}
@@ -210,11 +210,15 @@ def test_a_node_that_redirects_says_where_the_leader_is(tmp_path: Path) -> None:
 def test_a_stranger_and_garbage_are_refused_and_harm_nobody(cluster: Cluster, tmp_path: Path) -> None:
     leader = cluster.leader()
     for garbage in (MAGIC + b"\xff" * 100, MAGIC + b"\x00\x00\x00\x05hello", MAGIC + os.urandom(5000)):
-        with socket.create_connection(("127.0.0.1", leader.port), timeout=5) as sock:
+        with socket.create_connection(("127.0.0.1", cluster.node_port(cluster.id_of(leader))), timeout=5) as sock:
             sock.sendall(garbage)
             while sock.recv(1000):
                 pass  # until it is cut
-    stranger = cluster.make(9, free_port(), cluster.listed)
+    with socket.create_connection(("127.0.0.1", leader.port), timeout=5) as sock:
+        sock.sendall(MAGIC + b"x" * 100)
+        assert b"bad_json" in sock.recv(1000), "the clients' port does not speak the nodes' protocol"
+    own = {"node_id": 9, "host": "127.0.0.1", "port": free_port()}
+    stranger = cluster.make(9, free_port(), [*cluster.listed, own])
     stranger.config["node_type"] = 77
     stranger.start()
     try:
@@ -232,7 +236,7 @@ def test_clients_that_use_up_all_connections_do_not_keep_the_nodes_apart(tmp_pat
         cluster.start()
         follower = cluster.followers()[0]
         leader = cluster.leader()
-        crowd = [leader.connect() for _ in range(5)]
+        crowd = [leader.connect() for _ in range(5 + 16)]  # those on this machine have some places more
         follower.kill()
         follower.start()
         wait_for(lambda: cluster.shard(follower)["role"] == "follower")

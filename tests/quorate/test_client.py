@@ -1,11 +1,21 @@
 """The client library against a real node, and against one that goes away."""
 
+import datetime
 import socket
 import threading
 
 import pytest
 
-from quorate import Client, ConnectionFailedError, ProtocolViolationError, RefusedError
+from quorate import (
+    Client,
+    ConnectionFailedError,
+    Message,
+    NewMessage,
+    ProtocolViolationError,
+    RefusedError,
+    UnknownOutcomeError,
+)
+from tests.cluster import wait_for
 from tests.conftest import StartNode
 
 
@@ -72,10 +82,12 @@ class FakeNode:
 def test_a_produce_with_a_key_is_repeated_and_its_duplicate_taken_for_success() -> None:
     refused = b'{"action":1,"code":-1,"error":"duplicate_key","reason":"there","msg_id":1024}\n'
     ours = b'{"action":12,"code":0,"message":{"msg_id":1024,"data":"x"}}\n'
-    fake = FakeNode([b"", refused, ours])
-    with Client("127.0.0.1", fake.port) as client:
-        assert client.produce("q", "x", key="k") == 1024
-    assert len(fake.requests) == 3
+    gone = b'{"action":12,"code":-1,"error":"no_such_message","reason":"confirmed since"}\n'
+    for held in (ours, gone):
+        fake = FakeNode([b"", refused, held])
+        with Client("127.0.0.1", fake.port) as client:
+            assert client.produce("q", "x", key="k") == 1024
+        assert len(fake.requests) == 3
 
 
 def test_a_key_that_another_produce_holds_is_no_success() -> None:
@@ -98,3 +110,79 @@ def test_what_is_no_reply_is_told() -> None:
     fake = FakeNode([b"HTTP/1.1 400 Bad Request\n"])
     with Client("127.0.0.1", fake.port) as client, pytest.raises(ProtocolViolationError):
         client.status()
+
+
+def test_an_unknown_outcome_has_one_shape() -> None:
+    for script in (b"", b'{"action":1,"code":-1,"error":"unknown_outcome","reason":"who knows"}\n'):
+        fake = FakeNode([script])
+        with Client("127.0.0.1", fake.port) as client, pytest.raises(UnknownOutcomeError) as caught:
+            client.produce("q", "x")
+        assert caught.value.outcome_unknown
+
+
+def test_a_repeated_confirm_counts_what_the_first_try_had_confirmed() -> None:
+    fake = FakeNode([b"", b'{"action":3,"code":0,"confirmed":0}\n'])
+    with Client("127.0.0.1", fake.port) as client:
+        assert client.confirm([1024, 2048]) == 2
+
+
+@pytest.mark.parametrize("data", [b"\x00\xff", b"plain", b"", None, {"a": [1, 2.5, None, True]}, "text", 2**60, []])
+def test_data_come_back_as_they_went(start_node: StartNode, data: object) -> None:
+    with start_node().client() as client:
+        client.produce("q", data)
+        message = client.consume("q")
+        assert message is not None
+        assert message.data == data
+        assert type(message.data) is type(data)
+
+
+@pytest.mark.parametrize("data", [datetime.datetime(2026, 1, 1), {1: 2}, {"a": {"b": b"x"}}, {1, 2}, object()])
+def test_what_would_not_come_back_is_refused_before_it_is_sent(data: object) -> None:
+    with pytest.raises(TypeError):
+        Client("127.0.0.1", 1).produce("q", data)
+    with pytest.raises(ValueError, match="JSON can't say"):
+        Client("127.0.0.1", 1).produce("q", {"a": [float("nan")]})
+
+
+def test_messages_of_one_request_have_options_of_their_own(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        ids = client.produce_many("q", ["low", NewMessage(b"high", priority=9, key="k")], retry=60)
+        assert [m.data for m in client.consume_many("q", 2)] == [b"high", "low"]
+        assert client.show(queue="q", key="k")["msg_id"] == ids[1]
+        with pytest.raises(ValueError, match="1001 messages"):
+            client.produce_many("q", list(range(1001)))
+
+
+def test_a_consumer_that_waits_holds_up_no_other_thread(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        found: list[object] = []
+        waiting = threading.Thread(target=lambda: found.append(client.consume("later", wait=30)))
+        waiting.start()
+        for number in range(20):
+            client.produce("other", number)
+        assert not found
+        client.produce("later", "x")
+        waiting.join()
+        assert isinstance(found[0], Message)
+
+
+def test_a_consumer_waits_on_over_a_restart_of_its_only_node(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client, node.client() as other:
+        found: list[object] = []
+        waiting = threading.Thread(target=lambda: found.append(client.consume("q", wait=30)))
+        waiting.start()
+        wait_for(lambda: other.status()["shards"][0]["waiting_consumers"] == 1)
+        node.stop()
+        node.start()
+        other.produce("q", "after the restart")
+        waiting.join()
+        assert isinstance(found[0], Message)
+
+
+def test_nodes_are_named_in_any_usual_way() -> None:
+    with pytest.raises(ValueError, match="at least one"):
+        Client(nodes=[])
+    with pytest.raises(ValueError, match="HOST:PORT"):
+        Client(nodes=["localhost"])
+    Client(nodes=["[::1]:1111", ("127.0.0.1", 1112)])

@@ -7,18 +7,20 @@ from functools import partial
 from random import Random
 
 from actors.cluster.peers import Peers
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.listener import Listener, ListenerLimits
-from actors.messages.node_view import NodeView
 from actors.node.assembly import ShardSettings, open_shard, start_shard
 from actors.queues.broker import Limits
 from net.clients.connection import Connection, ConnectionLimits
 from net.peers.link import PeerLink, PeerTransport
-from net.protocols.json_codec import CodecLimits
+from net.protocols.codec import CodecLimits
+from net.protocols.json_codec import JsonCodec
 from storage.entry import decode
 from storage.errors import DiskFullError
 from storage.records import Member
 from storage.state import ShardState
 from tests.simulation.network import Network
+from tests.simulation.observe import Observer
 from tests.simulation.world import Clock, SimulatedRuntime, World
 from tests.storage.memory import MemoryFolder, MemoryTables
 
@@ -79,6 +81,14 @@ class Stream:
             self._world.later(self._world.random.random(), connection.lost)
         self._world.later(self._world.random.random(), self._on_break)
 
+    def get_write_buffer_size(self) -> int:
+        """Not modelled: whatever is written is on its way."""
+        return 0
+
+    def write_eof(self) -> None:
+        """The node says nothing more; a client here takes that for the end."""
+        self._world.later(0.3, self.break_off)
+
     def pause_reading(self) -> None:
         """Not modelled: the streams hold whatever is under way."""
 
@@ -121,21 +131,36 @@ class ClusterLimits:
     sync_records_per_s: int
     snapshot_part_bytes: int
     pull_bytes: int
+    push_bytes: int
     window_bytes: int
+    forward_bytes: int
+    frame_bytes_max: int
 
     @staticmethod
     def drawn(random: Random) -> "ClusterLimits":
         """Tiny ones, so that every corner is reached soon."""
+        segment_bytes = random.choice([8, 16, 64]) * 1024
+        pull_bytes, push_bytes = random.choice([300, 1 << 20]), random.choice([500, 4000, 8 << 20])
+        forward_bytes = random.choice([1000, 8 << 20])
+        # an entry has at most a quarter of a segment and one request's messages more; a frame one entry more than asked
+        entry_bytes = segment_bytes // 4 + 6000
+        frame_bytes_max = max(pull_bytes, push_bytes, forward_bytes, 256 << 10) + entry_bytes
+        if random.random() < 0.5:
+            pull_bytes, push_bytes, forward_bytes = min(pull_bytes, 4000), min(push_bytes, 4000), 1000
+            frame_bytes_max = 4000 + entry_bytes
         return ClusterLimits(
             size=random.choice([1, 1, 3, 3, 3, 3, 5]),
             log_records_max=random.choice([10, 100, 1000]),
-            segment_bytes=random.choice([8, 16, 64]) * 1024,
+            segment_bytes=segment_bytes,
             is_lease_committed=random.random() < 0.3,
             election_timeout_s=random.choice([0.4, 1.0, 2.0]),
             sync_records_per_s=random.choice([200, 5000, 100_000]),
-            snapshot_part_bytes=random.choice([200, 2000, 256 << 10]),
-            pull_bytes=random.choice([300, 1 << 20]),
+            snapshot_part_bytes=random.choice([200, 2000]),
+            pull_bytes=pull_bytes,
+            push_bytes=push_bytes,
             window_bytes=random.choice([500, 4 << 20]),
+            forward_bytes=forward_bytes,
+            frame_bytes_max=frame_bytes_max,
         )
 
 
@@ -149,7 +174,7 @@ class SimulatedNode:
         self.network = network
         self.node_id = node_id
         self.name = f"n{node_id}"
-        self.clock = Clock(world, random.choice([1.0, 1.0, 0.97, 1.03]) if limits.size > 1 else 1.0)
+        self.clock = Clock(world, random.choice([1.0, 1.0, 0.97, 1.03, 0.84, 1.17]) if limits.size > 1 else 1.0)
         self.is_disk_full = False
         listed = tuple(Member(n, f"n{n}", 1) for n in range(1, limits.size + 1) if n != node_id)
         self.settings = ShardSettings(
@@ -158,12 +183,17 @@ class SimulatedNode:
             is_lease_committed=limits.is_lease_committed,
             own=Member(node_id, self.name, 1),
             listed=listed,
+            client_host=self.name,
+            client_port=2,
             election_timeout_s=limits.election_timeout_s,
             sync_records_per_s=limits.sync_records_per_s,
             forwards=random.random() < 0.7,
             snapshot_part_bytes=limits.snapshot_part_bytes,
             pull_bytes=limits.pull_bytes,
+            push_bytes=limits.push_bytes,
             window_bytes=limits.window_bytes,
+            forward_bytes=limits.forward_bytes,
+            frame_bytes_max=limits.frame_bytes_max,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
         self.codec = CodecLimits(request_bytes_max=1500)
@@ -172,8 +202,8 @@ class SimulatedNode:
         self.peers: Peers | None = None
         self.streams: list[Stream] = []
         self.torn = 0
-        self.view = NodeView()
-        self.on_committed: Callable[[int, int, int, bytes], None] = lambda node_id, first, last, data: None
+        self.log: ReplicatedLog | None = None
+        self.observer: Observer | None = None
         self.wipe()
         network.nodes[self.name] = self
 
@@ -199,22 +229,24 @@ class SimulatedNode:
     def start(self) -> bool:
         """Recover and run; False when the disk is too full to start."""
         assert self.runtime is None
-        runtime = SimulatedRuntime(self.world, self.folder, self.clock)
+        observer = self.observer
+        watcher = None if observer is None else partial(observer.watch, self.node_id)
+        runtime = SimulatedRuntime(self.world, self.folder, self.clock, watcher)
         random = self.world.random.random
         try:
-            opened = open_shard(self.tables, self.folder, self.settings, 0, runtime.now(), random)
+            opened = open_shard(self.tables, self.folder, self.settings, runtime.now(), random)
         except DiskFullError:
             return False
         self.folder.settle()
         opened.state.check()
         self.torn += opened.recovered.torn is not None
         for stored in opened.recovered.unstored:
-            if stored.last_trans_id <= opened.state.trans_id:  # it is alone: what its disk has is committed
-                self.on_committed(self.node_id, stored.first_trans_id, stored.last_trans_id, stored.data)
-        self.view = NodeView(node_id=self.node_id, host=self.name, port=1)
+            if observer is not None and stored.last_trans_id <= opened.state.trans_id:
+                observer.settled(self.node_id, stored)  # it is alone: what its disk has is committed
+        self.log = opened.log
         network = _Dialler(self.network, self.name, runtime)
         virtual = {"virtual": ["q0", "q1"]}
-        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.view, virtual)
+        shard = start_shard(runtime, network, opened, self.settings, self.limits, virtual)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
         self.listener = Listener.start_object(runtime, shard.router, limits)
         self.peers = shard.peers
@@ -226,7 +258,8 @@ class SimulatedNode:
         if self.listener is None or self.runtime is None:
             return False
         stream.runtime = self.runtime
-        stream.connection = Connection(stream, self.listener, ConnectionLimits(codec=self.codec))
+        limits = ConnectionLimits(codec=self.codec)
+        stream.connection = Connection(stream, self.listener, JsonCodec(self.codec), limits)
         self.listener.admit(stream.connection)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True
@@ -246,7 +279,7 @@ class SimulatedNode:
 
     def state_on_disk(self) -> ShardState:
         """What a restart would find now, with all that its log holds."""
-        opened = open_shard(self.tables, self.folder, self.settings, 0, 0.0, self.world.random.random)
+        opened = open_shard(self.tables, self.folder, self.settings, 0.0, self.world.random.random)
         state = opened.state
         for stored in opened.recovered.unstored:
             if stored.last_trans_id > state.trans_id:

@@ -115,7 +115,7 @@ class Faults:
 
     @staticmethod
     def _voters_seen_by(node: SimulatedNode) -> int:
-        return sum(member["role"] == "voter" for member in node.view.members())
+        return 0 if node.log is None else len(node.log.membership.voters)
 
     def _readmit(self, node: SimulatedNode) -> None:
         address = {"node_id": node.node_id, "host": node.name, "port": 1}

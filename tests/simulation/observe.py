@@ -1,26 +1,43 @@
 """Looking over the shoulders of the nodes: what the checkers know that no client can see.
 
-The real methods run; beside them it is noted who led in which vote_id, which entries were committed, and when a
-leader decided to deliver.
+Actors tell their runtime's watcher what they decide; nothing is replaced, so compiled code can be watched, too. It is
+noted who led in which vote_id, which entries were committed, and when a leader decided to deliver.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import wraps
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from actors.cluster.admin import ClusterAdmin
-from actors.cluster.following import Following
-from actors.cluster.replicated_log import ReplicatedLog
-from actors.cluster.replication import Replication
-from actors.cluster.snapshot_intake import SnapshotIntake
-from actors.gateway.routing import Routing
-from actors.queues.queue_owner import QueueOwner
-from storage.entry import decode
-from storage.log_store import LogStore
+from actors.messages.checkpoints import StagePart
+from actors.messages.disk import WriteEntries
+from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
+from actors.messages.peers import CutPeer, SendPeers
+from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
+from storage.entry import StoredEntry, decode
 from storage.state import ShardState
 from tests.simulation.world import World
+
+RARE: dict[str, Callable[[Any], bool]] = {
+    "tails cut": lambda decision: isinstance(decision, WriteEntries) and any(one.is_cut for one in decision.entries),
+    "states made anew": lambda decision: isinstance(decision, StateDropped),
+    "snapshots wanted": lambda decision: _says(decision, SnapshotNeeded),
+    "snapshot parts": lambda decision: isinstance(decision, StagePart),
+    "snapshots taken over": lambda decision: isinstance(decision, StagePart) and decision.part.is_last,
+    "logs found to differ": lambda decision: _says(decision, Diverged),
+    "changes of members": lambda decision: isinstance(decision, Propose),
+    "hand-overs begun": lambda decision: isinstance(decision, Drain),
+    "hand-overs given up": lambda decision: isinstance(decision, Undrain),
+    "successors told": lambda decision: _says(decision, TakeOver),
+    "pushes in several parts": lambda decision: (
+        _says(decision, Push) and decision.message.is_pulled is False and len(decision.message.entries) > 1
+    ),
+    "nodes cut off": lambda decision: isinstance(decision, CutPeer),
+}
+"""Branches that a run should reach now and then: what its decisions are called, and how they are known."""
+
+
+def _says(decision: Any, kind: type) -> bool:
+    return isinstance(decision, SendPeers) and isinstance(decision.message, kind)
 
 
 class Observer:
@@ -35,6 +52,19 @@ class Observer:
         self.elections = 0
         self.reached: Counter[str] = Counter()
 
+    def watch(self, node_id: int, what: str, about: Any) -> None:
+        """As a runtime's watcher."""
+        if what == "committed":
+            self.settled(node_id, about)
+        elif what == "answered":
+            self.answered(about)
+        elif what == "decided":
+            if isinstance(about, Promoted):
+                self.led(about.vote_id, node_id)
+            for name, matches in RARE.items():
+                if matches(about):
+                    self.reached[name] += 1
+
     def led(self, vote_id: int, node_id: int) -> None:
         """A node takes the lead."""
         self.elections += 1
@@ -42,10 +72,11 @@ class Observer:
         if known != node_id:
             self.problems.append(f"nodes {known} and {node_id} both lead in vote {vote_id}")
 
-    def settled(self, node_id: int, first: int, last: int, data: bytes) -> None:
+    def settled(self, node_id: int, entry: StoredEntry) -> None:
         """A node takes an entry for committed."""
-        known = self.committed.setdefault(first, (last, data))
-        if known != (last, data):
+        first, last = entry.first_trans_id, entry.last_trans_id
+        known = self.committed.setdefault(first, (last, entry.data))
+        if known != (last, entry.data):
             self.problems.append(f"node {node_id} committed other records {first}..{last} than another node did")
 
     def answered(self, answers: Sequence[Any]) -> None:
@@ -53,8 +84,10 @@ class Observer:
         for _, reply in answers:
             if reply.deliveries is not None:
                 self.handed_out[reply.msg_id, reply.deliveries] = self._world.time
-            elif reply.messages and hasattr(reply.messages[0], "deliveries"):
-                for one in reply.messages:
+                continue
+            messages = getattr(reply, "messages", None)
+            if messages and not hasattr(messages[0], "state"):
+                for one in messages:
                     self.handed_out[one.msg_id, one.deliveries] = self._world.time
 
     def replayed(self) -> ShardState:
@@ -74,60 +107,3 @@ class Observer:
                 self.problems.append(f"the log's time goes back at record {first}: {state.time} to {entry.time}")
             state.time = entry.time
         return state
-
-
-RARE: tuple[tuple[type, str, str], ...] = (
-    (ReplicatedLog, "_cut", "tails cut"),
-    (ReplicatedLog, "reload", "states made anew"),
-    (Following, "installed", "snapshots taken over"),
-    (SnapshotIntake, "rows", "snapshot parts"),
-    (ClusterAdmin, "_propose", "changes of members"),
-    (ClusterAdmin, "_begin", "hand-overs begun"),
-    (Routing, "link_lost", "links lost"),
-    (Routing, "came_back", "forwarded calls returned"),
-    (LogStore, "trim", "trims"),
-)
-"""Branches that a run should reach now and then: class, method, and what its calls are."""
-
-
-@contextmanager
-def observing(observer: Observer) -> Iterator[None]:
-    """Note what nodes do inside the block."""
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in RARE]
-    before += [(Replication, "lead", Replication.lead), (ReplicatedLog, "_settle", ReplicatedLog._settle)]
-    before += [(QueueOwner, "_send", QueueOwner._send)]
-    lead, settle, send = Replication.lead, ReplicatedLog._settle, QueueOwner._send
-
-    def noted_lead(self: Replication, now: float, vote_id: int) -> None:
-        lead(self, now, vote_id)
-        if self.is_leading:
-            observer.led(vote_id, self.node_id)
-
-    def noted_settle(self: ReplicatedLog, committed: int) -> None:
-        for entry in self.tail.behind(self.committed, up_to=committed):
-            observer.settled(self.node_id, entry.first_trans_id, entry.last_trans_id, entry.data)
-        settle(self, committed)
-
-    def noted_send(self: QueueOwner, answers: list[Any]) -> None:
-        observer.answered(answers)
-        send(self, answers)
-
-    for owner, name, what in RARE:
-        setattr(owner, name, _counted(getattr(owner, name), observer.reached, what))
-    setattr(Replication, "lead", noted_lead)  # noqa: B010  # mypy would not let a method be replaced otherwise
-    setattr(ReplicatedLog, "_settle", noted_settle)  # noqa: B010  # as above
-    setattr(QueueOwner, "_send", noted_send)  # noqa: B010  # as above
-    try:
-        yield
-    finally:
-        for owner, name, method in before:
-            setattr(owner, name, method)
-
-
-def _counted(method: Callable[..., Any], reached: Counter[str], what: str) -> Callable[..., Any]:
-    @wraps(method)
-    def counted(*arguments: Any, **named: Any) -> Any:
-        reached[what] += 1
-        return method(*arguments, **named)
-
-    return counted

@@ -13,7 +13,7 @@ from tests.simulation.clients import Drain, History, SimulatedClient
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
-from tests.simulation.observe import Observer, observing
+from tests.simulation.observe import Observer
 from tests.simulation.world import World
 
 FAULTS_S = 40.0
@@ -52,15 +52,11 @@ class Run:
         self.history.handed_out = self.observer.handed_out
         self.nodes = [SimulatedNode(self.network, n, self.limits) for n in range(1, self.limits.size + 1)]
         for node in self.nodes:
-            node.on_committed = self.observer.settled
+            node.observer = self.observer
         self.faults = Faults(self.world, self.network, self.nodes, self.history)
 
     def go(self) -> Outcome:
         """Run it."""
-        with observing(self.observer):
-            return self._go()
-
-    def _go(self) -> Outcome:
         world = self.world
         for node in self.nodes:
             assert node.start()
@@ -95,8 +91,8 @@ class Run:
     def _has_converged(self) -> bool:
         """Whether all members know the same to be committed, and have it in LMDB."""
         members = [node for node in self.nodes if node.node_id not in self.faults.outside]
-        known = {(node.view.committed, node.view.stored) for node in members}
-        return len(known) == 1 and all(committed == stored for committed, stored in known)
+        known = {_known_of(node) for node in members}
+        return len(known) == 1 and all(committed == checkpointed for committed, checkpointed in known)
 
     def _check(self, drained: Drain, confirmed_before: set[int]) -> None:
         problems = self.history.problems
@@ -104,7 +100,7 @@ class Run:
             problems.append("the cluster did not serve what was left in time")
             return
         if not self._has_converged():
-            views = [(node.node_id, node.view.committed, node.view.stored) for node in self.nodes]
+            views = [(node.node_id, *_known_of(node)) for node in self.nodes]
             problems.append(f"the nodes did not come to agree: {views}")
             return
         self._check_lost(drained, confirmed_before)
@@ -152,3 +148,8 @@ class Run:
                     self.history.problems.append(
                         f"messages {older} and {younger} of {queue} were both alive with the key {key}"
                     )
+
+
+def _known_of(node: SimulatedNode) -> tuple[int, int]:
+    """How far a node's log is committed and checkpointed."""
+    return (0, 0) if node.log is None else (node.log.committed, node.log.tail.checkpointed)

@@ -15,7 +15,7 @@ import pykka
 from pykka._envelope import Envelope
 
 from actors.messages.disk import SaveIdentity, WriteBytes
-from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn
+from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn, Watcher
 from actors.runtime.loop_actor import LoopActor, LoopInbox
 from tests.storage.memory import SECTOR, MemoryFolder
 
@@ -104,7 +104,8 @@ class Clock:
 class SimulatedRuntime:
     """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way."""
 
-    def __init__(self, world: World, folder: MemoryFolder, clock: Clock) -> None:
+    def __init__(self, world: World, folder: MemoryFolder, clock: Clock, watcher: Watcher | None = None) -> None:
+        self.watcher = watcher
         self.world = world
         self.folder = folder
         self.clock = clock
@@ -154,9 +155,9 @@ class SimulatedRuntime:
         for callback in paused:
             self.run(callback)
 
-    def actor_failed(self, actor: pykka.Actor, error: BaseException) -> None:
+    def actor_failed(self, who: object, error: BaseException) -> None:
         """A failure is a failed test."""
-        raise AssertionError(f"{type(actor).__name__} failed: {error!r}") from error
+        raise AssertionError(f"{type(who).__name__} failed: {error!r}") from error
 
     def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """The same class, its thread replaced by virtual time that passes before each message is handled."""
@@ -233,6 +234,6 @@ class SimulatedBlocking:
         try:
             self._handle_receive(envelope.message)  # type: ignore[attr-defined]  # pykka's, in the class behind
         except Exception as error:
-            self.runtime.actor_failed(self, error)  # type: ignore[arg-type]  # it is an actor by the class behind
+            self.runtime.actor_failed(self, error)
         self.runtime.folder.settle()
         self._begin()

@@ -65,4 +65,4 @@ def test_a_kind_of_a_newer_version_is_an_error_that_says_so() -> None:
 def test_an_entry_is_plain_msgpack_behind_its_checksum() -> None:
     message = Message("mail", message_id(5, 0), b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k")
     loose = entry.decode_loosely(entry.encode(1, 5, 9.5, [message]))
-    assert loose == [1, 1, 5, 9.5, [[1, "mail", 5120, b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k", 0, 0, 0]]]
+    assert loose == [1, 1, 5, 9.5, [[1, "mail", 5120, b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k", 0, 0, 0, 0, None]]]

@@ -40,7 +40,7 @@ def test_a_cut_brings_back_the_vote_before_it() -> None:
 def test_what_lmdb_has_is_forgotten_but_for_who_made_it() -> None:
     log = tail()
     log.forget(13)
-    assert log.stored == 13
+    assert log.checkpointed == 13
     assert log.vote_id_at(11) == 1
     assert [entry.first_trans_id for entry in log.behind(0)] == [14, 21]
     log.forget_history(13)

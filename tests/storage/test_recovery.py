@@ -213,7 +213,7 @@ def test_one_commit_larger_than_the_whole_map_goes_through(tmp_path: Path) -> No
     store = LogStore(tables, 0)
     rows = [StoredEntry(n, n, 1, b"x" * 50_000) for n in range(1, 100)]
     store.store(rows)
-    assert store.bounds.stored == 99
+    assert store.bounds.checkpointed == 99
     tables.close()
 
 

@@ -1,20 +1,20 @@
 """Election: one test a rule."""
 
 import msgspec
-import pytest
 
 from actors.cluster.election import Decision, Election, Role, Save
 from actors.messages.election import AskVotes, CastVote, Follow, TakeLead, VoteAsked
 from net.peers.messages import Vote
 from storage.log_tail import LogEnd
 from storage.vote_file import Identity
+from tests.actors.cluster.recorded import Recorded
 
 TIMEOUT = 1.0
 END = LogEnd(1, 10)
 
 
-def election(node_id: int = 2, voters: tuple[int, ...] = (1, 2, 3), vote_id: int = 5) -> Election:
-    made = Election(Identity(9, node_id, 77, vote_id), TIMEOUT, lambda: 0.0, 0.0)
+def election(node_id: int = 2, voters: tuple[int, ...] = (1, 2, 3), vote_id: int = 5) -> Recorded:
+    made = Recorded(Election(Identity(9, node_id, 77, vote_id), TIMEOUT, lambda: 0.0, 0.0))
     made.set_voters(0.0, frozenset(voters))
     return made
 
@@ -113,7 +113,7 @@ def test_a_leader_without_a_majority_steps_down() -> None:
     assert one.take_out() == [Follow(6, None, 9)]
 
 
-def leading() -> Election:
+def leading() -> Recorded:
     one = election()
     one.tick(1.0)
     one.vote_given(1.0, 3, Vote(6, True, True))
@@ -156,13 +156,25 @@ def test_a_node_that_does_not_vote_never_campaigns() -> None:
 
 def test_a_node_joins_the_cluster_of_the_leader_it_hears() -> None:
     one = election()
-    one.identity = msgspec.structs.replace(one.identity, cluster_id=0)
+    one.machine.identity = msgspec.structs.replace(one.identity, cluster_id=0)
     one.leader_heard(1.0, 6, 3, 42)
     out = one.take_out()
     assert saved(out).cluster_id == 42
     assert out[-1] == Follow(6, 3, 42)
 
 
-def test_two_leaders_in_one_vote_are_a_bug() -> None:
-    with pytest.raises(AssertionError, match="two leaders"):
-        leading().leader_heard(2.0, 6, 3, 9)
+def test_who_says_that_it_leads_in_this_nodes_own_vote_is_not_followed() -> None:
+    one = leading()
+    one.leader_heard(2.0, 6, 3, 9)
+    assert one.role is Role.LEADER
+    assert one.take_out() == []
+
+
+def test_who_votes_for_another_leaves_its_leader_before_the_disk_is_asked() -> None:
+    one = election()
+    one.leader_heard(0.0, 5, 3, 9)
+    one.take_out()
+    one.vote_asked(2.0, asked(6, candidate=1))
+    out = one.take_out()
+    assert out[0] == Follow(5, None, 9), "what is answered to the leader from here on would extend its lease"
+    assert isinstance(out[1], Save)

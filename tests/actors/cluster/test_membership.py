@@ -20,7 +20,7 @@ def members(*nodes: Member, wanted: tuple[Member, ...] = ()) -> Members:
 
 
 def hello(node_id: int = 2, disk_id: int = 22, cluster_id: int = 9, **changed: int) -> Hello:
-    fields: dict[str, Any] = {"major": 1, "minor": 0, "node_type": 1, "to": 1, **changed}
+    fields: dict[str, Any] = {"major": 2, "minor": 0, "node_type": 1, "to": 1, **changed}
     return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id, host="h", port=1)
 
 
@@ -34,7 +34,7 @@ def test_a_wanted_node_becomes_a_member_when_it_is_met_and_votes_when_it_has_cau
     assert met == members(OWN, Member(2, "b", 1, 22))
     membership.replaced(met)
     its = Progress(0.0)
-    its.sent, its.match = 3000, 3000
+    its.sent, its.match, its.echo = 3000, 3000, 1.0
     assert membership.next_step({}, {2: its}, 5000) is None
     its.match = 4500
     assert membership.next_step({}, {2: its}, 5000) == members(OWN, OTHER)
@@ -82,7 +82,7 @@ def test_what_can_not_be_added_or_removed_is_said() -> None:
     ("said", "why"),
     [
         (hello(), None),
-        (hello(major=2), "version 2"),
+        (hello(major=1), "version 1"),
         (hello(node_type=5), "cluster number"),
         (hello(to=3), "expects node 3"),
         (hello(node_id=1), "that is this node"),

@@ -37,10 +37,10 @@ def test_a_follower_that_stores_nothing_is_pushed_no_more_than_its_window() -> N
     its = Progress(0.0)
     its.sent = 10
     assert its.is_pushable(10)
-    its.pushed(20, WINDOW_BYTES)
+    its.pushed(0.0, 20, WINDOW_BYTES)
     assert its.is_pushable(20)
-    its.pushed(21, 1)
+    its.pushed(0.0, 21, 1)
     assert not its.is_pushable(21)
-    its.stored(20, 1.0, 2.0)
+    its.stored(2.0, 20, 1.0, 21, is_full=False)
     assert its.is_pushable(21)
     assert not its.is_pushable(20), "what was pushed must follow what was pushed before"

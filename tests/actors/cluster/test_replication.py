@@ -4,16 +4,22 @@ from typing import Any
 
 import pytest
 
+from actors.cluster.election import Election, Save
+from actors.cluster.following import ReplicationLimits
+from actors.cluster.leading import LEASE_PART
 from actors.cluster.membership import Membership
-from actors.cluster.replicated_log import LOG_WRITER, OWNER, PEERS
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
-from actors.messages.election import CastVote
+from actors.messages.disk import WriteEntries
+from actors.messages.election import CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked
 from actors.messages.log import Append, LogAdvanced
-from actors.messages.peers import SendPeers
-from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote
+from actors.messages.peers import CutPeer, PeerSaid, SendPeers
+from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
 from storage.entry import StoredEntry, encode
 from storage.log_tail import LogEnd, LogTail
 from storage.records import Member, Members, Remove
+from storage.vote_file import Identity
+from tests.actors.cluster.recorded import Recorded
 
 THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
 
@@ -26,46 +32,45 @@ def made(first: int, last: int, vote_id: int) -> StoredEntry:
 class Node:
     """Node 1 of three, driven by hand: what it writes is on its disk when `written` is called."""
 
-    def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1) -> None:
+    def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1, push_bytes: int = 1 << 20) -> None:
         tail = LogTail([(0, 0)], 0, list(entries))
-        membership = Membership(THREE.members[0], THREE)
-        self.machine = Replication(tail, membership, committed, vote_id, 0.4, 100_000, 0.0)
+        self.log = ReplicatedLog(tail, Membership(THREE.members[0], THREE), committed)
+        limits = ReplicationLimits(timeout_s=0.4, push_bytes=push_bytes)
+        self.machine = Recorded(Replication(self.log, limits, vote_id, 0.0))
         self.writes = 0
 
-    def take(self, to: str) -> list[Any]:
-        """What the machine has for somebody; all else stays."""
-        found = [message for where, message in self.machine.out if where is to]
-        self.machine.out = [(where, message) for where, message in self.machine.out if where is not to]
-        return found
+    def heard(self, now: float, node_id: int, message: Any) -> None:
+        """Another member says something, over a link from the disk that the members know it by."""
+        self.machine.heard(now, PeerSaid(node_id, message, 9, node_id * 11))
 
     def said(self, kind: type) -> list[Any]:
         """What was said to other nodes, of that kind."""
-        return [sent.message for sent in self.take(PEERS) if isinstance(sent.message, kind)]
+        return [sent.message for sent in self.machine.take(SendPeers) if isinstance(sent.message, kind)]
 
     def written(self) -> None:
         """All that was to be written is on the disk."""
-        self.writes += sum(len(entries) for entries in self.take(LOG_WRITER))
+        self.writes += sum(len(write.entries) for write in self.machine.take(WriteEntries))
         self.machine.written(0.0, self.writes, 1e9)
 
     def push(self, after: LogEnd, *entries: StoredEntry, committed: int = 0, vote_id: int = 5) -> None:
         data = [entry.data for entry in entries]
-        self.machine.push(0.0, 2, Push(vote_id, after.trans_id, after.vote_id, data, committed, 0.0))
+        self.heard(0.0, 2, Push(vote_id, after.trans_id, after.vote_id, data, committed, 0.0))
 
 
 def following(*entries: StoredEntry, committed: int = 0) -> Node:
     node = Node(*entries, committed=committed)
-    node.machine.follow(0.0, 5, 2)
-    node.machine.out.clear()
+    node.machine.follow(0.0, Follow(5, 2))
+    node.machine.take_out()
     return node
 
 
-def leading(*entries: StoredEntry) -> Node:
-    node = Node(*entries)
+def leading(*entries: StoredEntry, push_bytes: int = 1 << 20) -> Node:
+    node = Node(*entries, push_bytes=push_bytes)
     node.machine.lead(0.0, 5)
-    first = node.machine.tail.end.trans_id + 1
+    first = node.log.tail.end.trans_id + 1
     node.machine.append(0.0, Append(5, [made(first, first, 5)]))
     node.written()
-    node.machine.out.clear()
+    node.machine.take_out()
     return node
 
 
@@ -75,93 +80,93 @@ def test_stored_is_said_when_the_disk_has_it_and_only_of_what_agrees() -> None:
     assert node.said(Stored) == []
     node.written()
     assert [stored.trans_id for stored in node.said(Stored)] == [4]
-    assert node.machine.tail.end == LogEnd(5, 4), "what the leader contradicts is gone"
+    assert node.log.tail.end == LogEnd(5, 4), "what the leader contradicts is gone"
 
 
 def test_a_push_that_does_not_follow_changes_nothing_and_is_answered_by_a_pull() -> None:
     node = following(made(1, 3, 1))
-    node.machine.push(1.0, 2, Push(5, 9, 5, [made(10, 10, 5).data], 0, 1.0))
-    assert node.machine.tail.end == LogEnd(1, 3)
+    node.heard(1.0, 2, Push(5, 9, 5, [made(10, 10, 5).data], 0, 1.0))
+    assert node.log.tail.end == LogEnd(1, 3)
     assert node.said(Pull) == [Pull(5, 3, 1, 20_000)]
     node = following(made(1, 3, 1))
     node.push(LogEnd(4, 3), made(4, 4, 5))
-    assert node.machine.tail.end == LogEnd(1, 3)
+    assert node.log.tail.end == LogEnd(1, 3)
 
 
 def test_nothing_of_an_older_vote_is_taken() -> None:
     node = following(made(1, 3, 1))
     node.push(LogEnd(1, 3), made(4, 4, 4), vote_id=4)
-    assert node.machine.tail.end == LogEnd(1, 3)
+    assert node.log.tail.end == LogEnd(1, 3)
     assert [stored.vote_id for stored in node.said(Stored)] == [5], "the former leader learns of the new vote"
 
 
 def test_a_write_that_was_cut_off_does_not_count_for_what_took_its_place() -> None:
     node = following(made(1, 3, 1))
     node.push(LogEnd(1, 3), made(4, 6, 5))
-    pending = node.take(LOG_WRITER)
-    node.machine.follow(0.0, 6, 3)
-    node.machine.push(0.0, 3, Push(6, 3, 1, [made(4, 6, 6).data], 0, 0.0))
-    node.machine.written(0.0, len(pending[0]), 1e9)
-    assert node.machine.stored == 3, "the disk has the old records 4 to 6, not these"
-    node.writes = len(pending[0])
+    pending = node.machine.take(WriteEntries)
+    node.machine.follow(0.0, Follow(6, 3))
+    node.heard(0.0, 3, Push(6, 3, 1, [made(4, 6, 6).data], 0, 0.0))
+    node.machine.written(0.0, len(pending[0].entries), 1e9)
+    assert node.log.durable == 3, "the disk has the old records 4 to 6, not these"
+    node.writes = len(pending[0].entries)
     node.written()
-    assert node.machine.stored == 6
+    assert node.log.durable == 6
 
 
 def test_an_answer_that_comes_late_cuts_nothing() -> None:
     node = following(made(1, 5, 1), made(6, 7, 1))
     late = Diverged(5, 5, 7, 1)
-    node.machine.diverged(0.0, 2, late)
-    assert node.machine.tail.end == LogEnd(1, 5)
+    node.heard(0.0, 2, late)
+    assert node.log.tail.end == LogEnd(1, 5)
     node.push(LogEnd(1, 5), made(6, 9, 5))
     node.written()
-    node.machine.diverged(0.0, 2, late)
-    assert node.machine.tail.end == LogEnd(5, 9), "these were said to be stored"
+    node.heard(0.0, 2, late)
+    assert node.log.tail.end == LogEnd(5, 9), "these were said to be stored"
 
 
 def test_what_is_committed_is_never_dropped() -> None:
     node = following(made(1, 3, 1), committed=3)
     with pytest.raises(AssertionError, match="would be dropped"):
-        node.machine._cut(2)
+        node.log.cut(5, 2)
 
 
 def test_entries_of_an_older_vote_are_committed_only_with_one_of_the_own() -> None:
     node = Node(made(1, 3, 1))
     node.machine.lead(0.0, 5)
-    node.machine.stored_by(0.0, 2, Stored(5, 3, 0.0))
-    assert node.machine.committed == 0, "they are on a majority, and may still be lost (Raft's figure 8)"
+    node.heard(0.0, 2, Stored(5, 3, 0.0))
+    assert node.log.committed == 0, "they are on a majority, and may still be lost (Raft's figure 8)"
     node.machine.append(0.0, Append(5, [made(4, 4, 5)]))
     node.written()
-    node.machine.stored_by(0.0, 2, Stored(5, 4, 0.0))
-    assert node.machine.committed == 4
+    node.heard(0.0, 2, Stored(5, 4, 0.0))
+    assert node.log.committed == 4
 
 
 def test_the_leaders_own_disk_counts_only_when_it_has_the_entry() -> None:
     node = leading()
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
-    node.machine.stored_by(0.0, 2, Stored(5, 2, 0.0))
-    assert node.machine.committed == 1
+    node.heard(0.0, 2, Stored(5, 2, 0.0))
+    assert node.log.committed == 1
     node.written()
-    assert node.machine.committed == 2
+    assert node.log.committed == 2
 
 
 def test_a_vote_is_not_cast_for_a_log_that_ours_has_passed_meanwhile() -> None:
     node = following(made(1, 3, 1))
     node.push(LogEnd(1, 3), made(4, 4, 5))
-    node.machine.cast_vote(CastVote(3, Vote(6, False, True), LogEnd(1, 3)))
+    node.machine.cast_vote(0.0, CastVote(3, Vote(6, False, True), LogEnd(1, 3)))
     assert node.said(Vote) == [Vote(6, False, False)]
     node.push(LogEnd(5, 4), made(5, 5, 5))
-    assert node.machine.tail.end == LogEnd(5, 4), "and nothing of the older vote is taken any more"
+    assert node.log.tail.end == LogEnd(5, 4), "and nothing of the older vote is taken any more"
 
 
 def test_a_follower_is_told_how_far_it_may_agree() -> None:
     node = leading(made(1, 4, 1), made(5, 6, 3))
-    node.machine.pulled_by(0.0, 2, Pull(5, 9, 2, 100))
+    node.heard(0.0, 2, Pull(5, 9, 2, 100))
     assert node.said(Diverged) == [Diverged(5, 4, 9, 2)]
-    node.machine.trimmed = 5
-    node.machine.pulled_by(0.0, 2, Pull(5, 3, 1, 100))
+    node.log.trimmed = 5
+    node.heard(0.0, 2, Pull(5, 3, 1, 100))
     assert node.said(SnapshotNeeded) == [SnapshotNeeded(5, 5)]
-    node.machine.pulled_by(0.0, 2, Pull(5, 6, 2, 100))
+    node.heard(0.0, 2, Pull(5, 6, 2, 100))
     assert node.said(Diverged) == [Diverged(5, 5, 6, 2)], (
         "where they part is not kept any more: one entry after the other"
     )
@@ -169,25 +174,109 @@ def test_a_follower_is_told_how_far_it_may_agree() -> None:
 
 def test_logs_that_part_at_a_record_that_an_older_vote_made_here_come_together() -> None:
     node = leading(made(1, 9, 2))
-    node.machine.pulled_by(0.0, 2, Pull(5, 5, 3, 100))
+    node.heard(0.0, 2, Pull(5, 5, 3, 100))
     assert node.said(Diverged) == [Diverged(5, 4, 5, 3)], "its record 5 is of vote 3, ours of vote 2"
 
 
 def test_a_leader_knows_for_how_long_no_other_can_lead() -> None:
     node = leading()
-    node.machine.stored_by(1.1, 2, Stored(5, 1, 1.0))
-    told = [message for message in node.take(OWNER) if isinstance(message, LogAdvanced)][-1]
-    assert told.leased_until == pytest.approx(1.0 + 0.4 * 0.7)
-    node.machine.is_lease_given_up = True
-    node.machine.tell_owner(1.1)
-    assert node.take(OWNER)[-1].leased_until < 0, "its successor was told to be elected, and may be at any time"
+    node.heard(1.1, 2, Stored(5, 1, 1.0))
+    told = node.machine.take(LogAdvanced)[-1]
+    assert told.leased_until == pytest.approx(1.0 + 0.4 * LEASE_PART)
+    assert told.confirmed_at == 1.0
+    leading_role = node.machine.machine.leading
+    leading_role.give_up_lease()
+    told = leading_role.advanced(1.1)
+    assert told.leased_until < 0, "its successor was told to be elected, and may be at any time"
+    assert told.confirmed_at == 1.0, "but at that moment a majority followed this node"
+
+
+def test_a_former_leader_gets_no_answer_that_would_extend_its_lease() -> None:
+    """The Elector has decided to vote for another, and its vote is on its way to the disk (review 4.3)."""
+    election = Recorded(Election(Identity(9, 1, 11, 5), 0.4, lambda: 0.0, 0.0))
+    election.set_voters(0.0, frozenset({1, 2, 3}))
+    election.leader_heard(0.0, 5, 2, 9)
+    node = following(made(1, 3, 1))
+    election.take_out()
+    election.vote_asked(1.0, VoteAsked(3, 6, False, False, LogEnd(5, 9), 1))
+    for decision in election.take_out():
+        if isinstance(decision, Save):
+            break  # the disk is busy: nothing behind this is told
+        assert isinstance(decision, Follow)
+        node.machine.follow(1.0, decision)
+    node.machine.take_out()
+    node.heard(1.01, 2, Push(5, 3, 1, [], 0, 1.0))
+    assert node.said(Stored) == []
+
+
+def test_a_long_message_is_a_sign_of_life_both_ways() -> None:
+    node = following(made(1, 3, 1))
+    node.machine.receiving(0.3, 2, 9)
+    assert node.machine.take(LeaderHeard) == [LeaderHeard(5, 2, 9)]
+    assert [stored.trans_id for stored in node.said(Stored)] == [0], "the leader hears that it is followed"
+    node.machine.receiving(0.3, 3, 9)
+    assert node.machine.take_out() == [], "who does not lead may say what it likes"
+    leader = leading()
+    leader.machine.receiving(0.7, 3, 9)
+    assert leader.machine.take(QuorumHeard) == [QuorumHeard(0.7)]
+
+
+def test_what_is_pushed_is_cut_to_frames() -> None:
+    node = leading(push_bytes=300)
+    for follower in (2, 3):
+        node.heard(0.0, follower, Pull(5, 1, 5, 100))
+    node.machine.take_out()
+    entries = [made(n, n, 5) for n in range(2, 22)]
+    node.machine.append(0.0, Append(5, entries))
+    pushes = node.said(Push)
+    assert len(pushes) > 1
+    assert [data for push in pushes for data in push.entries] == [entry.data for entry in entries]
+    assert all(sum(map(len, push.entries)) <= 300 for push in pushes)
+    after = [(push.after, push.after_vote_id) for push in pushes]
+    assert after[0] == (1, 5)
+    other = following(made(1, 1, 5))
+    for push in pushes:
+        other.heard(0.0, 2, push)
+    assert other.log.tail.end == LogEnd(5, 21)
+
+
+def test_a_follower_that_is_level_is_pushed_to_without_having_to_ask() -> None:
+    node = leading()
+    node.heard(0.0, 2, Pull(5, 1, 5, 100))
+    node.machine.machine.leading.peer_down(2)
+    node.heard(0.1, 2, Stored(5, 1, 0.0))
+    node.machine.take_out()
+    node.machine.append(0.2, Append(5, [made(2, 2, 5)]))
+    assert [sent.node_ids for sent in node.machine.take(SendPeers)] == [(2, 3)]
+
+
+def test_who_contradicts_a_committed_record_is_cut_off_and_nothing_is_taken() -> None:
+    node = following(made(1, 3, 1), made(4, 6, 1), committed=6)
+    node.push(LogEnd(1, 3), made(4, 6, 4), made(7, 7, 5))
+    assert [type(one) for one in node.machine.take(CutPeer, WriteEntries)] == [CutPeer]
+    assert node.log.tail.end == LogEnd(1, 6)
+
+
+def test_a_leader_cuts_off_who_says_that_it_leads_in_the_same_vote() -> None:
+    node = leading()
+    node.push(LogEnd(0, 0), made(1, 1, 5))
+    assert [cut.node_id for cut in node.machine.take(CutPeer)] == [2]
+    assert node.machine.is_leading
+
+
+def test_only_a_member_says_that_its_leader_wants_it_elected() -> None:
+    node = following(made(1, 3, 1))
+    ask = VoteRequest(6, False, True, 1, 3)
+    node.machine.heard(0.0, PeerSaid(9, ask, 9, 99))
+    node.heard(0.0, 3, ask)
+    assert [asked.is_forced for asked in node.machine.take(VoteAsked)] == [False, True]
 
 
 def test_what_is_pushed_goes_to_all_who_follow_at_once() -> None:
     node = leading()
     for follower in (2, 3):
-        node.machine.pulled_by(0.0, follower, Pull(5, 1, 5, 100))
-    node.machine.out.clear()
+        node.heard(0.0, follower, Pull(5, 1, 5, 100))
+    node.machine.take_out()
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
-    sent = [one for one in node.take(PEERS) if isinstance(one, SendPeers)]
+    sent = node.machine.take(SendPeers)
     assert [one.node_ids for one in sent] == [(2, 3)], "encoded once"

@@ -17,7 +17,7 @@ NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
 
 
 class Client:
-    def answer(self, order: int, reply: Reply) -> None:
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError
 
 
@@ -25,7 +25,7 @@ def gathered(*replies: Reply) -> Any:
     gather = Gather(Call(Request(1, queue="all", seq=7), Client(), 0, NOBODY), len(replies))
     for order, reply in enumerate(replies):
         assert not gather.is_complete
-        gather.answer(order, reply)
+        gather.answer(order, gather.call.request, reply)
     assert gather.is_complete
     return gather.reply()
 

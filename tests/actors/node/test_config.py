@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from actors.node.config import ConfigError, load, other_nodes, virtual_queues, without_comments
+from actors.node.config import ConfigError, client_address, load, other_nodes, own_node, virtual_queues
+from actors.node.config_file import without_comments
 
 ORIGINAL = """{
     // where the log goes
@@ -16,8 +17,11 @@ ORIGINAL = """{
     "queue_sync_rate": 10000,
     "forward_request": 1,
     "cluster_node_list": [
-        {"node_id": 2, "host": "127.0.0.1", "port": 1112},
+        {"node_id": 1, "host": "127.0.0.1", "port": 1101},
+        {"node_id": 2, "host": "127.0.0.1", "port": 1102}, // the nodes' own ports
+        {"node_id": 3, "host": "127.0.0.1", "port": 1103},
     ],
+    "queue_data_dir": "./data/node2", "queue_data_blocks": 1024,
     "virtual_queue_list": {"all//": ["a", "b"]},
 }
 """
@@ -29,7 +33,13 @@ def test_the_originals_file_is_accepted_as_it_is(tmp_path: Path) -> None:
     config = load(path, environment={})
     assert (config["node_id"], config["port"], config["log_level"]) == (2, 1112, "info")
     assert virtual_queues(config) == {"all//": ["a", "b"]}
-    assert other_nodes(config) == []
+    assert other_nodes(config) == [(1, "127.0.0.1", 1101), (3, "127.0.0.1", 1103)]
+    assert own_node(config) == ("127.0.0.1", 1102)
+    assert config["data_dir"] == "./data/node2"
+    assert [warning.split(": ")[1] for warning in config.warnings] == [
+        "queue_data_dir is taken as data_dir",
+        "queue_data_blocks is not used here",
+    ]
     assert config.values["port"].source == f"{path}:6"
 
 
@@ -78,6 +88,13 @@ def test_every_fault_is_named_at_once_with_its_line(tmp_path: Path) -> None:
         ('{"virtual_queue_list": {"v": ["a\\u0001"]}}', "control character"),
         ('{"cluster_node_list": [{"host": "h", "port": 0}]}', "entry 0: port 0"),
         ('{"shards": 2}', "one shard"),
+        ('{"listeners": [{"protocol": "gopher", "port": 1}]}', "'gopher' is none of json"),
+        ('{"listeners": [{"protocol": "json"}]}', "a host and a port"),
+        (
+            '{"host": "0.0.0.0", "cluster_node_list": [{"node_id": 1, "host": "a", "port": 1},'
+            ' {"node_id": 2, "host": "b", "port": 1}]}',
+            "set advertise_host",
+        ),
         ('{"max_data_bytes": 4194304, "max_request_bytes": 1048576}', "no request could carry"),
         ('{"journal_segment_bytes": 1048576}', "at least four times"),
         ('{"log_prefix": "/etc/passwd/log"}', "can't be written to"),
@@ -100,8 +117,22 @@ def test_changes_are_told_apart_by_whether_they_need_a_restart() -> None:
 
 
 def test_other_nodes_of_a_cluster_are_named() -> None:
-    nodes = '[{"node_id": 1, "host": "127.0.0.1", "port": 1111}, {"node_id": 2, "host": "10.0.0.2", "port": 1111}]'
-    assert other_nodes(load(environment={}, flags={"cluster_node_list": nodes})) == [(2, "10.0.0.2", 1111)]
+    nodes = '[{"node_id": 1, "host": "127.0.0.1", "port": 1101}, {"node_id": 2, "host": "[::1]", "port": 1111}]'
+    config = load(environment={}, flags={"cluster_node_list": nodes})
+    assert other_nodes(config) == [(2, "::1", 1111)]
+    assert own_node(config) == ("127.0.0.1", 1101)
+    assert client_address(config) == ("127.0.0.1", 1111)
+    assert own_node(load(environment={})) is None, "a node alone opens no port for others"
+
+
+def test_clients_are_told_the_address_that_is_advertised() -> None:
+    config = load(environment={}, flags={"host": "0.0.0.0", "advertise_host": "q.example", "advertise_port": 99})
+    assert client_address(config) == ("q.example", 99)
+
+
+def test_more_ports_for_clients_have_a_protocol_each() -> None:
+    config = load(environment={}, flags={"listeners": '[{"protocol": "json", "host": "[::1]", "port": 7}]'})
+    assert config["listeners"] == [{"protocol": "json", "host": "::1", "port": 7}]
 
 
 @pytest.mark.parametrize(
@@ -109,8 +140,9 @@ def test_other_nodes_of_a_cluster_are_named() -> None:
     [
         ('[{"host": "127.0.0.1", "port": 1111}, {"host": "10.0.0.2", "port": 1111}]', "a node_id stands there twice"),
         ('[{"node_id": 2, "host": "a", "port": 1}, {"node_id": 3, "host": "a", "port": 1}]', "an address stands"),
-        ('[{"node_id": 1, "host": "10.0.0.1", "port": 1111}]', "node 1 is at 10.0.0.1:1111 there, but this is"),
-        ('[{"node_id": 2, "host": "127.0.0.1", "port": 1111}]', "node 2 is at 127.0.0.1:1111 there, but this is"),
+        ('[{"node_id": 1, "host": "127.0.0.1", "port": 1111}]', "which is a port for clients"),
+        ('[{"node_id": 2, "host": "127.0.0.1", "port": 1101}]', "this is node 1, and it does not stand there"),
+        ('[{"node_id": 1, "host": "0.0.0.0", "port": 1101}]', "no address that other nodes could dial"),
     ],
 )
 def test_a_cluster_that_can_not_be_is_refused(nodes: str, says: str) -> None:

@@ -3,11 +3,12 @@
 from typing import Any
 
 import msgspec
-import pykka
 
 from actors.messages.calls import Call
-from actors.messages.node_view import NodeView
 from actors.queues.broker import Broker, Limits
+from actors.queues.surroundings import Surroundings
+from net.protocols.codec import CodecLimits
+from net.protocols.json_codec import decode_request, encode_reply
 from quorate.protocol import Reply, Request
 from storage import entry as entry_codec
 from storage.records import Record
@@ -20,7 +21,7 @@ class Shard:
     def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
         self.now = 1_800_000_000.0
         self.state = ShardState()
-        self.broker = Broker(self.state, Limits(**limits), NodeView(), lease_committed=lease_committed)
+        self.broker = Broker(self.state, Limits(**limits), Surroundings(), lease_committed=lease_committed)
         self.commits = True
         self.log: list[Record] = []
         self.replies: dict[int, dict[str, Any]] = {}
@@ -28,7 +29,8 @@ class Shard:
 
     def send(self, action: int, client: Any = None, **fields: Any) -> int:
         """Send a request; its reply, once there, is in `replies` under the number returned."""
-        request = msgspec.json.decode(msgspec.json.encode({"action": action, **fields}), type=Request)
+        request = decode_request(msgspec.json.encode({"action": action, **fields}), CodecLimits())
+        assert isinstance(request, Request)
         self._calls += 1
         call = Call(request, client or self, self._calls, _NOBODY)
         self.broker.execute(self.now, [call])
@@ -39,7 +41,7 @@ class Shard:
         """Send a request and return its reply."""
         return self.replies[self.send(action, **fields)]
 
-    def answer(self, order: int, reply: Reply) -> None:
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
         """As a client."""
         raise AssertionError("answers are taken from the ledger")
 
@@ -69,7 +71,7 @@ class Shard:
         """Everything is durable. Records go through the codec, so that the log holds what the disk would."""
         ledger = self.broker.ledger
         while not ledger.is_settled or ledger.records:
-            records = ledger.take_records()
+            records, _ = ledger.take_records()
             if records:
                 first = self.state.trans_id - len(records) + 1
                 self.log += entry_codec.decode(entry_codec.encode(1, first, self.now, records), "test").records
@@ -79,7 +81,7 @@ class Shard:
     def _take_answers(self) -> None:
         for call, reply in self.broker.ledger.take_answers():
             assert call.order not in self.replies, "a request is answered once"
-            self.replies[call.order] = msgspec.json.decode(msgspec.json.encode(reply))
+            self.replies[call.order] = msgspec.json.decode(encode_reply(reply))
 
     def replayed(self) -> ShardState:
         """The state that the log describes."""
@@ -91,8 +93,9 @@ class Shard:
         return state
 
 
-class _Nobody(pykka.ThreadingActor):
-    pass
+class _Nobody:
+    def tell(self, message: Any) -> None:
+        raise AssertionError("answers are taken from the ledger")
 
 
-_NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
+_NOBODY = _Nobody()

@@ -179,10 +179,30 @@ def test_list_takes_wildcards_or_a_part_of_the_name() -> None:
     shard = Shard()
     for name in ("test1", "test2", "mytest", "other"):
         shard.ask(1, queue=name, data="x")
-    assert shard.ask(7, pattern="test*")["queue_list"] == ["test1", "test2"]
-    assert shard.ask(7, pattern="test")["queue_list"] == ["mytest", "test1", "test2"]
-    assert shard.ask(7, pattern="test[1]")["queue_list"] == ["test1"]
+
+    def names(**fields: str) -> list[str]:
+        return [row["name"] for row in shard.ask(7, **fields)["queue_list"]]
+
+    assert names(pattern="test*") == ["test1", "test2"]
+    assert names(pattern="test") == ["mytest", "test1", "test2"]
+    assert names(pattern="test[1]") == ["test1"]
     assert shard.ask(107)["queue_count"] == 4
+    assert shard.ask(7, pattern="test1")["queue_list"] == [
+        {"name": "test1", "size": 1, "ready": 1, "delayed": 0, "in_flight": 0, "max_size": 0}
+        | {"max_id": shard.ask(4, queue="test1")["max_id"], "wait_status": 0, "paused": False}
+    ]
+
+
+def test_a_list_goes_on_behind_a_name_and_says_when_there_are_more() -> None:
+    shard = Shard()
+    for name in "edcba":
+        shard.ask(1, queue=name, data="x")
+    first = shard.ask(7, count=2)
+    assert ([row["name"] for row in first["queue_list"]], first["next"], first["queue_count"]) == (["a", "b"], "b", 5)
+    last = shard.ask(7, after="c")
+    assert [row["name"] for row in last["queue_list"]] == ["d", "e"]
+    assert "next" not in last
+    assert shard.ask(7, after=5)["error"] == "field_error"
 
 
 def test_peek_changes_nothing_and_shows_what_comes_next() -> None:
@@ -294,19 +314,19 @@ def test_extending_never_makes_the_retry_time_earlier() -> None:
 
 def test_replicate_waits_for_so_many_disks() -> None:
     shard = Shard()
-    shard.broker.queries.view.node_count = 5
+    shard.broker.queries.around.nodes = 5
     shard.broker.ledger.majority = 3
     shard.commits = False
     one, many, default = (shard.send(1, queue="q", data="x", replicate=n) for n in (1, 5, None))
     ledger = shard.broker.ledger
-    ledger.stored(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
+    ledger.durable(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
     shard.settle()
     assert one in shard.replies, "the leader's disk is enough"
     assert many not in shard.replies
     shard.commit()
     assert default in shard.replies
     assert many not in shard.replies, "a majority is not"
-    ledger.stored(shard.state.trans_id, (shard.state.trans_id,) * 5)
+    ledger.durable(shard.state.trans_id, (shard.state.trans_id,) * 5)
     shard.settle()
     assert shard.replies[many]["code"] == 0
     assert shard.ask(1, queue="q", data="x", replicate=6)["error"] == "not_supported"
@@ -321,3 +341,77 @@ def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> Non
     assert consume not in shard.replies
     shard.commit()
     assert shard.replies[consume]["data"] == "x"
+
+
+@pytest.mark.parametrize("offset", [0.0, -1.0])
+def test_a_message_that_expires_when_it_is_due_is_delivered_once(offset: float) -> None:
+    shard = Shard()
+    now = shard.now + offset
+    assert shard.ask(1, queue="q", data="x", delay=now, ttl=now)["code"] == 0
+    assert shard.ask(1, queue="q", data="y", ttl=now)["code"] == 0
+    assert [shard.ask(2, queue="q")["data"] for _ in range(2)] == ["x", "y"]
+    assert "msg_id" not in shard.ask(2, queue="q")
+    assert shard.ask(1, queue="q", data="z", delay=now, ttl=now - 1)["error"] == "time_error"
+
+
+def test_a_new_queues_limit_is_in_the_log_and_not_that_of_who_replays_it() -> None:
+    shard = Shard(queue_size=2)
+    msg_id = shard.ask(1, queue="q", data="x")["msg_id"]
+    assert shard.ask(12, msg_id=msg_id)["message"]["queue"] == "q"
+    assert shard.replayed().queues["q"].max_size == 2
+    shard.ask(1, queue="q", data="y")
+    assert shard.ask(1, queue="q", data="z")["error"] == "queue_full"
+
+
+def test_a_dead_letter_queue_that_is_made_so_has_the_limit_of_a_new_queue() -> None:
+    shard = Shard(queue_size=7)
+    shard.ask(5, queue="q", max_deliveries=1, dead_letter="dead")
+    shard.ask(1, queue="q", data="x", retry=1)
+    shard.ask(2, queue="q")
+    shard.pass_time(1.5)
+    assert shard.ask(4, queue="dead")["max_size"] == 7
+    assert shard.replayed().queues["dead"].max_size == 7
+
+
+def test_plain_bytes_go_through_as_they_came() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="AAH/", encoding="base64", retry=9)
+    assert shard.ask(11, queue="q")["messages"][0]["encoding"] == "base64"
+    taken = shard.ask(2, queue="q", count=1)["messages"][0]
+    assert (taken["data"], taken["encoding"]) == ("AAH/", "base64")
+    assert shard.ask(12, msg_id=taken["msg_id"])["message"]["data"] == "AAH/"
+    assert [bytes(m.data) for m in shard.replayed().messages.values()] == [b"\x00\x01\xff"]
+
+
+def test_a_delivery_notes_who_it_went_to() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data="x", retry=9)["msg_id"]
+    shard.ask(2, queue="q", consumer="worker 7")
+    assert shard.ask(12, msg_id=msg_id)["message"]["consumer"] == "worker 7"
+    assert shard.replayed().messages[msg_id].marks == {"consumer": "worker 7"}
+
+
+def test_nothing_is_written_that_a_member_does_not_understand() -> None:
+    shard = Shard()
+    shard.broker.ledger.level = 1
+    assert shard.ask(1, queue="q", data="x", encoding="utf8")["error"] == "not_supported"
+    shard.ask(1, queue="q", data="x", retry=9)
+    shard.ask(2, queue="q", consumer="worker 7")
+    [produced, delivered] = shard.log
+    assert (produced.encoding, produced.marks, delivered.consumer) == (0, None, None)  # type: ignore[union-attr]  # by kind
+
+
+def test_what_was_true_is_told_when_a_majority_has_confirmed_the_leader_since() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x")
+    ledger = shard.broker.ledger
+    ledger.lease(5.0, 4.0)
+    ledger.pass_monotonic(6.0)
+    look = shard.send(4, queue="q")
+    assert look not in shard.replies, "another node may lead by now"
+    ledger.lease(5.0, 5.9)
+    shard.settle()
+    assert look not in shard.replies, "a majority followed this node before it looked, not after"
+    ledger.lease(5.0, 6.0)
+    shard.settle()
+    assert shard.replies[look]["size"] == 1

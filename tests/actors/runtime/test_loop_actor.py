@@ -37,7 +37,7 @@ class Loop:
         self._thread.start()
         ready.wait(10)
 
-    def _note(self, actor: pykka.Actor, error: BaseException) -> None:
+    def _note(self, who: object, error: BaseException) -> None:
         self.failures.append(error)
         self.failed.set()
 

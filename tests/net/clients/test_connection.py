@@ -1,12 +1,15 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
-from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
-from net.protocols.json_codec import CodecLimits
+from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection, ConnectionLimits
+from net.protocols.codec import CodecLimits
+from net.protocols.json_codec import JsonCodec
 from quorate.protocol import Reply, Request
 
 LIMITS = ConnectionLimits(
     codec=CodecLimits(request_bytes_max=100), pipelined_max=4, partial_s_max=5, stalled_s_max=7, idle_s_max=9
 )
+
+ASKED = Request(1)
 
 
 class FakeEnd:
@@ -18,6 +21,8 @@ class FakeEnd:
         self.closed_how = ""
         self.requests: list[tuple[int, Request]] = []
         self.gone = 0
+        self.is_stalled = False
+        self.partial_bytes = 0
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -27,6 +32,12 @@ class FakeEnd:
 
     def resume_reading(self) -> None:
         self.is_reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return sum(map(len, self.sent))
+
+    def write_eof(self) -> None:
+        self.closed_how = "eof"
 
     def close(self) -> None:
         self.closed_how = "close"
@@ -43,10 +54,16 @@ class FakeEnd:
     def closed(self, connection: Connection) -> None:
         self.gone += 1
 
+    def stalled(self, connection: Connection, is_stalled: bool) -> None:
+        self.is_stalled = is_stalled
+
+    def partial(self, connection: Connection, grown: int) -> None:
+        self.partial_bytes += grown
+
 
 def connected() -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
-    return end, Connection(end, end, LIMITS)
+    return end, Connection(end, end, JsonCodec(LIMITS.codec), LIMITS)
 
 
 def reply(number: int) -> Reply:
@@ -57,10 +74,10 @@ def test_replies_leave_in_the_order_of_the_requests() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}{"action":1}{"action":1}')
     orders = [order for order, _ in end.requests]
-    connection.answer(orders[2], reply(3))
-    connection.answer(orders[1], reply(2))
+    connection.answer(orders[2], ASKED, reply(3))
+    connection.answer(orders[1], ASKED, reply(2))
     assert end.sent == []
-    connection.answer(orders[0], reply(1))
+    connection.answer(orders[0], ASKED, reply(1))
     assert [b'"msg_id":%d' % n in data for n, data in enumerate(end.sent, 1)] == [True] * 3
 
 
@@ -68,7 +85,7 @@ def test_a_request_with_seq_is_answered_at_once() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}{"action":1,"seq":7}')
     assert end.requests[1][0] == AT_ONCE
-    connection.answer(AT_ONCE, reply(2))
+    connection.answer(AT_ONCE, ASKED, reply(2))
     assert len(end.sent) == 1
 
 
@@ -76,7 +93,7 @@ def test_a_fault_is_answered_in_its_place() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}{"action":"x"}')
     assert end.sent == []
-    connection.answer(end.requests[0][0], reply(1))
+    connection.answer(end.requests[0][0], ASKED, reply(1))
     assert b'"code":0' in end.sent[0]
     assert b"field_error" in end.sent[1]
 
@@ -85,9 +102,45 @@ def test_a_request_that_is_too_large_is_answered_and_the_connection_closed() -> 
     end, connection = connected()
     connection.receive(b'{"action":1,"data":"' + b"x" * 200)
     assert b"too_large" in end.sent[0]
-    assert end.closed_how == "close"
+    assert end.closed_how == "eof"
     connection.receive(b'{"action":1}')
     assert end.requests == []
+    assert end.is_reading, "to close with bytes unread would throw the refusal away"
+    connection.end()
+    assert end.closed_how == "close"
+
+
+def test_a_refused_client_that_sends_on_is_cut_off_in_the_end() -> None:
+    end, connection = connected()
+    connection.refuse_all("overloaded", "full")
+    assert end.closed_how == "eof"
+    for _ in range(4):
+        connection.receive(b"x" * 1000)
+        connection.sweep(1.0)
+    assert end.closed_how == "abort"
+
+
+def test_unfinished_requests_are_counted_until_they_are_whole_or_gone() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1,"da')
+    assert end.partial_bytes == 15
+    connection.receive(b'ta":1}')
+    assert end.partial_bytes == 0
+    connection.receive(b'{"action')
+    connection.lost()
+    assert end.partial_bytes == 0
+
+
+def test_consumes_that_may_each_bring_a_large_message_are_bounded_but_not_those_that_wait() -> None:
+    limits = LIMITS._replace(pipelined_max=1000)
+    end = FakeEnd()
+    connection = Connection(end, end, JsonCodec(limits.codec), limits)
+    connection.receive(b'{"action":2,"wait":9,"seq":1}' * 30)
+    assert len(end.requests) == 30
+    connection.receive(b'{"action":2,"seq":2}' * 30)
+    assert len(end.requests) == 30 + MESSAGES_MAX
+    connection.answer(AT_ONCE, end.requests[-1][1], reply(1))
+    assert len(end.requests) == 31 + MESSAGES_MAX
 
 
 def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() -> None:
@@ -95,10 +148,10 @@ def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() 
     connection.receive(b'{"action":1,"seq":1}' * 6)
     assert len(end.requests) == 4
     assert not end.is_reading
-    connection.answer(AT_ONCE, reply(1))
+    connection.answer(AT_ONCE, ASKED, reply(1))
     assert len(end.requests) == 5
     assert not end.is_reading
-    connection.answer(AT_ONCE, reply(2))
+    connection.answer(AT_ONCE, ASKED, reply(2))
     assert len(end.requests) == 6
     assert end.is_reading
 
@@ -107,11 +160,11 @@ def test_what_may_have_a_long_reply_is_done_alone() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}{"action":11}{"action":2,"count":9}{"action":1}')
     assert [request.action for _, request in end.requests] == [1, 11]
-    connection.answer(0, reply(1))
+    connection.answer(0, ASKED, reply(1))
     assert len(end.requests) == 2
-    connection.answer(1, reply(2))
+    connection.answer(1, ASKED, reply(2))
     assert [request.action for _, request in end.requests] == [1, 11, 2]
-    connection.answer(2, reply(3))
+    connection.answer(2, ASKED, reply(3))
     assert len(end.requests) == 4
     assert end.is_reading
 
@@ -126,7 +179,7 @@ def test_a_client_that_does_not_read_gets_no_more_done() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}' * 6)
     connection.stall(True)
-    connection.answer(end.requests[0][0], reply(1))
+    connection.answer(end.requests[0][0], ASKED, reply(1))
     assert len(end.requests) == 4
     connection.stall(False)
     assert len(end.requests) == 5
@@ -150,7 +203,7 @@ def test_a_request_that_does_not_come_in_whole_is_told_so() -> None:
         connection.sweep(1.0)
         connection.receive(b" ")
     assert b"too_slow" in end.sent[0]
-    assert end.closed_how == "close"
+    assert end.closed_how == "eof"
 
 
 def test_an_idle_client_is_told_so_but_not_while_it_waits_for_a_reply() -> None:
@@ -159,7 +212,7 @@ def test_an_idle_client_is_told_so_but_not_while_it_waits_for_a_reply() -> None:
     for _ in range(20):
         connection.sweep(1.0)
     assert end.sent == []
-    connection.answer(end.requests[0][0], reply(1))
+    connection.answer(end.requests[0][0], ASKED, reply(1))
     for _ in range(12):
         connection.sweep(1.0)
     assert b"no request for 9 s" in end.sent[1]
@@ -171,7 +224,7 @@ def test_a_client_that_ends_gets_its_open_replies_before_the_connection_closes()
     connection.end()
     assert end.gone == 1
     assert end.closed_how == ""
-    connection.answer(end.requests[0][0], reply(1))
+    connection.answer(end.requests[0][0], ASKED, reply(1))
     assert len(end.sent) == 1
     assert end.closed_how == "close"
 
@@ -180,5 +233,5 @@ def test_replies_to_a_client_that_is_gone_are_dropped() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}')
     connection.lost()
-    connection.answer(end.requests[0][0], reply(1))
+    connection.answer(end.requests[0][0], ASKED, reply(1))
     assert end.sent == []

@@ -5,7 +5,7 @@ import pytest
 from net.peers.link import FRAME_BYTES_MAX, MAGIC, PeerLink, encoded
 from net.peers.messages import Hello, PeerMessage, Push, Refused, Stored
 
-HELLO = Hello(1, 0, 1, 2, 1, 9, 77, "h", 1)
+HELLO = Hello(2, 0, 1, 2, 1, 9, 77, "h", 1)
 
 
 class End:
@@ -16,6 +16,7 @@ class End:
         self.hellos: list[Hello] = []
         self.said: list[PeerMessage] = []
         self.closed: list[str] = []
+        self.parts = 0
         self.link = PeerLink(self, self, is_dialler=is_dialler)
 
     def write(self, data: bytes) -> None:
@@ -32,6 +33,12 @@ class End:
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         self.said.append(message)
+
+    def link_renewed(self, link: PeerLink, hello: Hello) -> None:
+        self.hellos.append(hello)
+
+    def link_receiving(self, link: PeerLink) -> None:
+        self.parts += 1
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         self.closed.append(reason)

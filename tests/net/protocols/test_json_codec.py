@@ -1,6 +1,7 @@
 """The JSON codec: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
 
 import json
+import re
 from typing import Any
 
 import msgspec
@@ -8,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.protocols.codec import Fault
-from net.protocols.json_codec import CodecLimits, JsonCodec, decode_request, encode_reply, fault_reply
-from quorate.protocol import Reply, Request
+from net.protocols.codec import CodecLimits, Fault
+from net.protocols.json_codec import JsonCodec, decode_request, encode_reply, fault_reply
+from quorate.protocol import PLAIN, Reply, Request
 
 LIMITS = CodecLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
@@ -136,12 +137,18 @@ def test_unusual_but_right_requests_are_accepted(body: bytes) -> None:
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
     codec = JsonCodec(LIMITS)
-    found = codec.receive(b'hello\n"text" {"action":1}\n{"action":2}')
+    found = codec.receive(b'17\n"text" {"action":1}\n{"action":2}')
     assert [type(one) for one in found] == [Fault, Fault, Request, Request]
 
 
 @pytest.mark.parametrize(
-    "stream", [b'POST / HTTP/1.1\r\n\r\n{"action":13,"queue":"q"}', b'[{"action":13,"queue":"q"}]']
+    "stream",
+    [
+        b'POST / HTTP/1.1\r\n\r\n{"action":13,"queue":"q"}',
+        b'[{"action":13,"queue":"q"}]',
+        b'\x16\x03\x01\x02\n{"action":13,"queue":"q"}',
+        b"hello",
+    ],
 )
 def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
     [fault] = JsonCodec(LIMITS).receive(stream)
@@ -171,3 +178,51 @@ def test_a_reply_is_one_line_without_what_is_not_set() -> None:
     assert (
         encode_reply(Reply(action=1, code=0, queue="q", msg_id=5)) == b'{"action":1,"code":0,"queue":"q","msg_id":5}\n'
     )
+
+
+def one_request(body: bytes) -> Request:
+    [found] = JsonCodec(CodecLimits()).receive(body)
+    assert isinstance(found, Request), found
+    return found
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text", "data"),
+    [("utf8", "h\u00e9", "h\u00e9".encode()), ("base64", "AAH/", b"\x00\x01\xff"), ("utf8", "", b"")],
+)
+def test_plain_bytes_come_as_text_and_go_as_text(encoding: str, text: str, data: bytes) -> None:
+    request = one_request(
+        json.dumps({"action": 1, "queue": "q", "data": text, "encoding": encoding}, ensure_ascii=False).encode()
+    )
+    assert (bytes(request.data), request.encoding) == (data, PLAIN)
+    many = one_request(
+        json.dumps({"action": 1, "queue": "q", "encoding": encoding, "messages": [{"data": text}]}).encode()
+    )
+    assert many.messages is not None
+    assert (bytes(many.messages[0].data), many.messages[0].encoding) == (data, PLAIN)
+    reply = Reply(action=2, code=0, msg_id=1, data=msgspec.Raw(data), encoding=PLAIN)
+    said = json.loads(JsonCodec(CodecLimits()).encode(request, reply))
+    assert (said["data"], said["encoding"]) == (text, encoding)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ('"data":1e999', "out of range"),
+        ('"data":[1,' + "9" * 5000 + "]", "out of range"),
+        ('"data":1,"encoding":"utf8"', "must be a string"),
+        ('"data":"*","encoding":"base64"', "not base64"),
+        ('"data":"x","encoding":"latin1"', "is none of"),
+        ('"messages":[{"data":1e999}]', r"messages\[0\].data"),
+        ('"messages":[{"data":{},"encoding":"base64"}]', r"messages\[0\].data"),
+    ],
+)
+def test_what_no_reply_could_carry_is_refused_when_it_is_produced(fields: str, says: str) -> None:
+    [fault] = JsonCodec(CodecLimits()).receive(b'{"action":1,"queue":"q",' + fields.encode() + b"}")
+    assert isinstance(fault, Fault)
+    assert re.search(says, fault.reason), fault.reason
+
+
+def test_large_numbers_that_can_be_read_are_taken() -> None:
+    for data in (b"123456789012345678901234567890", b"1e300", b"-0.0e-9999", b'{"a":[1e-400]}'):
+        assert bytes(one_request(b'{"action":1,"queue":"q","data":' + data + b"}").data) == data

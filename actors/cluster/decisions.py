@@ -1,0 +1,42 @@
+"""What a machine of the cluster decides: an ordered list of messages, each for the one actor that its type goes to.
+
+A call returns its decisions; the host carries them out in that order and adds nothing. What has to be durable before
+it is told is not in the list: the machine says it when `EntriesWritten` has come. A vote is the one exception, and
+has a type for it, `election.Save`: nothing behind it is told before it is on disk.
+"""
+
+from actors.messages.calls import Answered
+from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadSnapshot, StagePart
+from actors.messages.disk import WriteEntries
+from actors.messages.election import LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
+from actors.messages.election import VotersChanged as VotersChanged
+from actors.messages.lifecycle import HandedOver
+from actors.messages.log import (
+    Apply,
+    Deposed,
+    Drain,
+    LogAdvanced,
+    Promoted,
+    Propose,
+    StateDropped,
+    StateLoaded,
+    Undrain,
+)
+from actors.messages.peers import CutPeer, SendPeers
+
+OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
+ElectorDecision = LeaderHeard | QuorumHeard | TakeOverAsked | VoteAsked | VoteGiven | VoteIdSeen | VotersChanged
+CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadSnapshot | StagePart
+PeersDecision = SendPeers | CutPeer
+RouterDecision = Drain | Undrain
+Decision = (
+    OwnerDecision
+    | ElectorDecision
+    | CheckpointerDecision
+    | PeersDecision
+    | RouterDecision
+    | WriteEntries
+    | Answered
+    | HandedOver
+)
+Decisions = list[Decision]

@@ -1,0 +1,275 @@
+"""Leading: pushes entries, answers pulls, counts who has stored what, commits, and knows how long it leads for certain.
+
+A role: it begins when the Elector says so, for one vote_id, and all that it knows of followers ends with it.
+
+Raft's rules for a leader (Ongaro's dissertation), and where they are kept:
+
+- an entry of an older vote_id is committed only together with one of the own (3.6.2, figure 3.7: `_commit`);
+- the leader's own disk counts as any other, so entries go to followers while they are being written here (10.2.1);
+- what a leader says of its state holds only while nobody else can be leading: until `leased_until` by the clocks
+  (6.4.1), and of any earlier moment as soon as a majority has answered what was sent after it, `confirmed_at` (6.4).
+"""
+
+import math
+from typing import Final
+
+from actors.cluster.decisions import Decisions
+from actors.cluster.following import PULL_RECORDS_MAX, ReplicationLimits
+from actors.cluster.progress import Progress, heard_by_majority, on_majority, on_nodes
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.messages.checkpoints import EntriesRead, ReadEntries, ReadSnapshot, SnapshotRead
+from actors.messages.election import QuorumHeard
+from actors.messages.log import LogAdvanced
+from actors.messages.peers import SendPeers
+from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, SnapshotPull, SnapshotRows, Stored
+from storage import entry as entry_codec
+from storage.entry import StoredEntry
+
+LEASE_PART: Final = 0.65
+"""How much of the least election time-out a leader counts on.
+
+The rest is for clocks whose paces differ by up to 40 % (docs/guarantees.md), and for the 1/32 of a time-out by which
+a follower's Elector may hear of a heartbeat late: (1 - 1/32) / 0.65 is 1.49.
+"""
+
+
+class Leading:
+    """In `vote_id`, from its beginning at `now` (monotonic seconds, as all times here)."""
+
+    def __init__(self, log: ReplicatedLog, limits: ReplicationLimits, vote_id: int, now: float) -> None:
+        self.log = log
+        self.vote_id = vote_id
+        self.leader = log.node_id
+        self._limits = limits
+        self._led_from = log.tail.end.trans_id + 1
+        self._is_lease_given_up = False
+        self._quorum_told_at = -math.inf
+        self._members = log.membership.current
+        end = log.tail.end.trans_id  # most follow already; one that does not pulls
+        self.progress = {node_id: Progress(now, limits.window_bytes, end) for node_id in log.membership.others}
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether an entry of the own vote_id is committed."""
+        return self.log.committed >= self._led_from
+
+    # -- from the owner ----------------------------------------------------------------------------------------
+
+    def append(self, now: float, entries: list[StoredEntry]) -> Decisions:
+        """The owner's next entries: to the own disk and to the followers, at the same time."""
+        log = self.log
+        after = log.tail.end
+        decisions = log.append(entries)
+        log.applied = log.tail.end.trans_id
+        if log.membership.current is not self._members:
+            self._meet_members()
+        for push, size in self._pushes(now, after.trans_id, after.vote_id, entries) if self.progress else ():
+            last = entry_codec.stored_entry(push.entries[-1]).last_trans_id
+            nodes = tuple(n for n, progress in self.progress.items() if progress.is_pushable(push.after))
+            for node_id, progress in self.progress.items():
+                if node_id in nodes:
+                    progress.pushed(now, last, size)
+                elif progress.sent is not None:
+                    progress.must_pull()
+            if nodes:
+                decisions.append(SendPeers(nodes, push))
+        return decisions
+
+    def _pushes(self, now: float, after: int, after_vote_id: int, entries: list[StoredEntry]) -> list[tuple[Push, int]]:
+        """The entries in pushes of bounded size, each with its bytes."""
+        pushes: list[tuple[Push, int]] = []
+        start = size = 0
+        for index, entry in enumerate(entries):
+            size += len(entry.data)
+            is_last = index + 1 == len(entries)
+            if is_last or size + len(entries[index + 1].data) > self._limits.push_bytes:
+                data = [one.data for one in entries[start : index + 1]]
+                pushes.append((Push(self.vote_id, after, after_vote_id, data, self.log.committed, now), size))
+                after, after_vote_id = entry.last_trans_id, entry.vote_id
+                start, size = index + 1, 0
+        return pushes
+
+    def written(self, now: float) -> Decisions:
+        """This node's disk has more of the log."""
+        self._commit()
+        return [self.advanced(now)]
+
+    def _meet_members(self) -> None:
+        """Followers come and go as soon as the record that says so is in the log."""
+        self._members = self.log.membership.current
+        others = self.log.membership.others
+        for node_id in [one for one in self.progress if one not in others]:
+            del self.progress[node_id]
+        for node_id in others:
+            if node_id not in self.progress:
+                self.progress[node_id] = Progress(-math.inf, self._limits.window_bytes)
+
+    # -- saying that it leads ----------------------------------------------------------------------------------
+
+    def tick(self, now: float) -> Decisions:
+        """Time has passed: say that this node leads, to all who have not heard from it for a moment."""
+        if not self.progress:
+            return []
+        decisions: Decisions = []
+        by_place: dict[int, list[int]] = {}
+        for node_id, progress in self.progress.items():
+            if now - progress.last_push_at < self._limits.heartbeat_s / 2:
+                continue
+            progress.last_push_at = now
+            if progress.match < (progress.sent or 0) and now - progress.heard_at > self._limits.timeout_s:
+                progress.must_pull()
+            place = self.log.tail.end.trans_id if progress.sent is None else progress.sent
+            by_place.setdefault(place, []).append(node_id)
+        for after, nodes in by_place.items():
+            after_vote_id = self.log.tail.vote_id_at(after)
+            assert after_vote_id is not None
+            push = Push(self.vote_id, after, after_vote_id, [], self.log.committed, now)
+            decisions.append(SendPeers(tuple(nodes), push))
+        return decisions + self._tell_quorum(now)
+
+    def _tell_quorum(self, now: float) -> Decisions:
+        if now - self._quorum_told_at < self._limits.heartbeat_s / 2:
+            return []
+        self._quorum_told_at = now
+        return [QuorumHeard(heard_by_majority(self._of_voters(now, "heard_at"))), self.advanced(now)]
+
+    def _of_voters(self, now: float, moment: str) -> list[float]:
+        """For each voter, when this node heard from it (`heard_at`), or sent what it has answered (`echo`)."""
+        node_id, progress = self.log.node_id, self.progress
+        return [
+            now if voter == node_id else getattr(progress[voter], moment) if voter in progress else -math.inf
+            for voter in self.log.membership.voters
+        ]
+
+    def advanced(self, now: float) -> LogAdvanced:
+        """Where the log is, for the owner."""
+        log = self.log
+        if self.progress:
+            confirmed_at = heard_by_majority(self._of_voters(now, "echo"))
+            leased_until = confirmed_at + self._limits.timeout_s * LEASE_PART
+            replicas = on_nodes([log.durable, *(progress.match for progress in self.progress.values())])
+        else:
+            confirmed_at, leased_until, replicas = now, math.inf, (log.durable,)
+        return LogAdvanced(
+            log.durable,
+            log.committed,
+            log.trimmed,
+            replicas,
+            -math.inf if self._is_lease_given_up else leased_until,
+            confirmed_at,
+            log.tail.bytes,
+            log.room_bytes,
+            log.disk_full,
+        )
+
+    def give_up_lease(self) -> None:
+        """A successor is told to be elected, and may be at any time from now on, however late it hears of it.
+
+        What this node says of its state then waits for a majority to confirm that it still leads.
+        """
+        self._is_lease_given_up = True
+
+    def _commit(self) -> None:
+        log, progress = self.log, self.progress
+        if not progress:
+            committed = log.durable if log.node_id in log.membership.voters else 0
+        else:
+            committed = on_majority(
+                [
+                    log.durable if voter == log.node_id else progress[voter].match if voter in progress else 0
+                    for voter in log.membership.voters
+                ]
+            )
+        committed = min(committed, log.tail.end.trans_id)
+        if committed > log.committed and committed >= self._led_from:
+            log.settle(committed)
+
+    # -- from followers ----------------------------------------------------------------------------------------
+
+    def stored_by(self, now: float, node_id: int, message: Stored) -> Decisions:
+        """A follower has stored, or answers a heartbeat."""
+        progress = self.progress.get(node_id)
+        if progress is None or message.trans_id > self.log.tail.end.trans_id:
+            return []
+        before, committed = progress.match, self.log.committed
+        progress.stored(now, message.trans_id, message.echo, self.log.tail.end.trans_id, is_full=message.is_full)
+        if progress.match > before:
+            self._commit()
+        decisions: Decisions = [self.advanced(now)] if self.log.committed > committed else []
+        return decisions + self._tell_quorum(now)
+
+    def receiving(self, now: float, node_id: int) -> Decisions:
+        """A follower is in the middle of saying something."""
+        progress = self.progress.get(node_id)
+        if progress is None:
+            return []
+        progress.heard(now)
+        return self._tell_quorum(now)
+
+    def peer_down(self, node_id: int) -> None:
+        """The link to a follower is closed: what was pushed last may not have arrived."""
+        if node_id in self.progress:
+            self.progress[node_id].must_pull()
+
+    def pulled_by(self, now: float, node_id: int, message: Pull) -> Decisions:
+        """A follower says where its log ends."""
+        progress = self.progress.get(node_id)
+        if progress is None:
+            return []
+        progress.must_pull()
+        progress.heard(now)
+        tail, trimmed, after = self.log.tail, self.log.trimmed, message.after
+        if after < trimmed:
+            return [SendPeers((node_id,), SnapshotNeeded(self.vote_id, trimmed))]
+        end = tail.end
+        if after > end.trans_id or tail.vote_id_at(after) != message.after_vote_id:
+            up_to = min(tail.end_of(message.after_vote_id), after - 1, end.trans_id)
+            if up_to < trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
+                up_to = min(after - 1, end.trans_id)
+            return [SendPeers((node_id,), Diverged(self.vote_id, up_to, after, message.after_vote_id))]
+        if after < tail.checkpointed:
+            records_max = max(min(message.records_max, PULL_RECORDS_MAX), 1)
+            return [ReadEntries(node_id, after, records_max, self._limits.pull_bytes)]
+        entries = tail.behind(after, bytes_max=self._limits.pull_bytes)
+        return [self._answer_pull(now, node_id, after, [entry.data for entry in entries])]
+
+    def entries_read(self, now: float, message: EntriesRead) -> Decisions:
+        """LMDB's entries for a follower that pulls."""
+        progress = self.progress.get(message.node_id)
+        if progress is None or progress.sent is not None:
+            return []
+        if message.after < self.log.trimmed or not message.entries:
+            return [SendPeers((message.node_id,), SnapshotNeeded(self.vote_id, self.log.trimmed))]
+        return [self._answer_pull(now, message.node_id, message.after, message.entries)]
+
+    def _answer_pull(self, now: float, node_id: int, after: int, data: list[bytes]) -> SendPeers:
+        progress = self.progress[node_id]
+        last = entry_codec.stored_entry(data[-1]).last_trans_id if data else after
+        is_end = last == self.log.tail.end.trans_id
+        after_vote_id = self.log.tail.vote_id_at(after)
+        assert after_vote_id is not None
+        if is_end:
+            progress.found(after)
+            progress.pushed(now, last, sum(map(len, data)))
+        progress.last_push_at = now
+        push = Push(self.vote_id, after, after_vote_id, data, self.log.committed, now, True, is_end)
+        return SendPeers((node_id,), push)
+
+    def snapshot_pulled_by(self, node_id: int, message: SnapshotPull) -> Decisions:
+        """A follower wants rows of what stands before the log."""
+        return [ReadSnapshot(node_id, message.cursor)] if node_id in self.progress else []
+
+    def snapshot_read(self, message: SnapshotRead) -> Decisions:
+        """LMDB's rows for a follower."""
+        part = message.part
+        rows = SnapshotRows(
+            self.vote_id,
+            part.trimmed,
+            part.vote_id,
+            part.members or self.log.membership.settled_row(),
+            part.rows,
+            part.cursor,
+            part.is_last,
+            message.after_cursor,
+        )
+        return [SendPeers((message.node_id,), rows)]

@@ -1,0 +1,220 @@
+"""What there is to set: one row an option, and how its value is checked."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from net.protocols import PROTOCOLS
+from quorate.protocol import name_fault
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+MIB: Final = 1 << 20
+
+
+def plain(option: "Option", value: Any) -> Any:
+    """A word or a number as the option wants it. Raises ValueError."""
+    if isinstance(option.default, str):
+        if not isinstance(value, str):
+            raise ValueError(f"{value!r} is not a text")
+        if option.choices and value not in option.choices:
+            raise ValueError(f"{value!r} is none of {', '.join(option.choices)}")
+        return value
+    if isinstance(value, bool) and option.choices == (0, 1):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value!r} is not a number")
+    if isinstance(option.default, int):
+        if value != int(value):
+            raise ValueError(f"{value!r} is not a whole number")
+        value = int(value)
+    if option.choices and value not in option.choices:
+        raise ValueError(f"{value!r} is none of {', '.join(map(str, option.choices))}")
+    if option.minimum is not None and value < option.minimum:
+        raise ValueError(f"{_short(value)} is below {option.minimum:g}")
+    if option.maximum is not None and value > option.maximum:
+        raise ValueError(f"{_short(value)} is above {option.maximum:g}")
+    return value
+
+
+def _short(value: Any) -> str:
+    return str(value)[:40]
+
+
+def log_level(value: Any) -> str:
+    """A word, or a number as the original had it: 0 and 1 are error, 2 warning, 3 info, more is debug."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return ("error", "error", "warning", "info", "debug")[min(value, 4)]
+    if isinstance(value, str) and value.lower() in LOG_LEVELS:
+        return value.lower()
+    raise ValueError(f"{value!r} is none of {', '.join(LOG_LEVELS)}")
+
+
+def nodes(value: Any) -> list[dict[str, Any]]:
+    if not isinstance(value, list):
+        raise ValueError("a list of objects with node_id, host and port is wanted")
+    faults: list[str] = []
+    for index, node in enumerate(value):
+        if not isinstance(node, dict) or not isinstance(node.get("host"), str):
+            faults.append(f"entry {index} is not an object with a host")
+            continue
+        for name, least, most in (("port", 1, 65535), ("node_id", 1, 1_000_000)):
+            number = node.get(name, least if name == "node_id" else None)
+            if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
+                faults.append(f"entry {index}: {name} {number!r} is not a number from {least} to {most}")
+        if isinstance(node["host"], str) and is_wildcard(node["host"]):
+            faults.append(f"entry {index}: {node['host']} is no address that other nodes could dial")
+    if faults:
+        raise ValueError("; ".join(faults))
+    return [{**node, "host": node["host"].strip("[]")} for node in value]
+
+
+def is_wildcard(host: str) -> bool:
+    """Whether an address means all of a machine's, so that nobody can dial it."""
+    return host.strip("[]") in ("", "0.0.0.0", "::", "*")
+
+
+def listeners(value: Any) -> list[dict[str, Any]]:
+    """Objects with protocol, host and port."""
+    if not isinstance(value, list):
+        raise ValueError("a list of objects with protocol, host and port is wanted")
+    found: list[dict[str, Any]] = []
+    for index, one in enumerate(value):
+        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port"}:
+            raise ValueError(f"entry {index} is not an object with protocol, host and port")
+        protocol, host, port = one.get("protocol", "json"), one.get("host", "127.0.0.1"), one.get("port")
+        if protocol not in PROTOCOLS:
+            raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
+        if not isinstance(host, str) or not isinstance(port, int) or not 1 <= port <= 65535:
+            raise ValueError(f"entry {index}: a host and a port from 1 to 65535 are wanted")
+        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port})
+    return found
+
+
+def virtual_queues(value: Any) -> dict[str, list[str]]:
+    """An object of lists, or a list of objects with `name` and `queues` (or `queue_list`)."""
+    if isinstance(value, list):
+        pairs: dict[str, Any] = {}
+        for index, one in enumerate(value):
+            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+                raise ValueError(f"entry {index} is not an object with a name and its queues")
+            pairs[one["name"]] = one.get("queues", one.get("queue_list"))
+        value = pairs
+    if not isinstance(value, dict):
+        raise ValueError("an object of virtual queue to list of real queues is wanted")
+    faults = [fault for name, queues in value.items() if (fault := _virtual_fault(name, queues, value)) is not None]
+    if faults:
+        raise ValueError("; ".join(faults))
+    return value
+
+
+def _virtual_fault(name: str, queues: Any, virtual: dict[str, Any]) -> str | None:
+    if not isinstance(queues, list) or not queues or not all(isinstance(queue, str) for queue in queues):
+        return f"{name!r} needs a list of real queues"
+    for one in (name, *queues):
+        fault = "is empty" if not one else name_fault(one)
+        if fault is not None:
+            return f"the name {one!r} {fault}"
+    if len(set(queues)) != len(queues):
+        return f"{name!r} names a queue twice"
+    if len(queues) > 100:
+        return f"{name!r} has {len(queues)} queues, and 100 are allowed"
+    nested = [queue for queue in queues if queue in virtual]
+    return f"{name!r} names {nested[0]!r}, which is virtual itself" if nested else None
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing to set. `choices` for words, `minimum` and `maximum` for numbers; `is_live`: SIGHUP changes it.
+
+    `parse` checks what is neither a word nor a number, and raises ValueError.
+    """
+
+    name: str
+    default: Any
+    meaning: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Any, ...] = ()
+    is_live: bool = False
+    parse: Callable[[Any], Any] | None = None
+
+    def checked(self, value: Any) -> Any:
+        """The value as this option wants it. Raises ValueError."""
+        return plain(self, value) if self.parse is None else self.parse(value)
+
+
+OPTIONS: Final = (
+    Option("data_dir", "./quorate-data", "the folder with all that the node keeps"),
+    Option("host", "127.0.0.1", "the address that the node listens on for clients"),
+    Option("port", 1111, "the port for clients, TCP and UDP", 1, 65535),
+    Option("node_id", 1, "this node's number in its cluster", 1, 1_000_000),
+    Option("node_type", 1, "the cluster's number", 0, 2**31 - 1),
+    Option("shards", 1, "parts of the queues, each with a log and a process of its own", 1, 1024),
+    Option("log_prefix", "", "log lines go to this path with .log behind it; empty: to standard error"),
+    Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
+    Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),
+    Option("queue_log_size", 1_000_000, "records that the change log keeps", 100, 10**9),
+    Option("queue_sync_rate", 100_000, "records a second that a node behind pulls (cluster)", 1, 10**9),
+    Option("election_timeout_ms", 400, "the least time without a leader before a node acts (cluster)", 100, 60_000),
+    Option("forward_request", 1, "a node that does not lead: 1 forwards, 0 redirects (cluster)", choices=(0, 1)),
+    Option(
+        "cluster_node_list",
+        [],
+        "the cluster's nodes, this one too (cluster): objects with node_id, host and port, which are the nodes' own",
+        parse=nodes,
+    ),
+    Option("node_host", "", "where the nodes' port listens (cluster); empty: the address in cluster_node_list"),
+    Option("advertise_host", "", "what clients are told to dial; empty: host"),
+    Option("advertise_port", 0, "what clients are told to dial; 0: port", 0, 65535),
+    Option("listeners", [], "more ports for clients: objects with protocol, host and port", parse=listeners),
+    Option(
+        "virtual_queue_list",
+        {},
+        "virtual queues: an object of name to list of real queues; the same on every node",
+        is_live=True,
+        parse=virtual_queues,
+    ),
+    Option(
+        "flush",
+        "commit",
+        "commit: on disk before the reply. interval: every flush_interval_ms, and a power cut loses what came since",
+        choices=("commit", "interval"),
+    ),
+    Option("flush_interval_ms", 100, "with flush = interval", 1, 60_000),
+    Option(
+        "lease",
+        "delivered",
+        "when a delivery is answered: delivered: at once. committed: when it is on disk",
+        choices=("delivered", "committed"),
+    ),
+    Option("max_request_bytes", 4 * MIB, "a request's size", 1024, 6 * MIB, is_live=True),
+    Option("max_data_bytes", 1 * MIB, "a message's size", 1, 4 * MIB, is_live=True),
+    Option("max_connections", 10_000, "clients at the same time", 1, 1_000_000, is_live=True),
+    Option("max_pipelined", 128, "requests of one client that wait for their replies", 1, 100_000, is_live=True),
+    Option("max_open_requests", 100_000, "requests of all clients that wait", 1, 10_000_000, is_live=True),
+    Option("max_waiters", 50_000, "consumers that wait for a message", 0, 10_000_000, is_live=True),
+    Option("max_datagram_waiters", 1000, "consumers that wait for a datagram", 0, 1_000_000, is_live=True),
+    Option("max_wait_s", 3600.0, "how long a consumer may ask to wait (s)", 0, 31_536_000, is_live=True),
+    Option("max_queues", 100_000, "queues", 1, 10_000_000, is_live=True),
+    Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),
+    Option("max_partial_bytes", 256 * MIB, "unfinished requests of all clients", MIB, 2**53, is_live=True),
+    Option("max_unsent_bytes", 256 * MIB, "unread replies of all clients", MIB, 2**53, is_live=True),
+    Option("leader_timeout_s", 4.0, "how long a request waits for a leader (s) (cluster)", 0, 3600),
+    Option("request_timeout_s", 30.0, "how long a request may take to come in whole (s)", 0.1, 86_400, is_live=True),
+    Option("stalled_timeout_s", 60.0, "how long a client may leave replies unread (s)", 0.1, 86_400, is_live=True),
+    Option("idle_timeout_s", 0.0, "how long a client may say nothing (s); 0: for ever", 0, 31_536_000, is_live=True),
+    Option("journal_segment_bytes", 16 * MIB, "size of a journal segment; there are two or three", MIB, 1024 * MIB),
+)
+
+BY_NAME: Final = {option.name: option for option in OPTIONS}
+
+IGNORED: Final = {
+    "queue_data_blocks": "the log grows as it needs to",
+}
+"""What the original has, and this one has no use for: why."""
+
+RENAMED: Final = {"queue_data_dir": "data_dir"}
+"""What the original calls otherwise."""

@@ -1,0 +1,113 @@
+"""When the records that have gathered become an entry, and which ones do. A machine; its host is the QueueOwner.
+
+While entries are on their way to the disk, records gather for the next. Those that somebody waits for go at once, or
+after the moment that `Gathering` wants; those that nobody waits for (deliveries) may linger for others to come along.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from actors.messages.log import Append
+from actors.queues.ledger import Ledger
+from actors.runtime.gathering import Gathering
+from storage.entry_making import make_entries
+from storage.records import Record
+
+LINGER_S: Final = 0.002
+"""How long records that no reply waits for may wait for others to be flushed with."""
+
+LINGER_RECORDS_MAX: Final = 1000
+
+
+class Step(Enum):
+    """What is to be done about the records that there are."""
+
+    NOTHING = "nothing"
+    APPEND = "append"
+    LOOK_AGAIN = "look again"
+    """Right after what else the loop has to do: clients may ask again meanwhile."""
+    LINGER = "linger"
+    """After `LINGER_S`."""
+
+
+@dataclass
+class AppendingLimits:
+    """Bytes, and how many entries may be on their way to the disk at once.
+
+    `entry_bytes_max`: an entry is closed when it passes this; a quarter of a journal segment at most, so that it fits.
+    `tail_bytes_max`: entries that wait for LMDB; more are not sent to the journal before some have left.
+    """
+
+    writes_max: int = 2
+    entry_bytes_max: int = 4 << 20
+    tail_bytes_max: int = 64 << 20
+
+
+class Appending:
+    """Of one tenure as leader: `begin` makes it one's anew. `logged`: what has left for the log, by its trans_id."""
+
+    def __init__(self, limits: AppendingLimits, logged: int) -> None:
+        self.logged = logged
+        self._limits = limits
+        self._under_way: deque[int] = deque()
+        self._tail_bytes = 0
+        self._proposal: Record | None = None
+        self._gathering = Gathering()
+
+    def begin(self, logged: int) -> None:
+        """The node leads, with a log that ends at `logged`."""
+        self.logged = logged
+        self._under_way.clear()
+        self._tail_bytes = 0
+        self._proposal = None
+
+    def propose(self, record: Record) -> None:
+        """This record is to be in the log, in an entry of its own."""
+        self._proposal = record
+
+    def advanced(self, durable: int, tail_bytes: int) -> None:
+        """The log is durable here up to `durable`, and so many bytes of it wait for LMDB."""
+        self._tail_bytes = tail_bytes
+        while self._under_way and self._under_way[0] <= durable:
+            self._under_way.popleft()
+
+    def committed(self, now: float, still_parked: int, freed: int) -> None:
+        """A commit has freed so many replies (monotonic seconds)."""
+        self._gathering.committed(now, still_parked, freed)
+
+    def step(self, now: float, ledger: Ledger, *, is_urgent: bool) -> Step:
+        """What is to be done now (monotonic seconds)."""
+        if not ledger.records or len(self._under_way) >= self._limits.writes_max:
+            return Step.NOTHING
+        if is_urgent:
+            return Step.APPEND
+        if not ledger.is_awaited and len(ledger.records) < LINGER_RECORDS_MAX:
+            return Step.LINGER
+        return Step.APPEND if self._gathering.is_over(now, ledger.parked_count) else Step.LOOK_AGAIN
+
+    @property
+    def may_append(self) -> bool:
+        """Whether an entry more may be on its way."""
+        return len(self._under_way) < self._limits.writes_max
+
+    def append(self, ledger: Ledger, vote_id: int, *, is_disk_full: bool) -> Append | None:
+        """All that there is, as entries of the leader of `vote_id`; None if there is nothing, or it has to wait."""
+        if not (ledger.records or self._proposal):
+            return None
+        if self._tail_bytes > self._limits.tail_bytes_max and not is_disk_full:
+            return None  # LMDB is behind: requests wait for it, but not for a full disk: the journal has room for them
+        records, together = ledger.take_records()
+        state = ledger.state
+        first = state.trans_id - len(records) + 1
+        state.time = ledger.now
+        entries = make_entries(vote_id, first, ledger.now, records, self._limits.entry_bytes_max, together)
+        if self._proposal is not None:  # so that a follower sees it without decoding all others
+            ledger.append(self._proposal)
+            self._proposal = None
+            entries += make_entries(vote_id, state.trans_id, ledger.now, ledger.take_records()[0], 1)
+        self.logged = state.trans_id
+        self._tail_bytes += sum(len(entry.data) for entry in entries)
+        self._under_way.append(state.trans_id)
+        return Append(vote_id, entries)

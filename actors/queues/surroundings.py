@@ -1,0 +1,23 @@
+"""What a shard's owner has been told of the world around it, as queries and checks need it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members.
+
+    Kept by the QueueOwner, from `LogAdvanced`, `LeaderChanged` and `MembersChanged`.
+    """
+
+    node_id: int = 1
+    node_type: int = 1
+    version: str = ""
+    max_log_size: int = 0
+    trimmed: int = 0
+    committed: int = 0
+    leader_node_id: int = 0
+    leader_host: str = ""
+    leader_port: int = 0
+    nodes: int = 1
+    voters: int = 1

@@ -1,0 +1,117 @@
+"""What a shard's owner may do at the moment: follow, lead, serve, or none of it. A machine; its host is the QueueOwner.
+
+| stage | requests | becomes |
+|---|---|---|
+| FOLLOWING | go back to the Router, but for those about this node | PROMOTED; RELOADING |
+| RELOADING | as FOLLOWING, and those about this node are refused | FOLLOWING with the fresh state |
+| PROMOTED | wait until the first entry of the own vote_id is committed | SERVING; FOLLOWING or RELOADING when deposed |
+| SERVING | are done | DRAINING; FOLLOWING or RELOADING |
+| DRAINING | are done; no new ones come, and time stands still | SERVING; FOLLOWING or RELOADING |
+
+Stopping is beside that: whatever the stage, new requests are refused.
+"""
+
+from enum import Enum
+from typing import Final
+
+
+class Stage(Enum):
+    """See the table above."""
+
+    FOLLOWING = "following"
+    RELOADING = "reloading"
+    PROMOTED = "promoted"
+    SERVING = "serving"
+    DRAINING = "draining"
+
+
+BECOMES: Final = {
+    Stage.FOLLOWING: {Stage.PROMOTED, Stage.RELOADING},
+    Stage.RELOADING: {Stage.FOLLOWING, Stage.RELOADING},
+    Stage.PROMOTED: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING, Stage.PROMOTED},
+    Stage.SERVING: {Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
+    Stage.DRAINING: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
+}
+
+
+class Tenure:
+    """Begins as a follower. `vote_id` is that of the last time that it led."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.FOLLOWING
+        self.vote_id = 0
+        self.is_stopping = False
+        self._serves_from = 0
+        self._is_drain_open = False
+
+    def _become(self, stage: Stage) -> None:
+        assert stage in BECOMES[self.stage], f"{self.stage} does not become {stage}"
+        self.stage = stage
+        self._is_drain_open = stage is Stage.DRAINING
+
+    @property
+    def leads(self) -> bool:
+        """Whether records may be made."""
+        return self.stage in (Stage.PROMOTED, Stage.SERVING, Stage.DRAINING)
+
+    @property
+    def serves(self) -> bool:
+        """Whether requests may be done."""
+        return self.stage in (Stage.SERVING, Stage.DRAINING)
+
+    @property
+    def lets_time_pass(self) -> bool:
+        """Whether what is due may be done: not while another node is to take over, which does it then."""
+        return self.stage is Stage.SERVING
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether all that there is should go to the log at once."""
+        return self.is_stopping or self.stage is Stage.DRAINING
+
+    def promoted(self, vote_id: int, lead_trans_id: int) -> None:
+        """The node leads; it serves when record `lead_trans_id`, its first, is committed.
+
+        What an earlier leader has committed is known only then (Ongaro's dissertation, 6.4).
+        """
+        self._become(Stage.PROMOTED)
+        self.vote_id = vote_id
+        self._serves_from = lead_trans_id
+
+    def committed(self, trans_id: int) -> bool:
+        """Records up to there are committed; whether requests may be done from now on."""
+        if self.stage is not Stage.PROMOTED or trans_id < self._serves_from:
+            return False
+        self._become(Stage.SERVING)
+        return True
+
+    def drain(self, vote_id: int) -> bool:
+        """Settle what is open; whether that is to begin."""
+        if self.stage is not Stage.SERVING or vote_id != self.vote_id:
+            return False
+        self._become(Stage.DRAINING)
+        return True
+
+    def drained(self) -> bool:
+        """All is committed; whether that is to be told, once."""
+        is_open, self._is_drain_open = self._is_drain_open, False
+        return is_open
+
+    def undrain(self) -> bool:
+        """The node leads on after all; whether it was about not to."""
+        if self.stage is not Stage.DRAINING:
+            return False
+        self._become(Stage.SERVING)
+        return True
+
+    def deposed(self, *, is_in_log: bool) -> None:
+        """The node does not lead any more. `is_in_log`: its state holds nothing that the log does not."""
+        self._become(Stage.FOLLOWING if is_in_log else Stage.RELOADING)
+
+    def dropped(self) -> None:
+        """The state is not the log's any more."""
+        self._become(Stage.RELOADING)
+
+    def loaded(self) -> None:
+        """A fresh state is there."""
+        self._become(Stage.FOLLOWING)

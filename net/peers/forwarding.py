@@ -1,0 +1,86 @@
+"""Requests and replies between nodes: typed msgpack, whatever protocol the client speaks, without loss.
+
+A payload is in neither: it is bytes of any encoding, and msgpack would take them for its own. It travels beside, and is
+put back in its place.
+"""
+
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw
+from msgspec.structs import replace
+
+from net.peers.messages import ForwardedCall
+from quorate.protocol import NO_DATA, REPLY_KINDS, DeliveredReply, PeekReply, Reply, Request, ShowReply
+
+_FILLER: Final = Raw(b"\xa0")
+"""Stands where a payload belongs: not nil, which would be none."""
+
+_encode = msgspec.msgpack.Encoder().encode
+_decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
+_numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
+
+
+def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request) -> ForwardedCall:
+    """A call as it is sent to another node."""
+    payloads: list[bytes] = []
+    if request.data is not NO_DATA:
+        payloads.append(bytes(request.data))
+        request = replace(request, data=_FILLER)
+    if request.messages is not None:
+        payloads += [bytes(item.data) for item in request.messages]
+        request = replace(request, messages=[replace(item, data=_FILLER) for item in request.messages])
+    return ForwardedCall(serial, client, reply_bytes_max, request, payloads)
+
+
+def unpacked_request(call: ForwardedCall) -> Request | None:
+    """The request of a call that another node sent; None if its payloads are not those of its messages."""
+    request, payloads = call.request, call.payloads
+    items = request.messages or ()
+    has_own = len(payloads) == len(items) + 1
+    if not has_own and len(payloads) != len(items):
+        return None
+    request.data = Raw(payloads[0]) if has_own else NO_DATA
+    for item, data in zip(items, payloads[has_own:], strict=True):
+        item.data = Raw(data) if data else NO_DATA
+    return request
+
+
+PackedReply = tuple[int, bytes, list[bytes]]
+"""A reply's kind, the reply without payloads, its payloads."""
+
+
+def packed_reply(reply: Reply) -> PackedReply:
+    """A reply as it is sent back."""
+    payloads: list[bytes] = []
+    stripped: Any = reply
+    if reply.data is not None:
+        payloads.append(bytes(reply.data))
+        stripped = replace(stripped, data=_FILLER)
+    if isinstance(reply, DeliveredReply | PeekReply):
+        payloads += [bytes(item.data) for item in reply.messages]
+        stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
+    elif isinstance(reply, ShowReply) and reply.message is not None:
+        payloads.append(bytes(reply.message.data))
+        stripped = replace(stripped, message=replace(reply.message, data=_FILLER))
+    return _numbers[type(reply)], _encode(stripped), payloads
+
+
+def unpacked_reply(packed: PackedReply) -> Reply:
+    """The reply that another node sent back. Raises msgspec.DecodeError, ValueError for what is none."""
+    number, data, payloads = packed
+    if not 0 <= number < len(_decoders):
+        raise ValueError(f"there is no reply of kind {number}")
+    reply = _decoders[number](data)
+    rest = iter(payloads)
+    try:
+        if reply.data is not None:
+            reply.data = Raw(next(rest))
+        if isinstance(reply, DeliveredReply | PeekReply):
+            for item in reply.messages:
+                item.data = Raw(next(rest))
+        elif isinstance(reply, ShowReply) and reply.message is not None:
+            reply.message.data = Raw(next(rest))
+    except StopIteration:
+        raise ValueError("a reply lacks a payload") from None
+    return reply

@@ -1,0 +1,100 @@
+"""One connection of the client library: a request out, a reply in, and what is certain when it breaks."""
+
+import socket
+import time
+from typing import Any, Final
+
+import msgspec
+
+from quorate.errors import ProtocolViolationError
+
+REPLY_BYTES_MAX: Final = 64 << 20
+LAST_WORDS_S: Final = 2.0
+"""For so long a node that closes the connection is given to say why."""
+
+Address = tuple[str, int]
+
+
+class Lost(Exception):  # noqa: N818  # it never leaves the library
+    """The connection broke; `was_sent`: the request, or a part of it, may have arrived."""
+
+    def __init__(self, reason: str, *, was_sent: bool) -> None:
+        super().__init__(reason)
+        self.was_sent = was_sent
+
+
+class Connection:
+    """Open to one node. Used by one thread at a time."""
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        self.address = address
+        try:
+            self._socket = socket.create_connection(address, timeout=timeout_s)
+        except OSError as error:
+            raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._buffer = bytearray()
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether the node has closed it while nothing was expected: another asks the same for the first time."""
+        self._socket.setblocking(False)
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+
+    def exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
+        """Send a request and return its reply. Raises `Lost`, `ProtocolViolationError`."""
+        until = time.monotonic() + timeout_s
+        self._socket.settimeout(timeout_s)
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            reply = self._last_words()
+            if reply is not None:
+                return reply
+            raise Lost(self._said(error), was_sent=True) from error
+        try:
+            return self._read_reply(until)
+        except OSError as error:
+            raise Lost(self._said(error), was_sent=True) from error
+
+    def _said(self, error: OSError) -> str:
+        what = "no answer in time" if isinstance(error, TimeoutError) else str(error)
+        return f"{self.address[0]}:{self.address[1]}: {what}"
+
+    def _last_words(self) -> dict[str, Any] | None:
+        """The reply that came before the connection broke: a request that is too large is refused so."""
+        try:
+            return self._read_reply(time.monotonic() + LAST_WORDS_S)
+        except (OSError, ProtocolViolationError):
+            return None
+
+    def _read_reply(self, until: float) -> dict[str, Any]:
+        buffer = self._buffer
+        searched = 0
+        while (end := buffer.find(b"\n", searched)) < 0:
+            searched = len(buffer)
+            self._socket.settimeout(max(until - time.monotonic(), 0.001))
+            part = self._socket.recv(1 << 16)
+            if not part:
+                raise ConnectionResetError("the node closed the connection")
+            buffer += part
+            if len(buffer) > REPLY_BYTES_MAX:
+                raise ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes")
+        line = bytes(buffer[:end])
+        del buffer[: end + 1]
+        try:
+            reply = msgspec.json.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProtocolViolationError(f"not a reply ({error}): {line[:100]!r}") from error
+        if not isinstance(reply, dict):
+            raise ProtocolViolationError(f"not a reply: {line[:100]!r}")
+        return reply
+
+    def close(self) -> None:
+        """Give it back."""
+        self._socket.close()

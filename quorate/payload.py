@@ -1,0 +1,43 @@
+"""Messages' data between Python and the wire: JSON values as they are, `bytes` as bytes. Nothing changes on the way."""
+
+import base64
+import math
+from typing import Any, Final
+
+BASE64: Final = "base64"
+UTF8: Final = "utf8"
+
+
+def to_wire(data: Any) -> dict[str, Any]:
+    """The fields that carry `data`. Raises TypeError, ValueError for what would not come back as it is."""
+    if isinstance(data, bytes | bytearray | memoryview):
+        return {"data": base64.b64encode(data).decode(), "encoding": BASE64}
+    _check(data, "data")
+    return {"data": data}
+
+
+def _check(value: Any, where: str) -> None:
+    """JSON would take a datetime for a text and a tuple's elements for a list's: only the first is a loss."""
+    if value is None or isinstance(value, str | bool | int):
+        return
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{where} is {value}, which JSON can't say")
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            _check(item, f"{where}[{index}]")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            if not isinstance(name, str):
+                raise TypeError(f"{where}: the name {name!r} is not a string, and JSON has no other")
+            _check(item, f"{where}.{name}")
+    else:
+        raise TypeError(f"{where} is a {type(value).__name__}, which JSON can't say: produce a text, or bytes")
+
+
+def from_wire(item: dict[str, Any]) -> Any:
+    """The data of a reply, or of one of its messages."""
+    encoding = item.get("encoding")
+    if encoding == BASE64:
+        return base64.b64decode(item["data"])
+    return item["data"].encode() if encoding == UTF8 else item["data"]

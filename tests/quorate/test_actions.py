@@ -1,0 +1,23 @@
+"""The table of actions is whole, and says of each what the others rest on."""
+
+from pathlib import Path
+
+from quorate.actions import BY_NUMBER, LOOKS, NEEDS_SPACE, TABLE, WRITES
+from quorate.protocol import Action
+
+
+def test_every_action_has_one_row() -> None:
+    assert {facts.action for facts in TABLE} == set(Action)
+    assert len(BY_NUMBER) == len(TABLE)
+    assert len({facts.name for facts in TABLE}) == len(TABLE)
+
+
+def test_what_needs_space_writes_and_what_looks_does_not() -> None:
+    assert NEEDS_SPACE <= WRITES
+    assert not LOOKS & WRITES
+
+
+def test_the_documentation_names_every_action() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
+    for action in Action:
+        assert f"{action.value}" in text, action.name

@@ -130,6 +130,8 @@ class Peers(LoopActor):
 
     def _cut(self, message: CutPeer) -> None:
         log.error("node %d: %s; its link is cut", message.node_id, message.reason)
+        if self.runtime.watcher is not None:
+            self.runtime.watcher("cut off", message)
         self._replicator.tell(PeerFault(message.node_id, message.reason))
         for link in list(self._incoming):
             if link.peer is not None and link.peer.node_id == message.node_id:

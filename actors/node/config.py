@@ -183,11 +183,11 @@ def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
         faults.append(f"{source}: cluster_node_list: an address stands there twice")
     if listed and config["node_id"] not in ids:
         faults.append(f"{source}: cluster_node_list: this is node {config['node_id']}, and it does not stand there")
-    own = own_node(config)
+    own = nodes_port(config)
     for host, port in [(config["host"], config["port"]), *((one["host"], one["port"]) for one in config["listeners"])]:
         if own is not None and port == own[1] and (host == own[0] or is_wildcard(host)):
             faults.append(
-                f"{source}: cluster_node_list: node {config['node_id']} is at {own[0]}:{own[1]} there, which is a port "
+                f"{source}: cluster_node_list: node {config['node_id']} would be at {own[0]}:{own[1]}, which is a port "
                 "for clients: nodes talk to each other on a port of their own"
             )
     if len(listed) > 1 and is_wildcard(config["host"]) and not config["advertise_host"]:
@@ -207,6 +207,12 @@ def own_node(config: NodeConfig) -> tuple[str, int] | None:
     """Where other nodes reach this one; None for a node that is alone, and opens no port for others."""
     listed = config["cluster_node_list"]
     return next(((node["host"], node["port"]) for node in listed if node.get("node_id", 1) == config["node_id"]), None)
+
+
+def nodes_port(config: NodeConfig) -> tuple[str, int] | None:
+    """Where this node listens for others: where they reach it, unless something stands between."""
+    own = own_node(config)
+    return None if own is None else (config["node_host"] or own[0], config["node_port"] or own[1])
 
 
 def client_address(config: NodeConfig) -> tuple[str, int]:

@@ -167,6 +167,7 @@ OPTIONS: Final = (
         parse=nodes,
     ),
     Option("node_host", "", "where the nodes' port listens (cluster); empty: the address in cluster_node_list"),
+    Option("node_port", 0, "as node_host; 0: the port in cluster_node_list", 0, 65535),
     Option("advertise_host", "", "what clients are told to dial; empty: host"),
     Option("advertise_port", 0, "what clients are told to dial; 0: port", 0, 65535),
     Option("listeners", [], "more ports for clients: objects with protocol, host and port", parse=listeners),

@@ -79,9 +79,9 @@ class Supervisor:
             _check_port(config["host"], config["port"])
             for one in config["listeners"]:
                 _check_port(one["host"], one["port"])
-            own = configuration.own_node(config)
-            if own is not None:
-                _check_port(config["node_host"] or own[0], own[1], (socket.SOCK_STREAM,))
+            nodes_port = configuration.nodes_port(config)
+            if nodes_port is not None:
+                _check_port(*nodes_port, (socket.SOCK_STREAM,))
         except (HeldError, OSError) as error:
             return self._fail(str(error))
         self._catch_signals()

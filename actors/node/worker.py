@@ -262,10 +262,9 @@ class Worker:
         clients = {"protocol": "json", "host": config["host"], "port": config["port"]}
         for one in (clients, *config["listeners"]):
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
-        own = configuration.own_node(config)
-        if own is not None:
-            host = config["node_host"] or own[0]
-            await _can_listen(host, own[1], self._listen_to_peers(host, own[1]))
+        nodes_port = configuration.nodes_port(config)
+        if nodes_port is not None:
+            await _can_listen(*nodes_port, self._listen_to_peers(*nodes_port))
 
     async def _listen_to_clients(self, protocol: str, host: str, port: int) -> None:
         listener, make_codec = self._listener, PROTOCOLS[protocol]

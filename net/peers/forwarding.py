@@ -56,7 +56,7 @@ def packed_reply(reply: Reply) -> PackedReply:
     stripped: Any = reply
     if reply.data is not None:
         payloads.append(bytes(reply.data))
-        stripped = replace(stripped, data=_FILLER)
+        stripped = replace(stripped, data=None)
     if isinstance(reply, DeliveredReply | PeekReply):
         payloads += [bytes(item.data) for item in reply.messages]
         stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
@@ -74,9 +74,9 @@ def unpacked_reply(packed: PackedReply) -> Reply:
     reply = _decoders[number](data)
     rest = iter(payloads)
     try:
-        if reply.data is not None:
+        if type(reply) is Reply and payloads:
             reply.data = Raw(next(rest))
-        if isinstance(reply, DeliveredReply | PeekReply):
+        elif isinstance(reply, DeliveredReply | PeekReply):
             for item in reply.messages:
                 item.data = Raw(next(rest))
         elif isinstance(reply, ShowReply) and reply.message is not None:

@@ -162,10 +162,9 @@ def test_a_leader_that_hears_nobody_steps_down_and_a_slow_link_does_no_harm(tmp_
     cluster = Cluster(tmp_path, 3, {})
     proxies = {n: Proxy(cluster.node_port(n)) for n in (2, 3)}
     for node_id, node in cluster.nodes.items():
+        node.config["node_port"] = cluster.node_port(node_id)
         node.config["cluster_node_list"] = [
-            {**one, "port": proxies[one["node_id"]].port}
-            if one["node_id"] in proxies and one["node_id"] != node_id
-            else one
+            {**one, "port": proxies[one["node_id"]].port} if one["node_id"] in proxies else one
             for one in cluster.listed
         ]
     try:

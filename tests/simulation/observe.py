@@ -11,7 +11,7 @@ from typing import Any
 from actors.messages.checkpoints import StagePart
 from actors.messages.disk import WriteEntries
 from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
-from actors.messages.peers import CutPeer, SendPeers
+from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry, decode
 from storage.state import ShardState
@@ -31,7 +31,6 @@ RARE: dict[str, Callable[[Any], bool]] = {
     "pushes in several parts": lambda decision: (
         _says(decision, Push) and decision.message.is_pulled is False and len(decision.message.entries) > 1
     ),
-    "nodes cut off": lambda decision: isinstance(decision, CutPeer),
 }
 """Branches that a run should reach now and then: what its decisions are called, and how they are known."""
 
@@ -56,6 +55,10 @@ class Observer:
         """As a runtime's watcher."""
         if what == "committed":
             self.settled(node_id, about)
+        elif what == "cut off":
+            self.problems.append(
+                f"node {node_id} cuts node {about.node_id} off, which said nothing wrong: {about.reason}"
+            )
         elif what == "answered":
             self.answered(about)
         elif what == "decided":

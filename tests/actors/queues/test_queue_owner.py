@@ -1,0 +1,253 @@
+"""The owner as a host: what it tells whom, and in which order, as it leads, hands over, is deposed and stops."""
+
+from typing import Any
+
+from actors.messages.calls import Answered, Call, Execute, Returned, StatusAsked
+from actors.messages.lifecycle import Stop
+from actors.messages.log import (
+    Append,
+    Apply,
+    Deposed,
+    Drain,
+    Drained,
+    LogAdvanced,
+    Promoted,
+    Propose,
+    ReloadNeeded,
+    StateDropped,
+    StateLoaded,
+    Undrain,
+)
+from actors.messages.peers import LeaderChanged, MembersChanged
+from actors.queues.appending import AppendingLimits
+from actors.queues.broker import Limits
+from actors.queues.queue_owner import OwnerSettings, QueueOwner
+from actors.queues.surroundings import Surroundings
+from quorate.protocol import Reply, Request
+from storage.entry import decode
+from storage.records import Lead, Member, Members
+from storage.state import ShardState
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+
+
+class Owner:
+    """An owner with probes around it."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.runtime = CrankedRuntime()
+        self.replicator, self.checkpointer, self.router, self.asker = Probe(), Probe(), Probe(), Probe()
+        owner_settings = OwnerSettings(AppendingLimits(writes_max=1), **settings)
+        self.actor = QueueOwner(self.runtime, ShardState(), Limits(), Surroundings(), owner_settings)
+        self.actor.attach(ref(self.replicator), ref(self.checkpointer), ref(self.router))
+        self.actor.begin()
+        self.crank()
+
+    def crank(self, seconds: float = 0.0) -> None:
+        self.runtime.crank(seconds)
+
+    def tell(self, *messages: Any) -> None:
+        """Send, and let everything follow that follows at once."""
+        for message in messages:
+            self.actor.actor_ref.tell(message)
+        self.crank()
+
+    def ask(self, action: int, **fields: Any) -> None:
+        request = Request(action, **fields)
+        self.tell(Execute([Call(request, self, 0, self.asker)]))
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """As a client."""
+
+    def replies(self) -> list[Reply]:
+        """What was answered since."""
+        return [reply for message in self.asker.take(Answered) for _, reply in message.answers]
+
+    def appended(self) -> list[Any]:
+        """The records that were sent to the log since."""
+        entries = [entry for message in self.replicator.take(Append) for entry in message.entries]
+        return [record for entry in entries for record in decode(entry.data, "test").records]
+
+    def advance(self, committed: int, **changed: Any) -> None:
+        """The log is durable and committed up to there."""
+        values: dict[str, Any] = {"durable": committed, "leased_until": 1e9, "confirmed_at": 1e9, "disk_full": None}
+        values |= {"replicas": (committed,), "tail_bytes": 0, "room_bytes": 1e9, "trimmed": 0, **changed}
+        self.tell(LogAdvanced(committed=committed, **values))
+
+
+def leading() -> Owner:
+    owner = Owner()
+    owner.tell(Promoted(5, []))
+    assert owner.appended() == [Lead("", 1)]
+    owner.advance(1)
+    return owner
+
+
+def produce(owner: Owner, text: bytes = b"1", queue: str = "q", **fields: Any) -> None:
+    from msgspec import Raw
+
+    owner.ask(1, queue=queue, data=Raw(text), **fields)
+
+
+def test_requests_wait_until_the_own_first_record_is_committed() -> None:
+    owner = Owner()
+    owner.tell(Promoted(5, []))
+    produce(owner)
+    assert owner.appended() == [Lead("", 1)]
+    owner.advance(1)
+    assert [record.data for record in owner.appended()] == [b"1"]
+    assert owner.replies() == []
+    owner.advance(2)
+    assert [reply.msg_id for reply in owner.replies()] == [2048]
+
+
+def test_a_follower_gives_requests_back_and_answers_what_is_about_it() -> None:
+    owner = Owner()
+    produce(owner)
+    assert [len(message.calls) for message in owner.router.take(Returned)] == [1]
+    owner.ask(108)
+    assert [message.reply.node_id for message in owner.replicator.take(StatusAsked)] == [1]
+    owner.tell(LeaderChanged(3, False, "c", 33))
+    owner.ask(8)
+    assert [getattr(reply, "leader_host", "") for reply in owner.replies()] == ["c"]
+
+
+def test_what_a_follower_applies_it_shows() -> None:
+    leader = leading()
+    produce(leader)
+    entries = [entry for message in leader.replicator.take(Append) for entry in message.entries]
+    follower = Owner()
+    first = leading_entry(follower)
+    follower.tell(Apply([first, *entries]))
+    follower.ask(104, queue="q")
+    assert [getattr(reply, "size", 0) for reply in follower.replies()] == [1]
+
+
+def leading_entry(owner: Owner) -> Any:
+    from storage.entry import StoredEntry, encode
+
+    return StoredEntry(1, 1, 5, encode(5, 1, owner.runtime.now(), [Lead("", 1)]))
+
+
+def test_deposed_it_says_of_each_open_request_what_is_known() -> None:
+    owner = leading()
+    produce(owner, b'"sent"')
+    produce(owner, b'"not sent"')
+    assert len(owner.appended()) == 1, "one entry at a time"
+    owner.tell(Deposed(log_end=2, committed=1, leader=3))
+    assert [reply.error for reply in owner.replies()] == ["unknown_outcome"]
+    assert [call.request.action for message in owner.router.take(Returned) for call in message.calls] == [1]
+    assert owner.replicator.take(ReloadNeeded), "its state holds a record that never got into the log"
+    owner.tell(StateDropped())
+    owner.ask(107)
+    assert [reply.error for reply in owner.replies()] == ["no_leader"]
+    owner.tell(StateLoaded(ShardState()))
+    owner.ask(107)
+    assert [reply.code for reply in owner.replies()] == [0]
+
+
+def test_deposed_with_all_in_the_log_it_shows_nothing_that_is_not_committed() -> None:
+    owner = leading()
+    produce(owner)
+    owner.tell(Deposed(log_end=2, committed=1, leader=3))
+    assert not owner.replicator.take(ReloadNeeded)
+    owner.replies()
+    owner.ask(107)
+    assert owner.replies() == [], "record 2 may still be lost (review 4.12)"
+    entries = [entry for message in owner.replicator.take(Append) for entry in message.entries]
+    owner.tell(Apply(entries))
+    assert [len(getattr(reply, "queue_list", ())) for reply in owner.replies()] == [1]
+
+
+def test_a_hand_over_settles_what_is_open_and_sends_waiting_consumers_on() -> None:
+    owner = leading()
+    owner.ask(2, queue="none", wait=60.0)
+    produce(owner)
+    owner.tell(Drain(5))
+    [returned] = owner.router.take(Returned)
+    assert [call.request.wait for call in returned.calls] == [60.0]
+    assert not owner.replicator.take(Drained), "a produce is not committed yet"
+    owner.advance(2)
+    assert owner.replicator.take(Drained) == [Drained(5)]
+    owner.tell(Undrain())
+    produce(owner)
+    assert len(owner.appended()) == 2
+
+
+def test_a_lease_that_is_over_holds_back_what_only_looks() -> None:
+    owner = leading()
+    owner.advance(1, leased_until=100.5, confirmed_at=100.0)
+    owner.crank(1.0)
+    owner.ask(2, queue="none")
+    assert owner.replies() == [], "another node may lead, and have handed out more"
+    owner.advance(1, leased_until=101.9, confirmed_at=101.25)
+    assert [reply.code for reply in owner.replies()] == [0]
+
+
+def test_a_change_of_the_members_is_an_entry_of_its_own() -> None:
+    owner = leading()
+    members = Members("", 9, [Member(1, "a", 1, 11, True)], [])
+    owner.tell(Propose(4, members))
+    assert owner.appended() == [], "of an earlier vote"
+    produce(owner)
+    owner.advance(2)
+    owner.tell(Propose(5, members))
+    assert owner.appended()[-1] == members
+
+
+def test_deliveries_that_nobody_waits_for_linger_for_others() -> None:
+    owner = leading()
+    produce(owner, retry=60.0)
+    owner.advance(2)
+    owner.appended()
+    owner.ask(2, queue="q")
+    assert owner.appended() == []
+    owner.crank(0.01)
+    assert len(owner.appended()) == 1
+
+
+def test_with_a_full_disk_and_no_room_nothing_is_written_but_looking_goes_on() -> None:
+    owner = leading()
+    owner.advance(1, disk_full="no space", room_bytes=0)
+    produce(owner)
+    owner.ask(3, msg_id=1024)
+    owner.ask(7)
+    assert [reply.error for reply in owner.replies()] == ["disk_full", "disk_full", None]
+
+
+def test_it_stops_when_all_is_committed_and_refuses_what_comes_and_waits() -> None:
+    owner = leading()
+    owner.ask(2, queue="none", wait=60.0)
+    produce(owner)
+    done = Probe()
+    owner.tell(Stop(ref(done)))
+    assert [reply.error for reply in owner.replies()] == ["stopping"]
+    assert not owner.replicator.take(Stop)
+    owner.advance(2)
+    assert [reply.error for reply in owner.replies()] == [None]
+    assert [message.reply_to for message in owner.replicator.take(Stop)] == [done]
+    produce(owner)
+    assert [reply.error for reply in owner.replies()] == ["stopping"]
+
+
+def test_what_is_due_happens_by_itself_while_it_serves() -> None:
+    owner = leading()
+    produce(owner, delay=5.0, retry=60.0)
+    owner.advance(2)
+    owner.replies()
+    owner.ask(2, queue="q", wait=60.0)
+    owner.crank(4.9)
+    assert owner.replies() == []
+    owner.crank(0.2)
+    assert [reply.msg_id for reply in owner.replies()] == [2048]
+
+
+def test_the_members_say_how_many_disks_there_are_and_what_may_be_written() -> None:
+    owner = leading()
+    produce(owner, replicate=2)
+    assert [reply.error for reply in owner.replies()] == ["not_supported"]
+    owner.tell(MembersChanged(3, 3, 2))
+    produce(owner, replicate=2)
+    owner.advance(2, replicas=(2, 1, 0))
+    assert owner.replies() == []
+    owner.advance(2, replicas=(2, 2, 0))
+    assert [reply.code for reply in owner.replies()] == [0]

@@ -1,0 +1,109 @@
+"""What is forwarded arrives as it was, whatever its payloads are."""
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from net.peers.forwarding import packed_call, packed_reply, unpacked_reply, unpacked_request
+from net.peers.link import encoded
+from net.peers.messages import Forward, ForwardAnswers, PeerMessage
+from quorate.protocol import (
+    NO_DATA,
+    PLAIN,
+    REPLY_KINDS,
+    DeliveredItem,
+    DeliveredReply,
+    ListReply,
+    MessageView,
+    PeekReply,
+    ProduceItem,
+    QueueRow,
+    RedirectReply,
+    Reply,
+    Request,
+    ShowReply,
+)
+
+VIEW = MessageView(
+    msg_id=1, queue="q", data=Raw(b"\xff\x00"), state="ready", produced_at=1.0, due_at=2.0, expires_at=3.0, retry=4.0,
+    priority=5, deliveries=6, trans_id=7, encoding=PLAIN, consumer="c",
+)  # fmt: skip
+
+REQUESTS = [
+    Request(1, queue="q", data=Raw(b'{"a":1}'), seq="s", delay=1.5, key="k"),
+    Request(1, queue="q", data=Raw(b"\x00\xff"), encoding=PLAIN),
+    Request(1, queue="q", data=Raw(b""), encoding=PLAIN),
+    Request(1, queue="q", messages=[ProduceItem(Raw(b"1"), priority=3), ProduceItem(Raw(b"\xc0"), encoding=PLAIN)]),
+    Request(2, queues=["a", "b"], wait=3.0, consumer="worker"),
+    Request(7, pattern="*", after="name"),
+]
+REPLIES = [
+    Reply(action=1, code=0, queue="q", msg_id=1024),
+    Reply(action=2, code=0, queue="q", msg_id=1, data=Raw(b'"x"'), deliveries=1, seq=7),
+    Reply(action=2, code=0, queue="q", msg_id=1, data=Raw(b"\xff"), encoding=PLAIN, deliveries=1),
+    Reply(action=1, code=-1, error="queue_full", reason="full"),
+    DeliveredReply(
+        action=2, code=0, messages=[DeliveredItem(1, Raw(b"1"), "q", 1), DeliveredItem(2, Raw(b""), "q", 2)]
+    ),
+    PeekReply(action=11, code=0, messages=[VIEW]),
+    ShowReply(action=12, code=0, msg_id=1, message=VIEW),
+    ListReply(action=7, code=0, queue_list=[QueueRow("q", 1, 1, 0, 0, 0, 9, 0, False)], queue_count=1, next="q"),
+    RedirectReply(action=1, code=-2, leader_node_id=2, leader_host="h", leader_port=3),
+]
+
+
+def shown(value: object) -> object:
+    """With payloads as bytes, which can be compared."""
+    if isinstance(value, Raw):
+        return bytes(value)
+    if isinstance(value, msgspec.Struct):
+        return type(value).__name__, {name: shown(one) for name, one in msgspec.structs.asdict(value).items()}
+    return [shown(one) for one in value] if isinstance(value, list) else value
+
+
+def carried(message: PeerMessage) -> PeerMessage:
+    """Over a link."""
+    return msgspec.msgpack.decode(encoded(message)[4:], type=PeerMessage)
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_a_request_arrives_as_it_was(request_: Request) -> None:
+    before = shown(request_)
+    message = carried(Forward(1, [packed_call(5, 0, 100, request_)]))
+    assert isinstance(message, Forward)
+    arrived = unpacked_request(message.calls[0])
+    assert shown(arrived) == before == shown(request_), "and what was sent is left as it was"
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+def test_a_reply_arrives_as_it_was(reply: Reply) -> None:
+    before = shown(reply)
+    message = carried(ForwardAnswers([(5, packed_reply(reply))]))
+    assert isinstance(message, ForwardAnswers)
+    assert shown(unpacked_reply(message.answers[0][1])) == before == shown(reply)
+
+
+def test_an_absent_payload_stays_absent() -> None:
+    arrived = unpacked_request(packed_call(1, 0, 1, Request(4, queue="q")))
+    assert arrived is not None
+    assert arrived.data is NO_DATA
+
+
+def test_payloads_that_are_not_those_of_the_messages_are_no_request() -> None:
+    call = packed_call(1, 0, 1, REQUESTS[3])
+    call.payloads.pop()
+    call.payloads.pop()
+    assert unpacked_request(call) is None
+
+
+@pytest.mark.parametrize("packed", [(99, b"", []), (0, b"\xff", []), (1, packed_reply(REPLIES[4])[1], [])])
+def test_what_is_no_reply_is_told(packed: tuple[int, bytes, list[bytes]]) -> None:
+    with pytest.raises((ValueError, msgspec.DecodeError)):
+        unpacked_reply(packed)
+
+
+def test_every_kind_of_reply_has_a_number() -> None:
+    kinds = {Reply}
+    while (more := {sub for kind in kinds for sub in kind.__subclasses__()} | kinds) != kinds:
+        kinds = more
+    assert kinds == set(REPLY_KINDS)

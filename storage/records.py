@@ -234,12 +234,13 @@ Record = (
     Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members
 )
 Removal = Take | Confirm | Expire | Clear
+ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members)
 
 
 def messages_of(record: Record) -> tuple[list[int], list[int]]:
     """The ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
     if isinstance(record, Message):
         return [record.msg_id], [0]
-    if isinstance(record, Configure | Remove | Lead | Members):
+    if isinstance(record, ABOUT_NO_MESSAGE):
         return [], []
     return record.msg_ids, record.previous

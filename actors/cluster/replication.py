@@ -48,6 +48,9 @@ from net.peers.messages import (
 from storage.log_store import Staged, decode_members
 from storage.log_tail import LogEnd
 
+UNDER_A_VOTE = (Stored, Pull, Diverged, SnapshotNeeded, SnapshotPull, SnapshotRows, TakeOver)
+"""What is said between a leader and its followers, beside a push."""
+
 NOTHING_STORED = -1.0
 """The echo of a node that answers a leader of long ago: it echoes nothing."""
 
@@ -152,16 +155,13 @@ class Replication:
     def heard(self, now: float, said: PeerSaid) -> Decisions:
         """What another node says."""
         message, node_id = said.message, said.node_id
+        if isinstance(message, Push):
+            return self._pushed(now, said, message)
         if isinstance(message, VoteRequest):
             return self._vote_asked(said, message)
         if isinstance(message, Vote):
             return [VoteGiven(node_id, message)]
-        if isinstance(message, Push):
-            return self._pushed(now, said, message)
-        if not isinstance(
-            message,
-            Stored | Pull | Diverged | SnapshotNeeded | SnapshotPull | SnapshotRows | TakeOver,
-        ):
+        if not isinstance(message, UNDER_A_VOTE):
             raise TypeError(message)
         if message.vote_id != self.vote_id:
             return [VoteIdSeen(message.vote_id)] if message.vote_id > self.vote_id else []

@@ -53,10 +53,13 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import Hello, Stored, Vote
-from storage.records import LEVEL, Member
+from storage.records import LEVEL, Member, Members
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
+
+COUNTED: Final = frozenset({Vote, Stored})
+"""What counts only if it comes from the disk that the members know."""
 
 BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
@@ -132,6 +135,7 @@ class Replicator(LoopActor):
         self._recipients: dict[type, pykka.ActorRef[Any]] = {}
         self._told_members: object = self
         self._told_leader: object = self
+        self._settled_members: object = None
         self._was_full = False
         self._watched = self._log.committed
         self._handing_over: HandOver | None = None
@@ -202,19 +206,21 @@ class Replicator(LoopActor):
         self._tell(decisions)
         if self._admin.is_open:
             self._tell(self._admin.tick(self._now()))
-        machine, membership = self._machine, self._membership
-        current = membership.current
-        if (
-            current is not None
-            and current.cluster_id != self._identity.cluster_id
-            and membership.since <= self._log.committed
-        ):
-            self._near.elector.tell(ClusterFounded(current.cluster_id))
-            self._belong_to(current.cluster_id)
-        if current is not self._told_members or machine.leader != self._told_leader:
+        current = self._membership.current
+        if current is not self._told_members or self._machine.role.leader != self._told_leader:
             self._look_around()
+        if current is not self._settled_members:
+            self._see_whether_settled(current)
         if self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)
+
+    def _see_whether_settled(self, current: Members | None) -> None:
+        """A cluster that is committed is this node's."""
+        if current is not None and self._membership.since <= self._log.committed:
+            self._settled_members = current
+            if current.cluster_id != self._identity.cluster_id:
+                self._near.elector.tell(ClusterFounded(current.cluster_id))
+                self._belong_to(current.cluster_id)
 
     def _tell(self, decisions: Decisions) -> None:
         watcher = self.runtime.watcher
@@ -356,8 +362,7 @@ class Replicator(LoopActor):
     def _peer_said(self, said: PeerSaid) -> None:
         if not said.cluster_id and not self._identity.cluster_id:
             return  # neither belongs to a cluster yet: what it says is about a log that may never be one
-        is_counted = isinstance(said.message, Vote | Stored)
-        if is_counted and not self._membership.is_from_its_disk(said.node_id, said.disk_id):
+        if type(said.message) in COUNTED and not self._membership.is_from_its_disk(said.node_id, said.disk_id):
             return  # of a disk that the members do not know it by: it does not count
         self._do(self._machine.heard(self._now(), said))
 

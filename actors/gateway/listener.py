@@ -31,6 +31,8 @@ GRACE_S: Final = 0.3
 RESERVED: Final = 16
 """Places beyond the limit for clients on this machine: whoever mends a node that is full of clients has to get in."""
 
+LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
+
 CALM_SWEEPS: Final = 60
 """A limit that was not reached for so many sweeps is logged again when it is."""
 
@@ -222,10 +224,10 @@ class Listener(LoopActor):
             if type(reply) is StatusReply:
                 self._complete(reply)
             client, request = call.client, call.request
-            if call.is_single and request.action == Action.CONSUME and request.wait and type(client) is DatagramClient:
+            if call.is_single and request.wait and type(client) is DatagramClient and request.action == Action.CONSUME:
                 self._datagram_answered(client)
             client.answer(call.order, request, reply)
-            if reply.error == ErrorWord.LIMIT or reply.error == ErrorWord.OVERLOADED:
+            if reply.error is not None and reply.error in LIMITS_REACHED:
                 self._limit_reached(reply.reason or "", reply.reason or "")
 
     def _complete(self, reply: StatusReply) -> None:

@@ -94,7 +94,7 @@ class Router(LoopActor):
 
     def on_receive(self, message: Any) -> None:
         """Dispatch; a node that stops goes on with that as soon as nothing is open here."""
-        super().on_receive(message)
+        self.handlers[type(message)](message)
         if self._stopping is not None and not self._machine.has_open:
             self._stop_on()
 

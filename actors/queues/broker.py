@@ -183,7 +183,8 @@ class Broker:
             return None
         if not self._has_room(call, queue, 1, len(made.data)):
             return None
-        self.ledger.make_queue(request.queue)
+        if queue is None:
+            self.ledger.make_queue(request.queue)
         self.ledger.append(made)
         self.ledger.produced(made)
         self._park_produced(
@@ -269,7 +270,9 @@ class Broker:
                 call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self._limits.data_bytes_max} are allowed"
             )
             return None
-        trans_id = self._state.trans_id + self.ledger.records_to_make(name) + 1 + index
+        trans_id = self._state.trans_id + 1 + index
+        if queue is None:
+            trans_id += self.ledger.records_to_make(name)
         msg_id = message_id(trans_id, self._state.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:

@@ -307,7 +307,10 @@ class Delivery:
             for message in gone:
                 message.deliveries += 1
         if lasting:
-            self._log_delivery(queue, lasting, request.consumer if self._ledger.level >= PAYLOADS_LEVEL else None)
+            consumer = request.consumer
+            if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
+                consumer = None
+            self._log_delivery(queue, lasting, consumer)
         if count is None:
             message = messages[0]
             reply = Reply(

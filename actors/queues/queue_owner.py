@@ -123,7 +123,7 @@ class QueueOwner(LoopActor):
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
-        super().on_receive(message)
+        self.handlers[type(message)](message)
         self._carry_out()
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:

@@ -74,15 +74,14 @@ class AsyncioRuntime:
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """A timer of the loop. What it raises ends the worker, as what a turn raises does."""
+        return self._loop.call_later(delay_s, self._ring, callback)
 
-        def guarded() -> None:
-            try:
-                callback()
-            except Exception as error:
-                log.exception("a timer failed")
-                self.actor_failed(getattr(callback, "__qualname__", callback), error)
-
-        return self._loop.call_later(delay_s, guarded)
+    def _ring(self, callback: Callable[[], None]) -> None:
+        try:
+            callback()
+        except Exception as error:
+            log.exception("a timer failed")
+            self.actor_failed(getattr(callback, "__qualname__", callback), error)
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""

@@ -109,6 +109,15 @@ class State(Enum):
     DEAD = "dead"
 
 
+_OPEN: Final = State.OPEN
+_ENDED: Final = State.ENDED
+_CLOSING: Final = State.CLOSING
+_LINGERING: Final = State.LINGERING
+_DEAD: Final = State.DEAD
+_CONSUME: Final = int(Action.CONSUME)
+"""An enum's members cost several times as much to look up, and these are on every request's way."""
+
+
 class Connection:
     """One client of a stream protocol, which `codec` speaks."""
 
@@ -140,7 +149,7 @@ class Connection:
         self._sink = sink
         self._limits = limits
         self._codec = codec
-        self._state = State.OPEN
+        self._state = _OPEN
         self._held: dict[int, bytes] = {}
         self._next_order = 0
         self._next_to_send = 0
@@ -160,11 +169,11 @@ class Connection:
     @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not taken (bytes)."""
-        return 0 if self._state is State.DEAD else self._transport.get_write_buffer_size()
+        return 0 if self._state is _DEAD else self._transport.get_write_buffer_size()
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client."""
-        if self._state is not State.OPEN:
+        if self._state is not _OPEN:
             self._drop(len(data))
             return
         self._was_heard = True
@@ -183,7 +192,7 @@ class Connection:
     def _drop(self, size: int) -> None:
         """Bytes that nobody looks at."""
         self._dropped += size
-        if self._dropped > LINGER_BYTES_MAX and self._state is not State.DEAD:
+        if self._dropped > LINGER_BYTES_MAX and self._state is not _DEAD:
             self._transport.abort()
 
     def _note_partial(self, partial: int) -> None:
@@ -192,7 +201,7 @@ class Connection:
 
     def _take(self, found: Request | Fault) -> None:
         """Give one request to the sink, or answer one fault."""
-        if self._state not in (State.OPEN, State.ENDED):
+        if self._state is not _OPEN and self._state is not _ENDED:
             return
         self._open += 1
         if isinstance(found, Fault):
@@ -204,7 +213,7 @@ class Connection:
             return
         if found.count is not None or found.action in LONG_REPLIES:
             self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
-        elif found.action == Action.CONSUME and not found.wait:
+        elif found.action == _CONSUME and not found.wait:
             self._messages += 1
         if found.seq is not None:
             self._sink.received(self, AT_ONCE, found)
@@ -228,13 +237,13 @@ class Connection:
             self._take(waiting.popleft())
         self._is_handing_on = False
         should_pause = bool(waiting) or self._is_stalled
-        if should_pause != self._is_paused and self._state in (State.OPEN, State.ENDED):
+        if should_pause != self._is_paused and self._state in (_OPEN, _ENDED):
             self._is_paused = should_pause
             if should_pause:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if self._state is State.ENDED and not waiting:
+        if self._state is _ENDED and not waiting:
             self.close_when_answered()
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
@@ -242,9 +251,9 @@ class Connection:
         self._open -= 1
         if not self._open:
             self._is_alone = False
-        if request.action == Action.CONSUME and self._messages and not request.wait and request.count is None:
+        if self._messages and request.action == _CONSUME and not request.wait and request.count is None:
             self._messages -= 1
-        if self._state is State.DEAD:
+        if self._state is _DEAD:
             return
         data = self._codec.encode(request, reply)
         if order == AT_ONCE:
@@ -261,7 +270,7 @@ class Connection:
             self._next_to_send = order
         if self._waiting or self._is_paused:
             self._hand_on()
-        if self._state is State.CLOSING and not self._open:
+        if self._state is _CLOSING and not self._open:
             self._close()
 
     def _close(self) -> None:
@@ -269,7 +278,7 @@ class Connection:
         if self._has_ended:
             self._transport.close()
         else:
-            self._state = State.LINGERING
+            self._state = _LINGERING
             self._quiet_s = 0.0
             self._transport.write_eof()
             if self._is_paused:
@@ -278,8 +287,8 @@ class Connection:
 
     def close_when_answered(self) -> None:
         """Look at nothing more, and close when every request is answered."""
-        if self._state in (State.OPEN, State.ENDED):
-            self._state = State.CLOSING
+        if self._state in (_OPEN, _ENDED):
+            self._state = _CLOSING
             self._waiting.clear()
             if not self._open:
                 self._close()
@@ -287,10 +296,10 @@ class Connection:
     def end(self) -> None:
         """The client sends nothing more; it may still read what is open (`nc` works so)."""
         self._has_ended = True
-        if self._state is State.LINGERING:
+        if self._state is _LINGERING:
             self._transport.close()
-        elif self._state is State.OPEN:
-            self._state = State.ENDED
+        elif self._state is _OPEN:
+            self._state = _ENDED
             self._sink.ended(self)
             self._hand_on()
 
@@ -303,8 +312,8 @@ class Connection:
 
     def lost(self) -> None:
         """The stream is closed."""
-        if self._state is not State.DEAD:
-            self._state = State.DEAD
+        if self._state is not _DEAD:
+            self._state = _DEAD
             self._held.clear()
             self._waiting.clear()
             if self._partial:
@@ -317,7 +326,7 @@ class Connection:
 
     def sweep(self, passed_s: float) -> None:
         """Called every now and then with the seconds since the last time: enforce the limits that are of time."""
-        if self._state is State.LINGERING:
+        if self._state is _LINGERING:
             self._quiet_s += passed_s
             if self._quiet_s > LINGER_S:
                 self._transport.abort()
@@ -335,14 +344,14 @@ class Connection:
         elif self._is_paused:
             self._quiet_s = 0.0  # it is us who do not read
         elif self._partial:
-            if self._quiet_s > limits.partial_s_max and self._state is State.OPEN:
+            if self._quiet_s > limits.partial_s_max and self._state is _OPEN:
                 self.refuse_all(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
         elif limits.idle_s_max and not self._open and self._quiet_s > limits.idle_s_max:
             self.refuse_all(ErrorWord.TOO_SLOW, f"no request for {limits.idle_s_max:g} s")
 
     def refuse_all(self, error: str, reason: str) -> None:
         """Tell the client why it can't be served, and close."""
-        if self._state not in (State.OPEN, State.ENDED):
+        if self._state is not _OPEN and self._state is not _ENDED:
             return
         order = self._next_order
         self._next_order = order + 1

@@ -17,6 +17,7 @@ _FILLER: Final = Raw(b"\xa0")
 """Stands where a payload belongs: not nil, which would be none."""
 
 _encode = msgspec.msgpack.Encoder().encode
+HOLD_MANY: Final = (DeliveredReply, PeekReply)
 _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
@@ -57,7 +58,7 @@ def packed_reply(reply: Reply) -> PackedReply:
     if reply.data is not None:
         payloads.append(bytes(reply.data))
         stripped = replace(stripped, data=None)
-    if isinstance(reply, DeliveredReply | PeekReply):
+    if isinstance(reply, HOLD_MANY):
         payloads += [bytes(item.data) for item in reply.messages]
         stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
     elif isinstance(reply, ShowReply) and reply.message is not None:
@@ -76,7 +77,7 @@ def unpacked_reply(packed: PackedReply) -> Reply:
     try:
         if type(reply) is Reply and payloads:
             reply.data = Raw(next(rest))
-        elif isinstance(reply, DeliveredReply | PeekReply):
+        elif isinstance(reply, HOLD_MANY):
             for item in reply.messages:
                 item.data = Raw(next(rest))
         elif isinstance(reply, ShowReply) and reply.message is not None:

@@ -30,9 +30,8 @@ class CodecLimits(NamedTuple):
 class Codec(Protocol):
     """One client's stream, or, for datagrams, one at a time."""
 
-    @property
-    def partial_bytes(self) -> int:
-        """How much is held of a request that is not whole yet (bytes)."""
+    partial_bytes: int
+    """How much is held of a request that is not whole yet (bytes)."""
 
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order; any piece of the stream will do."""

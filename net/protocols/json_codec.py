@@ -30,6 +30,7 @@ from quorate.protocol import (
 
 LONG_DATA_BYTES: Final = 4096
 OPENING_BYTES: Final = frozenset(b"{[")
+HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
 _REQUEST_FIELDS: Final = len(Request.__struct_fields__)
 _ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
@@ -54,15 +55,13 @@ class JsonCodec:
     def __init__(self, limits: CodecLimits) -> None:
         self._limits = limits
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
-
-    @property
-    def partial_bytes(self) -> int:
-        """How much is held of a request that is not whole yet (bytes)."""
-        return self._framer.partial_bytes
+        self.partial_bytes = 0
 
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         """The reply as one line."""
-        return encode_reply(reply)
+        if reply.encoding is not None or type(reply) in HOLD_MESSAGES:
+            reply = shown(reply)
+        return _encode(reply) + b"\n"
 
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, with the request's action, queue and seq where they can be read."""
@@ -78,10 +77,9 @@ class JsonCodec:
             else:
                 fault = _fault_in(request, data, self._limits.depth_max)
                 return [request] if fault is None else [fault]
-        return [
-            decode_request(frame, self._limits) if isinstance(frame, bytes) else frame
-            for frame in self._framer.feed(data)
-        ]
+        frames = self._framer.feed(data)
+        self.partial_bytes = self._framer.partial_bytes
+        return [decode_request(frame, self._limits) if isinstance(frame, bytes) else frame for frame in frames]
 
 
 def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
@@ -103,7 +101,7 @@ def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
 
 def encode_reply(reply: Reply) -> bytes:
     """The reply as one line."""
-    if reply.encoding is not None or isinstance(reply, DeliveredReply | PeekReply | ShowReply):
+    if reply.encoding is not None or type(reply) in HOLD_MESSAGES:
         reply = shown(reply)
     return _encode(reply) + b"\n"
 
@@ -132,11 +130,12 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
             body.decode()
         except UnicodeDecodeError as error:
             return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {error.start}")
-    if _is_nested(request.data) and is_deeper(bytes(request.data), depth_max - 1):
-        return _too_deep(depth_max, body)
     data = request.data
-    if data is not NO_DATA and memoryview(data)[0] != QUOTE and (why := unreadable(bytes(data))):
-        return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
+    if data is not NO_DATA and memoryview(data)[0] != QUOTE:
+        if _is_nested(data) and is_deeper(bytes(data), depth_max - 1):
+            return _too_deep(depth_max, body)
+        if (why := unreadable(bytes(data))) is not None:
+            return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
     if request.encoding is not None and (why := plain_payload(request)):
         return Fault(ErrorWord.FIELD, why, body=body)
     queue = request.queue

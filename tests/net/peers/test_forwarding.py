@@ -63,7 +63,8 @@ def shown(value: object) -> object:
 
 def carried(message: PeerMessage) -> PeerMessage:
     """Over a link."""
-    return msgspec.msgpack.decode(encoded(message)[4:], type=PeerMessage)
+    arrived: PeerMessage = msgspec.msgpack.decode(encoded(message)[4:], type=PeerMessage)
+    return arrived
 
 
 @pytest.mark.parametrize("request_", REQUESTS)

@@ -21,17 +21,17 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(VENV)/bin/mypy
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock pyproject.toml quorate/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Quorate needs Python 3.11 or newer: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable ./quorate --editable .
 	touch $(STAMP)
 
 # Renews the pins; needs uv (pip install uv).
 lock:
 	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links --upgrade --output-file requirements.lock pyproject.toml
+		--no-emit-find-links --no-emit-package quorate-client --upgrade --output-file requirements.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build *.egg-info

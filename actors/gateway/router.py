@@ -242,7 +242,7 @@ class Router(LoopActor):
     def _take_back_unsent(self, node_id: int) -> None:
         if node_id == self._forward_to:
             unsent, self._forwards = self._forwards, []
-            self._machine.came_back(self._now(), [one.serial for one in unsent])
+            self._machine.came_back(self._now(), node_id, [one.serial for one in unsent])
 
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
@@ -285,7 +285,7 @@ class Router(LoopActor):
         elif isinstance(message, ForwardAnswers):
             self._answers_came(node_id, message)
         elif isinstance(message, ForwardReturned):
-            self._machine.came_back(self._now(), message.serials)
+            self._machine.came_back(self._now(), node_id, message.serials)
             self._arm()
         elif isinstance(message, ClientLeft):
             client = self._remote.get(node_id, {}).pop(message.client, None)
@@ -301,7 +301,7 @@ class Router(LoopActor):
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
             self._peers.tell(CutPeer(node_id, f"an answer that is none: {error}"))
             return
-        found = [self._machine.answered(serial, reply) for serial, reply in replies]
+        found = [self._machine.answered(node_id, serial, reply) for serial, reply in replies]
         send_answers([self._as_stopping(*answer) for answer in found if answer is not None])
 
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:

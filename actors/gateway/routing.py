@@ -251,17 +251,21 @@ class Routing:
         self.next_at = min(self.next_at, deadline)
         return Forwarding(self._serial, number, call)
 
-    def answered(self, serial: int, reply: Reply) -> Answer | None:
-        """The leader's reply to a forwarded call."""
-        one = self._outgoing.pop(serial, None)
-        return None if one is None else (one.call, reply)
+    def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
+        """A node's reply to a call; None if it was not forwarded to that node, or is answered already."""
+        one = self._outgoing.get(serial)
+        if one is None or one.node_id != node_id:
+            return None
+        del self._outgoing[serial]
+        return one.call, reply
 
-    def came_back(self, now: float, serials: list[int]) -> None:
-        """These were not done: they did not leave this node, or the one they went to does not lead."""
+    def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
+        """These calls to a node were not done: they did not leave this one, or that one does not lead."""
         for serial in serials:
-            one = self._outgoing.pop(serial, None)
-            if one is None:
+            one = self._outgoing.get(serial)
+            if one is None or one.node_id != node_id:
                 continue
+            del self._outgoing[serial]
             request = one.call.request
             if request.wait:
                 left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
@@ -277,7 +281,7 @@ class Routing:
             self._linked.discard(node_id)
         serials = [serial for serial, one in self._outgoing.items() if one.node_id == node_id]
         kept = [] if last_serial is None else [serial for serial in serials if serial > last_serial]
-        self.came_back(now, kept)
+        self.came_back(now, node_id, kept)
         answers: list[Answer] = []
         for serial in serials:
             if serial in self._outgoing:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-SUPERVISOR: Final = [sys.executable, "-P", "-m", "actors.node.supervisor"]
+SUPERVISOR: Final = [sys.executable, "-P", "-m", "quorate_server", "supervisor"]
 """`-P`: no module of the folder that somebody starts a node in may stand before ours."""
 
 READY: Final = "ready"

@@ -1,6 +1,6 @@
 """The supervisor: a node's first process. Starts the worker, starts it again when it dies, reloads, stops in order.
 
-Run by `qctl node start` as `python -m actors.node.supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
+Run by `qctl node start` as `python -m quorate_server supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
 `flags` and `ready_fd` (where to say "ready" or why not, or null). Small on purpose: it must not be what fails.
 
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
@@ -135,7 +135,7 @@ class Supervisor:
 
     def _start_worker(self) -> None:
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "actors.node.worker", str(theirs.fileno())]
+        command = [sys.executable, "-P", "-m", "quorate_server", "worker", str(theirs.fileno())]
         self._worker = subprocess.Popen(command, pass_fds=(theirs.fileno(), self._lock.fd), stdin=subprocess.DEVNULL)
         theirs.close()
         self._started_at = time.monotonic()
@@ -260,7 +260,3 @@ def main() -> None:
         print(error, file=sys.stderr)
         sys.exit(2)
     sys.exit(supervisor.run())
-
-
-if __name__ == "__main__":
-    main()

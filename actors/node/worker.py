@@ -1,6 +1,6 @@
 """A worker process: one shard, its clients, one event loop. The place where real sockets, clocks and disks meet actors.
 
-Run by the supervisor as `python -m actors.node.worker CONTROL_FD`. Ends with `EXIT_UNUSABLE` when its data can't be
+Run by the supervisor as `python -m quorate_server worker CONTROL_FD`. Ends with `EXIT_UNUSABLE` when its data can't be
 used as they are, `EXIT_FAILED` when an actor raised, 0 when it was asked to stop.
 """
 
@@ -333,7 +333,3 @@ async def _can_listen(host: str, port: int, listening: Awaitable[None]) -> None:
         await listening
     except OSError as error:
         raise OSError(error.errno, f"can't listen on {shown_address(host, port)}: {error.strerror or error}") from error
-
-
-if __name__ == "__main__":
-    main()

@@ -29,7 +29,8 @@ class Sent:
 class History:
     """What happened as the clients saw it. Tokens are the messages' data, each unique.
 
-    `handed_out`: when a leader let a delivery go, by msg_id and count of deliveries.
+    `batches`: how many messages each produce of several had, by their token. `handed_out`: when a leader let a delivery
+    go, by msg_id and count of deliveries.
     """
 
     acknowledged: dict[int, Sent] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class History:
     maybe_taken: list[tuple[float, str]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     handed_out: dict[tuple[int, int], float] = field(default_factory=dict)
+    batches: dict[str, int] = field(default_factory=dict)
     done: int = 0
     refused: dict[str, int] = field(default_factory=dict)
 
@@ -114,6 +116,8 @@ class _Session(ABC):
         self._on_loss = on_loss
         stream = self._stream
         stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
+        if self._world.random.random() < 0.03:
+            stream.end()  # as `printf ... | nc` does: it wants its answer all the same
         self._patience = self._world.later(40.0, lambda: stream.break_off() if self._stream is stream else None)
 
     def _received(self, data: bytes) -> None:
@@ -190,8 +194,9 @@ class SimulatedClient(_Session):
             request["key"] = random.choice(["k1", "k2", token])
         if random.random() < 0.2:
             del request["data"]
-            request["messages"] = [{"data": token}, {"data": token}]
+            request["messages"] = [{"data": token}] * random.choice([2, 3, 10])
             request.pop("key", None)
+            self._history.batches[token] = len(request["messages"])
         if random.random() < 0.1:
             request["replicate"] = random.choice([1, 2, 3])
 

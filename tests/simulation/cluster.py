@@ -46,6 +46,15 @@ class Stream:
         self._world.note("in", data)
         self._carry("in", data, lambda part: self.connection.receive(part) if self.connection else None)
 
+    def end(self) -> None:
+        """The client ends its side, behind all that it has sent; it reads on."""
+        at = max(self._arrives_at["in"] + 1e-6, self._world.time)
+        self._world.later(at - self._world.time, self._end_arrives)
+
+    def _end_arrives(self) -> None:
+        if self.runtime is not None and not self.is_broken:
+            self.runtime.run(lambda: self.connection.end() if self.connection and not self.is_broken else None)
+
     def write(self, data: bytes) -> None:
         """From the node to the client: the transport of its connection."""
         self._world.note("out", data)
@@ -143,7 +152,7 @@ class ClusterLimits:
         pull_bytes, push_bytes = random.choice([300, 1 << 20]), random.choice([500, 4000, 8 << 20])
         forward_bytes = random.choice([1000, 8 << 20])
         # an entry has at most a quarter of a segment and one request's messages more; a frame one entry more than asked
-        entry_bytes = segment_bytes // 4 + 6000
+        entry_bytes = segment_bytes // 4 + 8000
         frame_bytes_max = max(pull_bytes, push_bytes, forward_bytes, 256 << 10) + entry_bytes
         if random.random() < 0.5:
             pull_bytes, push_bytes, forward_bytes = min(pull_bytes, 4000), min(push_bytes, 4000), 1000
@@ -196,7 +205,7 @@ class SimulatedNode:
             frame_bytes_max=limits.frame_bytes_max,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
-        self.codec = CodecLimits(request_bytes_max=1500)
+        self.codec = CodecLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
         self.peers: Peers | None = None

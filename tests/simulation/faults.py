@@ -7,6 +7,7 @@ from typing import Any
 from tests.simulation.clients import History
 from tests.simulation.cluster import SimulatedNode, Stream
 from tests.simulation.network import Network
+from tests.simulation.stranger import Stranger
 from tests.simulation.world import World
 
 
@@ -46,6 +47,8 @@ class Faults:
             node.clock.offset += random.choice([0.5, 3.0, 60.0, -0.5, -60.0])
         elif choice < 0.65 and node.runtime is not None:
             self._slow_disk(node)
+        elif choice < 0.68 and node.runtime is not None:
+            Stranger(world, node, random.choice(self._nodes)).talk()
         elif len(self._nodes) > 1:
             self._cluster_fault(node)
         world.later(random.choice([0.05, 0.5, 2.0, 8.0]), self.next)

@@ -4,6 +4,7 @@ Actors tell their runtime's watcher what they decide; nothing is replaced, so co
 noted who led in which vote_id, which entries were committed, and when a leader decided to deliver.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,8 +15,12 @@ from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry, decode
+from storage.records import Message
 from storage.state import ShardState
 from tests.simulation.world import World
+
+STRANGER = 9
+"""The number of who is no node of the cluster, and may be cut off for what it says."""
 
 RARE: dict[str, Callable[[Any], bool]] = {
     "tails cut": lambda decision: isinstance(decision, WriteEntries) and any(one.is_cut for one in decision.entries),
@@ -48,6 +53,7 @@ class Observer:
         self.leaders: dict[int, int] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
         self.handed_out: dict[tuple[int, int], float] = {}
+        self.produced: Counter[tuple[str, str]] = Counter()
         self.elections = 0
         self.reached: Counter[str] = Counter()
 
@@ -55,7 +61,7 @@ class Observer:
         """As a runtime's watcher."""
         if what == "committed":
             self.settled(node_id, about)
-        elif what == "cut off":
+        elif what == "cut off" and about.node_id != STRANGER:
             self.problems.append(
                 f"node {node_id} cuts node {about.node_id} off, which said nothing wrong: {about.reason}"
             )
@@ -103,6 +109,8 @@ class Observer:
                 break
             entry = decode(data, "a committed entry")
             for offset, record in enumerate(entry.records):
+                if isinstance(record, Message):
+                    self.produced[record.queue, json.loads(record.data)] += 1
                 state.follow(first + offset, record, entry.time)
             if state.trans_id != last:
                 self.problems.append(f"committed records {first}..{last} end at {state.trans_id}")

@@ -106,6 +106,8 @@ class Run:
         self._check_lost(drained, confirmed_before)
         self._check_keys()
         replayed = self.observer.replayed()
+        self._check_batches()
+        self._check_open()
         for node in self.nodes:
             if node.node_id in self.faults.outside:
                 continue
@@ -117,6 +119,20 @@ class Run:
             settings = {name: queue.settings() for name, queue in state.queues.items()}
             if settings != {name: queue.settings() for name, queue in replayed.queues.items()}:
                 problems.append(f"node {node.node_id}'s queues are not what the committed log says")
+
+    def _check_batches(self) -> None:
+        """All messages of a produce are in a queue's log, or none."""
+        for (queue, token), count in self.observer.produced.items():
+            if token in self.history.batches and count != self.history.batches[token]:
+                wanted = self.history.batches[token]
+                self.history.problems.append(f"{count} of the {wanted} messages {token} are in {queue}'s log")
+
+    def _check_open(self) -> None:
+        """No request counts as open that nobody waits for any more: the node would refuse all of them in the end."""
+        for node in self.nodes:
+            if node.listener is not None and node.listener.open_requests:
+                count = node.listener.open_requests
+                self.history.problems.append(f"node {node.node_id} takes {count} requests for open")
 
     def _check_lost(self, drained: Drain, confirmed_before: set[int]) -> None:
         history = self.history

@@ -65,8 +65,10 @@ def test_a_follower_forwards_and_the_answer_finds_its_call() -> None:
     routed = routing.route(0.0, [asked])
     assert routed.to == 2
     reply = Reply(action=1, code=0)
-    assert routing.answered(routed.forwards[0].serial, reply) == (asked, reply)
-    assert routing.answered(routed.forwards[0].serial, reply) is None
+    assert routing.answered(3, routed.forwards[0].serial, reply) is None, "it was not asked"
+    routing.came_back(0.0, 3, [routed.forwards[0].serial])
+    assert routing.answered(2, routed.forwards[0].serial, reply) == (asked, reply)
+    assert routing.answered(2, routed.forwards[0].serial, reply) is None
 
 
 def test_a_follower_that_does_not_forward_says_where_the_leader_is() -> None:
@@ -104,7 +106,7 @@ def test_what_came_back_undone_is_tried_again_until_its_time_is_over() -> None:
     serial = routing.route(0.0, [call()]).forwards[0].serial
     now = 0.0
     for _ in range(3):
-        routing.came_back(now, [serial])
+        routing.came_back(now, 2, [serial])
         now += RETURN_S
         serial = routing.tick(now).forwards[0].serial
 
@@ -168,7 +170,7 @@ def test_a_clients_requests_stay_in_their_order_while_the_first_of_them_is_held(
     routing = following()
     client = Somebody()
     serial = routing.route(0.0, [call(1, client)]).forwards[0].serial
-    routing.came_back(0.0, [serial])
+    routing.came_back(0.0, 2, [serial])
     assert routing.route(0.0, [call(4, client)]).forwards == [], "it would overtake the first"
     assert len(routing.route(0.0, [call(4)]).forwards) == 1
     assert [one.call.request.action for one in routing.tick(RETURN_S).forwards] == [1, 4]

@@ -1,0 +1,87 @@
+"""Somebody who reaches a node's port for nodes and is none: says hello as it likes, and then whatever it likes.
+
+Nothing that it says may count. What a stranger could do who claims to lead, or asks for votes, with the cluster's own
+number, only a proof of the cluster's secret can keep out; it is left out here until there is one.
+"""
+
+from net.peers.link import MAGIC, encoded
+from net.peers.messages import (
+    PEER_MAJOR,
+    Diverged,
+    ForwardAnswers,
+    ForwardReturned,
+    Hello,
+    PeerMessage,
+    Pull,
+    Push,
+    SnapshotPull,
+    Stored,
+    TakeOver,
+    Vote,
+    VoteRequest,
+)
+from tests.simulation.cluster import SimulatedNode
+from tests.simulation.observe import STRANGER
+from tests.simulation.world import World
+
+
+class _Deaf:
+    """The stranger's end of the stream: it does not listen."""
+
+    def write(self, data: bytes) -> None:
+        """Not heard."""
+
+    def close(self) -> None:
+        """Not heard."""
+
+    def abort(self) -> None:
+        """Not heard."""
+
+
+class Stranger:
+    """Talks to `node`, under a number of its own or that of a member."""
+
+    def __init__(self, world: World, node: SimulatedNode, member: SimulatedNode) -> None:
+        self._world = world
+        self._node = node
+        self._member = member
+
+    def talk(self) -> None:
+        """Say hello, and all the rest at once."""
+        random, node = self._world.random, self._node
+        runtime, peers, log = node.runtime, node.peers, node.log
+        if runtime is None or peers is None or log is None:
+            return
+        current = log.membership.current
+        own = 0 if current is None else current.cluster_id
+        cluster_id = random.choice([0, 12345, own])
+        is_member = cluster_id != own and self._member is not node and random.random() < 0.5
+        node_id = self._member.node_id if is_member else STRANGER
+        hello = Hello(PEER_MAJOR, 0, 1, node_id, node.node_id, cluster_id, 4711, "nowhere", 1, "nowhere", 2, 99)
+        said: list[PeerMessage] = [hello]
+        vote_id, end = log.tail.end.vote_id + random.choice([0, 1]), log.tail.end.trans_id
+        wishes: list[PeerMessage] = [
+            Vote(vote_id, False, True),
+            Stored(vote_id, end, 1e9),
+            Stored(vote_id, end + 100, 1e9),
+            Pull(vote_id, 0, 0, 100),
+            Diverged(vote_id, 0, end, vote_id),
+            SnapshotPull(vote_id, 0, b""),
+            TakeOver(vote_id),
+            ForwardAnswers([(1, (0, b"garbage", []))]),
+            ForwardReturned([1, 2, 3]),
+        ]
+        if cluster_id != own:
+            wishes += [Push(vote_id + 7, 0, 0, [], end, 1.0), VoteRequest(vote_id + 7, False, True, vote_id + 7, end)]
+        said += random.sample(wishes, random.randint(1, len(wishes)))
+        data = MAGIC + b"".join(encoded(message) for message in said)
+        if random.random() < 0.2:
+            data += bytes([random.randrange(256) for _ in range(50)])
+        self._world.note("stranger", node.name, data)
+
+        def arrive() -> None:
+            link = peers.accepted(_Deaf())
+            link.receive(data)
+            link.lost("it has left")
+
+        runtime.run(arrive)

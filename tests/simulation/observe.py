@@ -33,7 +33,7 @@ RARE: dict[str, Callable[[Any], bool]] = {
     "hand-overs begun": lambda decision: isinstance(decision, Drain),
     "hand-overs given up": lambda decision: isinstance(decision, Undrain),
     "successors told": lambda decision: _says(decision, TakeOver),
-    "pushes in several parts": lambda decision: (
+    "pushes of several entries": lambda decision: (
         _says(decision, Push) and decision.message.is_pulled is False and len(decision.message.entries) > 1
     ),
 }

@@ -1,8 +1,10 @@
 """LoopActor keeps pykka's contract: one suite run against pykka's ThreadingActor and ours; then what only ours does."""
 
 import asyncio
+import gc
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
@@ -13,7 +15,7 @@ import uvloop
 from pykka import ActorDeadError, ActorRegistry
 
 from actors.runtime.asyncio_runtime import AsyncioRuntime
-from actors.runtime.contract import TURN_MESSAGES_MAX, BlockedLoopError, BlockingActor, mark_loop_thread
+from actors.runtime.contract import TURN_MESSAGES_MAX, BlockedLoopError, BlockingActor, Turn, mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
 
 
@@ -281,3 +283,70 @@ def test_the_mark_of_a_loop_thread_is_its_own() -> None:
     future: pykka.Future[Any] = LoopActor._create_future()
     future.set(1)
     assert future.get(timeout=1) == 1
+
+
+class _Raises:
+    """What a socket's protocol, a timer or a turn may be."""
+
+    def take_turn(self) -> None:
+        raise ValueError("in a turn")
+
+    def ring(self) -> None:
+        raise ValueError("in a timer")
+
+
+@pytest.mark.parametrize("where", ["turn", "timer", "socket", "task"])
+def test_whatever_raises_on_the_loop_ends_the_worker(loop: Loop, where: str) -> None:
+    """Not only what an actor's message does: the node would listen, and do nothing any more (review 4.1)."""
+    raises = _Raises()
+
+    async def task() -> None:
+        raise ValueError("in a task")
+
+    def begin() -> None:
+        if where == "turn":
+            loop.runtime.wake(raises)
+        elif where == "timer":
+            loop.runtime.call_later(0.0, raises.ring)
+        elif where == "socket":
+            loop.loop.call_soon(raises.ring)
+        else:
+            loop.loop.create_task(task())
+
+    logging.disable(logging.CRITICAL)
+    try:
+        loop.call(begin)
+        loop.call(gc.collect)
+        assert loop.failed.wait(10)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert isinstance(loop.failures[0], ValueError)
+
+
+def test_a_broken_connection_ends_nobody(loop: Loop) -> None:
+    def breaks() -> None:
+        raise ConnectionResetError("of one client")
+
+    logging.disable(logging.CRITICAL)
+    try:
+        loop.call(lambda: loop.loop.call_soon(breaks))
+        loop.call(lambda: None)
+    finally:
+        logging.disable(logging.NOTSET)
+    assert not loop.failed.is_set()
+
+
+def test_a_failure_in_one_turn_does_not_keep_the_others_from_theirs(loop: Loop) -> None:
+    served = threading.Event()
+
+    class Fine:
+        def take_turn(self) -> None:
+            served.set()
+
+    turns: list[Turn] = [_Raises(), Fine()]
+    logging.disable(logging.CRITICAL)
+    try:
+        loop.call(lambda: deque(map(loop.runtime.wake, turns), maxlen=0))
+        assert served.wait(10)
+    finally:
+        logging.disable(logging.NOTSET)

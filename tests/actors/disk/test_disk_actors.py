@@ -1,0 +1,250 @@
+"""Who waits for the disk: what is told when, and what a full disk does."""
+
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actors.disk.checkpointer import Checkpointer
+from actors.disk.disk_lane import DiskLane
+from actors.disk.log_writer import RETRY_S, LogWriter
+from actors.messages.checkpoints import (
+    Checkpoint,
+    Checkpointed,
+    CheckpointFailed,
+    DescribeRows,
+    EntriesRead,
+    LoadState,
+    ReadEntries,
+    ReadSnapshot,
+    RowsDescribed,
+    SnapshotRead,
+)
+from actors.messages.disk import (
+    BytesWritten,
+    EntriesWritten,
+    ErrandFailed,
+    FileFlushed,
+    FlushFile,
+    IdentitySaved,
+    JournalBlocked,
+    Recycle,
+    RunErrand,
+    SaveIdentity,
+    SegmentReady,
+    WriteBytes,
+    WriteEntries,
+)
+from actors.messages.lifecycle import Attach
+from actors.messages.log import StateLoaded
+from storage.entry import StoredEntry, encode
+from storage.errors import DiskFullError
+from storage.journal_writer import begin_journal
+from storage.log_store import LogStore, rows_now
+from storage.records import Configure, Record
+from storage.state import ShardState
+from storage.vote_file import Identity, open_vote_file
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+from tests.storage.memory import MemoryFolder, MemoryTables
+
+SEGMENT = 8192
+
+
+def entry(number: int, size: int = 100) -> StoredEntry:
+    records: list[Record] = [Configure("q" * size, 0, 1.0, 0.0, 0, None, False)]
+    return StoredEntry(number, number, 1, encode(1, number, float(number), records))
+
+
+class Writer:
+    """A LogWriter whose lane and Replicator are probes."""
+
+    def __init__(self, flush_interval_s: float | None = None) -> None:
+        self.runtime, self.lane, self.replicator = CrankedRuntime(), Probe(), Probe()
+        self.folder = MemoryFolder()
+        durable = flush_interval_s is None
+        journal = begin_journal(self.folder, SEGMENT, writes_are_durable=durable, stored=0, last_trans_id=0)
+        self.actor = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s)
+        self.actor.attach(ref(self.replicator))
+        self.actor.begin()
+        self.runtime.crank()
+
+    def tell(self, *messages: Any) -> None:
+        for message in messages:
+            self.actor.actor_ref.tell(message)
+        self.runtime.crank()
+
+    def written(self) -> list[int]:
+        """How many entries were said to be durable, each time."""
+        return [message.entry_count for message in self.replicator.take(EntriesWritten)]
+
+
+def test_entries_are_durable_when_the_lane_says_so_and_gather_meanwhile() -> None:
+    writer = Writer()
+    writer.tell(WriteEntries([entry(1)]))
+    [first] = writer.lane.take(WriteBytes)
+    writer.tell(WriteEntries([entry(2)]), WriteEntries([entry(3)]))
+    assert writer.lane.take(WriteBytes) == [], "one write at a time"
+    assert writer.written() == []
+    writer.tell(BytesWritten(first.write))
+    assert writer.written() == [1]
+    [second] = writer.lane.take(WriteBytes)
+    writer.tell(BytesWritten(second.write))
+    assert writer.written() == [3]
+
+
+def test_a_full_segment_waits_for_the_next_and_a_full_disk_is_told_and_asked_again() -> None:
+    writer = Writer()
+    count = 0
+    while not writer.lane.take(RunErrand):
+        count += 1
+        writer.tell(WriteEntries([entry(count, 2000)]))
+        for write in writer.lane.take(WriteBytes):
+            writer.tell(BytesWritten(write.write))
+        assert count < 100
+    writer.tell(WriteEntries([entry(count + n, 2000) for n in range(1, 9)]))
+    writer.tell(ErrandFailed("no space"))
+    assert [message.reason for message in writer.replicator.take(JournalBlocked)] == ["no space"]
+    assert writer.lane.take(RunErrand) == [], "each try fills the disk: not at once"
+    writer.runtime.crank(RETRY_S)
+    assert len(writer.lane.take(RunErrand)) == 1
+
+
+def test_with_an_interval_a_write_counts_at_once_and_is_flushed_later() -> None:
+    writer = Writer(flush_interval_s=0.1)
+    writer.tell(WriteEntries([entry(1)]))
+    assert writer.written() == [1]
+    assert writer.lane.take(FlushFile) == []
+    writer.runtime.crank(0.1)
+    [flush] = writer.lane.take(FlushFile)
+    writer.tell(FileFlushed(flush.file, flush.end))
+    writer.runtime.crank(1.0)
+    assert writer.lane.take(FlushFile) == [], "nothing has come since"
+
+
+def test_what_lmdb_has_makes_room(tmp_path: Path) -> None:
+    writer = Writer()
+    segments = len(writer.folder.files)
+    last = 0
+    for last in range(1, 20):
+        writer.tell(WriteEntries([entry(last, 2000)]))
+        for errand in writer.lane.take(RunErrand):
+            lane(writer.folder).on_receive(errand)
+        for write in writer.lane.take(WriteBytes):
+            writer.tell(BytesWritten(write.write))
+        writer.tell(Recycle(last))
+    assert len(writer.folder.files) <= segments + 2
+
+
+def lane(folder: MemoryFolder) -> DiskLane:
+    return DiskLane(CrankedRuntime(), folder, SEGMENT, folder.alignment, open_vote_file(folder, Identity(0, 1, 7)))
+
+
+def test_a_lane_says_that_it_is_done_when_it_is() -> None:
+    folder, asker = MemoryFolder(), Probe()
+    actor = lane(folder)
+    file = folder.create("f", 4096)
+
+    class Write:
+        offset, data, entry_count = 0, b"x" * 512, 1
+
+    Write.file = file  # type: ignore[attr-defined]  # as a Write has it
+    actor.on_receive(WriteBytes(Write(), ref(asker)))  # type: ignore[arg-type]  # as above
+    assert len(asker.take(BytesWritten)) == 1
+    assert file.read_all()[:512] == b"x" * 512
+    actor.on_receive(FlushFile(file, 512, ref(asker)))
+    assert asker.take(FileFlushed) == [FileFlushed(file, 512)]
+    actor.on_receive(SaveIdentity(Identity(9, 1, 7, 5, 2), ref(asker)))
+    assert asker.take(IdentitySaved)[0].identity.voted_for == 2
+    assert open_vote_file(folder, Identity(0, 1, 8)).identity.vote_id == 5
+
+
+def test_a_lane_on_a_full_disk_says_so() -> None:
+    folder, asker = MemoryFolder(), Probe()
+    actor = lane(folder)
+    journal = begin_journal(folder, SEGMENT, writes_are_durable=True, stored=0, last_trans_id=0)
+    for number in range(1, 20):  # until the segment and the one that was ready are full
+        write = journal.place(deque([entry(number, 2000)]))
+        if write is None:
+            break
+        journal.completed(write)
+    errand = journal.errand()
+    assert errand is not None
+    folder.is_full = True
+    actor.on_receive(RunErrand(errand, ref(asker)))
+    assert len(asker.take(ErrandFailed)) == 1
+    folder.is_full = False
+    actor.on_receive(RunErrand(errand, ref(asker)))
+    assert [ready.segment.number for ready in asker.take(SegmentReady)] == [errand.number]
+
+
+class Store:
+    """A Checkpointer over tables in memory."""
+
+    def __init__(self, log_records_max: int = 10) -> None:
+        self.runtime, self.replicator = CrankedRuntime(), Probe()
+        self.is_full = False
+        self.store = LogStore(MemoryTables(self._before_commit), 0)
+        self.actor = Checkpointer(self.runtime, self.store, log_records_max, ShardState, 1000)
+        self.actor.on_receive(Attach(ref(self.replicator)))
+
+    def _before_commit(self) -> None:
+        if self.is_full:
+            raise DiskFullError("no space")
+
+    def checkpoint(self, *numbers: int) -> list[Any]:
+        self.actor.on_receive(Checkpoint([entry(number) for number in numbers]))
+        return self.replicator.take(Checkpointed, CheckpointFailed)
+
+
+def test_entries_are_stored_once_and_it_is_said_up_to_where() -> None:
+    store = Store()
+    assert store.checkpoint(1, 2) == [Checkpointed(2, 0)]
+    assert store.checkpoint(2, 3) == [Checkpointed(3, 0)], "the second has one that it had already"
+    store.actor.on_receive(ReadEntries(2, 1, 100, 1 << 20))
+    [read] = store.replicator.take(EntriesRead)
+    assert (read.node_id, read.after, read.entries) == (2, 1, [entry(2).data, entry(3).data])
+
+
+def test_without_space_nothing_is_stored_and_it_is_said() -> None:
+    store = Store()
+    store.is_full = True
+    assert store.checkpoint(1) == [CheckpointFailed("no space")]
+    store.is_full = False
+    assert store.checkpoint(1) == [Checkpointed(1, 0)]
+
+
+def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_stored() -> None:
+    store = Store(log_records_max=10)
+    store.checkpoint(*range(1, 21))
+    [asked] = store.replicator.take(DescribeRows)
+    state = ShardState()
+    rows = rows_now(asked.plan, state.messages, state.queues)
+    store.actor.on_receive(RowsDescribed(asked.plan, rows, as_of=25))
+    assert store.replicator.take(Checkpointed) == [], "the description rests on records that are not stored yet"
+    assert store.checkpoint(*range(21, 26))[-1] == Checkpointed(25, 10)
+
+
+def test_nothing_is_trimmed_while_a_snapshot_is_read() -> None:
+    store = Store(log_records_max=10)
+    store.actor.on_receive(ReadSnapshot(2, b""))
+    assert len(store.replicator.take(SnapshotRead)) == 1
+    store.checkpoint(*range(1, 21))
+    assert store.replicator.take(DescribeRows) == []
+    store.runtime.time += 31.0
+    store.checkpoint(21)
+    assert len(store.replicator.take(DescribeRows)) == 1
+
+
+def test_a_fresh_state_is_what_lmdb_has() -> None:
+    store = Store()
+    store.checkpoint(1, 2)
+    store.actor.on_receive(LoadState())
+    [loaded] = store.replicator.take(StateLoaded)
+    assert (loaded.state.trans_id, len(loaded.state.queues)) == (2, 1)
+
+
+@pytest.mark.parametrize("make", [lambda: lane(MemoryFolder()), lambda: Store().actor])
+def test_a_message_that_nobody_knows_is_a_bug(make: Any) -> None:
+    with pytest.raises(KeyError):
+        make().on_receive(object())

@@ -148,11 +148,11 @@ class ClusterLimits:
     @staticmethod
     def drawn(random: Random) -> "ClusterLimits":
         """Tiny ones, so that every corner is reached soon."""
-        segment_bytes = random.choice([8, 16, 64]) * 1024
+        segment_bytes = random.choice([24, 32, 64]) * 1024  # four requests and more, as the configuration asks
         pull_bytes, push_bytes = random.choice([300, 1 << 20]), random.choice([500, 4000, 8 << 20])
         forward_bytes = random.choice([1000, 8 << 20])
         # an entry has at most a quarter of a segment and one request's messages more; a frame one entry more than asked
-        entry_bytes = segment_bytes // 4 + 8000
+        entry_bytes = segment_bytes // 2 + 8000
         frame_bytes_max = max(pull_bytes, push_bytes, forward_bytes, 256 << 10) + entry_bytes
         if random.random() < 0.5:
             pull_bytes, push_bytes, forward_bytes = min(pull_bytes, 4000), min(push_bytes, 4000), 1000

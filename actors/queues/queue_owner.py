@@ -287,6 +287,8 @@ class QueueOwner(LoopActor):
         if self._tenure.stage is Stage.RELOADING:
             return  # said again with the fresh state
         state, committed = self._ledger.state, self._ledger.committed
+        uncertain, undone = self._broker.take_open(state.trans_id)
+        self._held += [*uncertain, *undone]  # what was asked about this node, and waited for a commit
         for entry in message.entries:
             self._follow(state, entry)
         self._take_state(state, committed)

@@ -29,13 +29,14 @@ SEEDS = range(1, 201)
 SEEDS_FOR_A_PLANTED_BUG = 60
 SEEDS_FOR_A_CLUSTERS_BUG = 200
 
-FOUND_BEFORE = [
+FOUND_BEFORE: list[tuple[int, int | None]] = [
     (2026, 3),  # a leader that was elected again was not followed in its new vote_id
     (37, 3),  # a node with a new disk, passing the cluster's founding in the log, took itself for the founder
     (347, 3),  # on its way through the log a node refused its leader, which had been removed once
     (81, 3),  # a follower was told to keep the very record that the logs do not agree on
     (678, 3),  # ... and could not answer a leader that was no member then
     (20729, 5),  # a follower that had parted from the leader right at the log's head
+    (2308, None),  # what a deposed node was asked about itself was forgotten when it led again
     (350, 3),  # the leader's clock ran fast when it was read often
 ]
 
@@ -56,7 +57,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_confirmed_comes_back(part: int
 
 
 @pytest.mark.parametrize(("seed", "size"), FOUND_BEFORE)
-def test_what_was_found_once_stays_mended(seed: int, size: int) -> None:
+def test_what_was_found_once_stays_mended(seed: int, size: int | None) -> None:
     assert not Run(seed, size).go().problems, f"repeat with: --seed {seed} --nodes {size}"
 
 

@@ -158,6 +158,18 @@ def test_deposed_with_all_in_the_log_it_shows_nothing_that_is_not_committed() ->
     assert [len(getattr(reply, "queue_list", ())) for reply in owner.replies()] == [1]
 
 
+def test_what_waits_for_a_commit_is_answered_also_when_the_node_leads_first() -> None:
+    owner = leading()
+    produce(owner)
+    owner.tell(Deposed(log_end=2, committed=1, leader=3))
+    owner.replies()
+    owner.ask(107)
+    owner.tell(Promoted(6, []))
+    assert owner.replies() == []
+    owner.advance(3)
+    assert [len(getattr(reply, "queue_list", ())) for reply in owner.replies()] == [1]
+
+
 def test_a_hand_over_settles_what_is_open_and_sends_waiting_consumers_on() -> None:
     owner = leading()
     owner.ask(2, queue="none", wait=60.0)

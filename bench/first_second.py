@@ -123,9 +123,8 @@ def keyed() -> None:
                     leader.start()
                     wait_for(lambda: all(voters(one.port) == 3 for one in cluster.nodes.values()))
             took_s = time.monotonic() - begun
-            print(
-                f"{TIMES} {what} in {took_s:.0f} s: {load.done - before} keyed produces, {len(load.errors) - failed} errors"
-            )
+            done, errors = load.done - before, len(load.errors) - failed
+            print(f"{TIMES} {what} in {took_s:.0f} s: {done} keyed produces, {errors} errors")
         load.end()
         port = cluster.nodes[cluster.leader()].port
         with Client("127.0.0.1", port) as client:

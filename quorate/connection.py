@@ -37,10 +37,16 @@ class Connection:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the node has closed it while nothing was expected: another asks the same for the first time."""
+        """Whether the node has closed it, or said something, while nothing was expected.
+
+        Another one asks for the first time then; what was said (that it was idle for too long) answers no request.
+        """
+        if self._buffer:
+            return True
         self._socket.setblocking(False)
         try:
-            return not self._socket.recv(1, socket.MSG_PEEK)
+            self._socket.recv(1, socket.MSG_PEEK)
+            return True
         except BlockingIOError:
             return False
         except OSError:

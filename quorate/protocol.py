@@ -84,6 +84,9 @@ class ErrorWord:
     MEMBERSHIP: Final = "membership_error"
 
 
+Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""What every protocol, and the nodes among themselves, can carry."""
+
 # A name's bytes and its characters are judged by `name_fault`: a pattern here would cost more than all the rest.
 Name = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Seconds = Annotated[float, Meta(ge=0, le=TIME_MAX_S)]
@@ -130,7 +133,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
     """
 
-    action: int
+    action: Integer
     queue: Name | None = None
     data: Raw = NO_DATA
     delay: Seconds | None = None
@@ -138,7 +141,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     retry: Duration | None = None
     priority: Priority | None = None
     key: Name | None = None
-    seq: int | float | str | None = None
+    seq: Integer | float | str | None = None
     msg_id: MsgId | None = None
     msg_ids: Annotated[list[MsgId], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     messages: Annotated[list[ProduceItem], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
@@ -162,6 +165,15 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     encoding: Annotated[str, Meta(max_length=16)] | None = None
     consumer: Consumer | None = None
     patience: Duration | None = None
+
+
+def host_fault(host: str) -> str | None:
+    """What is wrong with the name or address of a host; None if it could be looked up."""
+    try:
+        encoded = host.encode("idna")
+    except UnicodeError as error:
+        return f"is no host's name: {error}"
+    return None if encoded.isascii() and encoded.decode().isprintable() and " " not in host else "is no host's name"
 
 
 def name_fault(name: str) -> str | None:

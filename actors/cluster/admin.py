@@ -19,7 +19,7 @@ from actors.messages.lifecycle import HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Hello, TakeOver
-from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, refusal
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, host_fault, refusal
 from storage.records import Member, Members
 
 HAND_OVER_S: Final = 2.0
@@ -128,6 +128,8 @@ class ClusterAdmin:
             change = membership.remove(request.node_id)
         elif request.host is None or request.port is None or request.node_id is None:
             return _answer(call, refusal(request, ErrorWord.FIELD, "host and port are missing"))
+        elif (fault := host_fault(request.host)) is not None:
+            return _answer(call, refusal(request, ErrorWord.FIELD, f"host {fault}"))
         else:
             change = membership.add(Member(request.node_id, request.host, request.port))
         if change.members is None:

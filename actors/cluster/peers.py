@@ -68,8 +68,8 @@ class PeerNetwork(Protocol):
 class _Node:
     """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
 
-    `last_serial` numbers the last forwarded call that has left for it. A guest is kept a link to since its link here
-    is open, though this node's log does not name it (yet).
+    `unsent` leaves at the end of the turn, with forwarded calls up to number `unsent_serial`; `said` is the hello that
+    the node has of this one.
     """
 
     def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
@@ -83,7 +83,6 @@ class _Node:
         self.unsent: list[bytes] = []
         self.unsent_serial = 0
         self.said: Hello | None = None
-        self.last_serial = 0
 
     @property
     def address(self) -> tuple[str, int]:
@@ -117,6 +116,8 @@ class Peers(LoopActor):
         self._nodes: dict[int, _Node] = {}
         self._incoming: dict[PeerLink, float] = {}
         self._receiving_told: dict[int, float] = {}
+        self._up: dict[int, PeerLink] = {}
+        self._last_serials: dict[int, int] = {}
         self._refused: dict[tuple[int, str], None] = {}
         self._has_stopped = False
         self._replicator: pykka.ActorRef[Any]
@@ -166,7 +167,7 @@ class Peers(LoopActor):
             if node.unsent:
                 unsent, node.unsent = node.unsent, []
                 if node.link is not None:
-                    node.last_serial = max(node.last_serial, node.unsent_serial)
+                    self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), node.unsent_serial)
                     node.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     # -- whom this node knows ----------------------------------------------------------------------------------
@@ -334,6 +335,7 @@ class Peers(LoopActor):
         node.backoff_s = BACKOFF_MIN_S
         node.last_fault = ""
         link.is_open = True
+        self._up[hello.node_id] = link
         log.info("linked to node %d at %s", hello.node_id, shown_address(*node.address))
         if node.said != (now := self._hello(node.node_id)):
             link.renew(now)  # what it was told is not true any more
@@ -382,9 +384,10 @@ class Peers(LoopActor):
         if node is not None:
             node.link = None
             node.unsent = []
-        if link.peer is not None:
+        if link.peer is not None and self._up.get(link.peer.node_id) is link:
+            del self._up[link.peer.node_id]
             for ref in (self._replicator, self._router):
-                ref.tell(PeerDown(link.peer.node_id, 0 if node is None else node.last_serial))
+                ref.tell(PeerDown(link.peer.node_id, self._last_serials.get(link.peer.node_id, 0)))
         if node is not None:
             self._dial_later(node, reason)
 

@@ -39,6 +39,7 @@ class RemoteClient:
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
+        self.has_left = self.is_gone = False
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Answers go back by the Router."""
@@ -126,8 +127,8 @@ class Router(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         self._is_stopping = True
         self._send_forwards()
-        for number in self._machine.client_numbers:  # their consumers wait no longer, and are told so
-            self._say(self._machine.leader, ClientLeft(number))
+        for one in self._machine.forwarded_clients:  # their consumers wait no longer, and are told so
+            self._say(one.node_id, ClientLeft(one.number))
         self._stopping = message
         self.runtime.call_later(LAST_ANSWERS_S, self._stop_on)
 
@@ -180,7 +181,7 @@ class Router(LoopActor):
         size = 0
         for one in forwards:
             packed = packed_call(one.serial, one.client, one.call.reply_bytes_max, one.call.request)
-            grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(map(len, packed.payloads))
+            grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads)
             if calls and size + grown > self._forward_bytes:
                 self._say(self._forward_to, Forward(self._session, calls))
                 calls, size = [], 0
@@ -217,10 +218,10 @@ class Router(LoopActor):
 
     def _client_gone(self, message: ClientGone) -> None:
         send_answers(self._machine.forget(message.client))
-        number = self._machine.client_gone(message.client)
         self._send_forwards()  # what it asked before must not come behind its leaving
-        if number is not None and self._machine.leader:
-            self._say(self._machine.leader, ClientLeft(number))
+        left = self._machine.client_gone(message.client)
+        if left is not None:
+            self._say(left.node_id, ClientLeft(left.number))
         self._owner.tell(message)
 
     # -- links -------------------------------------------------------------------------------------------------
@@ -247,6 +248,7 @@ class Router(LoopActor):
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
         for client in self._remote.pop(node_id, {}).values():
+            client.has_left = client.is_gone = True
             self._owner.tell(ClientGone(client))
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -290,6 +292,7 @@ class Router(LoopActor):
         elif isinstance(message, ClientLeft):
             client = self._remote.get(node_id, {}).pop(message.client, None)
             if client is not None:
+                client.has_left = client.is_gone = True
                 self._owner.tell(ClientGone(client))
         else:
             raise TypeError(message)

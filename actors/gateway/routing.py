@@ -55,6 +55,14 @@ class Held:
 
 
 @dataclass(slots=True)
+class ForwardedClient:
+    """A client whose calls were forwarded: the number that other nodes know it by, and the node that knows it last."""
+
+    number: int
+    node_id: int
+
+
+@dataclass(slots=True)
 class Forwarding:
     """A call that is to be forwarded: its serial number, and its client's."""
 
@@ -90,7 +98,7 @@ class Routing:
         self._held_of: dict[Client, int] = {}
         self._serial = 0
         self._outgoing: dict[int, Outgoing] = {}
-        self._client_numbers: dict[Client, int] = {}
+        self._forwarded_for: dict[Client, ForwardedClient] = {}
         self._next_number = 0
 
     @property
@@ -119,7 +127,9 @@ class Routing:
         return routed
 
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
-        if not call.is_single and call.client in self._held_of:
+        if call.client.has_left and _consumes(call) and not _may_consume(call):
+            routed.answers.append((call, done(call.request, Reply)))
+        elif not call.is_single and call.client in self._held_of:
             self._hold(call, deadline, deadline)
         elif self.is_serving or self._is_for_this_node(call.request.action):
             routed.own.append(call)
@@ -207,14 +217,16 @@ class Routing:
             self._hold(call, now + RETURN_S, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
-        """A client asks nothing more: its consumers that are held get nothing, so that they take no message.
+        """A client asks nothing more: its consumers that are held wait for no message, and take none if it is gone.
 
         All else that it asked is done: it may have ended its side and read on, and its requests count as open.
         """
         if client not in self._held_of:
             return []
-        given_up = [one.call for one in self._held if one.call.client is client and _consumes(one.call)]
-        self._held = [one for one in self._held if one.call.client is not client or not _consumes(one.call)]
+        of_client = [one for one in self._held if one.call.client is client and _consumes(one.call)]
+        given_up = [one.call for one in of_client if not _may_consume(one.call)]
+        gone = set(map(id, given_up))
+        self._held = [one for one in self._held if id(one.call) not in gone]
         self._count_held()
         return [(call, done(call.request, Reply)) for call in given_up]
 
@@ -242,14 +254,19 @@ class Routing:
 
     def _forwarded(self, now: float, call: Call) -> Forwarding:
         self._serial += 1
-        number = 0 if call.is_single else self._client_numbers.get(call.client)
-        if number is None:
-            self._next_number += 1
-            number = self._client_numbers[call.client] = self._next_number
+        number = 0 if call.is_single or call.client.has_left else self._number_of(call.client)
         deadline = now + ANSWER_S + (call.request.wait or 0.0)
         self._outgoing[self._serial] = Outgoing(call, self.leader, deadline)
         self.next_at = min(self.next_at, deadline)
         return Forwarding(self._serial, number, call)
+
+    def _number_of(self, client: Client) -> int:
+        known = self._forwarded_for.get(client)
+        if known is None:
+            self._next_number += 1
+            known = self._forwarded_for[client] = ForwardedClient(self._next_number, self.leader)
+        known.node_id = self.leader
+        return known.number
 
     def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
         """A node's reply to a call; None if it was not forwarded to that node, or is answered already."""
@@ -298,13 +315,13 @@ class Routing:
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
     @property
-    def client_numbers(self) -> list[int]:
-        """The numbers of all clients whose calls were forwarded."""
-        return list(self._client_numbers.values())
+    def forwarded_clients(self) -> list[ForwardedClient]:
+        """All clients whose calls were forwarded."""
+        return list(self._forwarded_for.values())
 
-    def client_gone(self, client: Client) -> int | None:
-        """Its number, if calls of it were forwarded."""
-        return self._client_numbers.pop(client, None)
+    def client_gone(self, client: Client) -> ForwardedClient | None:
+        """What other nodes know of it, if calls of it were forwarded."""
+        return self._forwarded_for.pop(client, None)
 
     def _redirect(self, call: Call) -> RedirectReply:
         return RedirectReply(
@@ -318,6 +335,15 @@ class Routing:
             leader_host=self._host,
             leader_port=self._port,
         )
+
+
+def _may_consume(call: Call) -> bool:
+    """Whether a consumer whose client asks nothing more still takes a message: if it reads, but it waits for none."""
+    if call.client.is_gone:
+        return False
+    if call.request.wait:
+        call.request = replace(call.request, wait=None)
+    return True
 
 
 def _consumes(call: Call) -> bool:

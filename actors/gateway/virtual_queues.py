@@ -22,6 +22,8 @@ class Gather:
         self._replies: list[Reply | None] = [None] * size
         self._missing = size
 
+    has_left = is_gone = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """The reply to the copy number `order`."""
         self._replies[order] = reply
@@ -45,6 +47,9 @@ class Gather:
                 ids += reply.msg_ids
             elif reply.msg_id is not None:
                 ids.append(reply.msg_id)
+        unknown = [one for one in self._replies if one is not None and one.error == ErrorWord.UNKNOWN_OUTCOME]
+        if unknown:
+            refused = unknown[0]  # whatever else was refused: nobody may take it for certainly not done
         if isinstance(refused, RedirectReply) and not ids:
             return replace(refused, queue=request.queue, seq=request.seq)
         if refused is not None and refused.error in UNDONE and ids:

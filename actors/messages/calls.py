@@ -21,6 +21,14 @@ from quorate.protocol import Reply, Request, StatusReply
 class Client(Protocol):
     """Where a reply goes: a connection, or the sender of a datagram."""
 
+    @property
+    def has_left(self) -> bool:
+        """Whether it asks nothing more: it may still read, but does not wait for messages."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody reads its replies any more: no message should be taken for it."""
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send `reply` to `request`, which came with `order`."""
 

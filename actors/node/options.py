@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from net.protocols import PROTOCOLS
-from quorate.protocol import name_fault
+from quorate.protocol import host_fault, name_fault
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MIB: Final = 1 << 20
@@ -64,8 +64,10 @@ def nodes(value: Any) -> list[dict[str, Any]]:
             number = node.get(name, least if name == "node_id" else None)
             if not isinstance(number, int) or isinstance(number, bool) or not least <= number <= most:
                 faults.append(f"entry {index}: {name} {number!r} is not a number from {least} to {most}")
-        if isinstance(node["host"], str) and is_wildcard(node["host"]):
+        if is_wildcard(node["host"]):
             faults.append(f"entry {index}: {node['host']} is no address that other nodes could dial")
+        elif (fault := host_fault(node["host"].strip("[]"))) is not None:
+            faults.append(f"entry {index}: host {fault}")
     if faults:
         raise ValueError("; ".join(faults))
     return [{**node, "host": node["host"].strip("[]")} for node in value]

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from actors.messages.calls import Answer, Call
+from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.queue_state import QueueState
 from storage.records import LEVEL, Message, Record, message_id
@@ -36,7 +37,7 @@ class Ledger:
         self._leased_until = math.inf
         self._confirmed_at = math.inf
         self.answers: list[Answer] = []
-        self._parked: deque[tuple[int, Call, Reply]] = deque()
+        self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
         self._replicated: list[tuple[int, int, Call, Reply]] = []
@@ -84,7 +85,7 @@ class Ledger:
         if trans_id == self.committed:
             self.say(call, reply)
         else:
-            self._parked.append((trans_id, call, reply))
+            self._parked.append((trans_id, self._monotonic, call, reply))
 
     def say(self, call: Call, reply: Reply) -> None:
         """Answer what committed state says: now, or when it is certain that no other node had led before."""
@@ -138,7 +139,8 @@ class Ledger:
 
     def take_open(self) -> list[tuple[int, Call, Reply]]:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
-        taken = [*self._parked, *((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)]
+        taken = [(trans_id, call, reply) for trans_id, _, call, reply in self._parked]
+        taken += ((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)
         taken += [(0, call, reply) for _, call, reply in self._doubtful]
         self._doubtful.clear()
         self._parked.clear()
@@ -170,8 +172,11 @@ class Ledger:
         parked = self._parked
         answers = self.answers
         while parked and parked[0][0] <= trans_id:
-            _, call, reply = parked.popleft()
-            answers.append((call, reply))
+            _, parked_at, call, reply = parked.popleft()
+            if self.is_leased or call.request.action in WRITES or parked_at <= self._confirmed_at:
+                answers.append((call, reply))
+            else:  # what it looked at is committed now; whether another node had led before is not known yet
+                self._doubtful.append((parked_at, call, reply))
         while self._after_commit and self._after_commit[0][0] <= trans_id:
             self._after_commit.popleft()[1]()
         unplaced = self._unplaced

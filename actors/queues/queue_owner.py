@@ -299,7 +299,6 @@ class QueueOwner(LoopActor):
         self._tenure.promoted(message.vote_id, state.trans_id)
         self._append()
         self._describe()
-        self._arm_alarm()
 
     def _deposed(self, message: Deposed) -> None:
         """Answer all that is open as far as it is known, and go on as a follower."""
@@ -329,6 +328,8 @@ class QueueOwner(LoopActor):
 
     def _state_dropped(self, message: StateDropped) -> None:
         self._tenure.dropped()
+        self._return(self._held)
+        self._held = []
         self._empty_state()
 
     def _state_loaded(self, message: StateLoaded) -> None:
@@ -347,8 +348,7 @@ class QueueOwner(LoopActor):
             self._return(self._broker.delivery.take_waiting())
 
     def _undrain(self, message: Undrain) -> None:
-        if self._tenure.undrain():
-            self._arm_alarm()
+        self._tenure.undrain()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
@@ -358,7 +358,7 @@ class QueueOwner(LoopActor):
             self._send()
         if ledger.records and tenure.leads:
             self._go_on_appending()
-        if self._broker.next_event_at < self._alarm_at and tenure.leads:
+        if self._broker.next_event_at < self._alarm_at and tenure.lets_time_pass:
             self._arm_alarm()
         if self._broker.has_more and not self._continues:
             self._continues = True

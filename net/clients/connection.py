@@ -118,6 +118,11 @@ _CONSUME: Final = int(Action.CONSUME)
 """An enum's members cost several times as much to look up, and these are on every request's way."""
 
 
+def _is_long(request: Request) -> bool:
+    """Whether a request's reply may be as long as one can be. A consumer that waits holds nobody up meanwhile."""
+    return request.action in LONG_REPLIES or (request.count is not None and not request.wait)
+
+
 class Connection:
     """One client of a stream protocol, which `codec` speaks."""
 
@@ -167,6 +172,16 @@ class Connection:
         self._dropped = 0
 
     @property
+    def has_left(self) -> bool:
+        """Whether the client asks nothing more; it may still read."""
+        return self._state is not _OPEN
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the stream is closed."""
+        return self._state is _DEAD
+
+    @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not taken (bytes)."""
         return 0 if self._state is _DEAD else self._transport.get_write_buffer_size()
@@ -211,7 +226,7 @@ class Connection:
             if found.is_fatal:
                 self.close_when_answered()
             return
-        if found.count is not None or found.action in LONG_REPLIES:
+        if _is_long(found):
             self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
         elif found.action == _CONSUME and not found.wait:
             self._messages += 1
@@ -249,7 +264,7 @@ class Connection:
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
-        if not self._open:
+        if self._is_alone and _is_long(request):
             self._is_alone = False
         if self._messages and request.action == _CONSUME and not request.wait and request.count is None:
             self._messages -= 1

@@ -29,6 +29,9 @@ class DatagramClient:
         self._encode = encode
         self.address = address
 
+    has_left = is_gone = False
+    """A datagram's sender may always be there."""
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send the reply, or why it does not fit."""
         data = self._encode(request, reply)

@@ -24,12 +24,12 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request) -> ForwardedCall:
     """A call as it is sent to another node."""
-    payloads: list[bytes] = []
+    payloads: list[bytes | None] = []
     if request.data is not NO_DATA:
         payloads.append(bytes(request.data))
         request = replace(request, data=_FILLER)
     if request.messages is not None:
-        payloads += [bytes(item.data) for item in request.messages]
+        payloads += [None if item.data is NO_DATA else bytes(item.data) for item in request.messages]
         request = replace(request, messages=[replace(item, data=_FILLER) for item in request.messages])
     return ForwardedCall(serial, client, reply_bytes_max, request, payloads)
 
@@ -41,9 +41,10 @@ def unpacked_request(call: ForwardedCall) -> Request | None:
     has_own = len(payloads) == len(items) + 1
     if not has_own and len(payloads) != len(items):
         return None
-    request.data = Raw(payloads[0]) if has_own else NO_DATA
+    own = payloads[0] if has_own else None
+    request.data = NO_DATA if own is None else Raw(own)
     for item, data in zip(items, payloads[has_own:], strict=True):
-        item.data = Raw(data) if data else NO_DATA
+        item.data = NO_DATA if data is None else Raw(data)
     return request
 
 

@@ -127,7 +127,7 @@ class PeerLink:
             at = start + length
             try:
                 message = _decode(bytes(buffer[start:at]))
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 self.cut(f"a frame that is no message: {error}")
                 return
             self._take(message)

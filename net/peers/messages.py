@@ -170,7 +170,7 @@ class ForwardedCall(msgspec.Struct, array_like=True, gc=False):
     client: Number
     reply_bytes_max: Number
     request: Request
-    payloads: list[bytes]
+    payloads: list[bytes | None]
 
 
 class Forward(msgspec.Struct, array_like=True, tag=13, gc=False):

@@ -57,7 +57,7 @@ async def dial_peer(
     loop = asyncio.get_running_loop()
     try:
         await asyncio.wait_for(loop.create_connection(lambda: PeerProtocol(connected), host, port), DIAL_S)
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, ValueError) as error:  # ValueError: a name that is none
         failed(f"can't be reached: {error.strerror if isinstance(error, OSError) and error.strerror else error!r}")
 
 

@@ -124,7 +124,26 @@ def fault_reply(fault: Fault) -> Reply:
 
 
 def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with a request that decoded: what the decoder does not look at."""
+    """What is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
+    fault = _fault_as_it_stands(request, body, depth_max)
+    if fault is None and (request.encoding is not None or request.messages is not None):
+        return _plain_fault_in(request, body)
+    return fault
+
+
+def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
+    """Turn payloads that came with an `encoding` into the bytes that they stand for."""
+    outer = request.encoding
+    if outer is not None and (why := plain_payload(request)) is not None:
+        return Fault(ErrorWord.FIELD, why, body=body)
+    for index, item in enumerate(request.messages or ()):
+        if (item.encoding or outer) and (why := plain_payload(item, outer)) is not None:
+            return Fault(ErrorWord.FIELD, f"messages[{index}].{why}", body=body)
+    return None
+
+
+def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault | None:
+    """What the decoder does not look at; nothing has been changed in the request yet."""
     if not body.isascii():
         try:
             body.decode()
@@ -136,8 +155,6 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
             return _too_deep(depth_max, body)
         if (why := unreadable(bytes(data))) is not None:
             return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
-    if request.encoding is not None and (why := plain_payload(request)):
-        return Fault(ErrorWord.FIELD, why, body=body)
     queue = request.queue
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
@@ -195,8 +212,6 @@ def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | Non
         # the item and the list around it are two levels more
         if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
             return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
-        if (item.encoding or request.encoding) and (why := plain_payload(item, request.encoding)):
-            return Fault(ErrorWord.FIELD, f"messages[{index}].{why}", body=body)
         if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
             return _too_deep(depth_max, body)
     for field, name in names:

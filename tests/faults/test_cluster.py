@@ -253,3 +253,24 @@ def test_a_datagram_to_a_follower_is_forwarded(cluster: Cluster) -> None:
         assert json.loads(sock.recv(65536))["code"] == 0
     with cluster.leader().client() as client:
         assert client.monitor("u")["ready"] == 1
+
+
+def test_no_request_of_a_client_ends_a_node(cluster: Cluster) -> None:
+    """Each of these once did, or looked as if it might (found by review)."""
+    follower = cluster.followers()[0]
+    pids = [node.worker_pid for node in cluster.nodes.values()]
+    bad = [
+        b'{"action":15,"command":"add","node_id":9,"host":"a..b","port":5}',
+        b'{"action":1,"queue":"q","data":1,"seq":1180591620717411303424}',
+        b'{"action":18446744073709551616,"queue":"q"}',
+        b'{"action":1,"queue":"q","messages":[{"data":"","encoding":"utf8"}]}',
+        b'{"action":2,"queue":"q","count":3}',
+    ]
+    with follower.connect() as sock:
+        for request in bad:
+            sock.sendall(request)
+            assert json.loads(sock.makefile().readline())["code"] in (0, -1)
+    with cluster.leader().client() as client:
+        client.request(15, command="add", node_id=9, host="no-such-name.invalid", port=5)
+        client.request(15, command="remove", node_id=9)
+    assert [node.worker_pid for node in cluster.nodes.values()] == pids

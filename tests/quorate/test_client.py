@@ -3,6 +3,7 @@
 import datetime
 import socket
 import threading
+import time
 
 import pytest
 
@@ -186,3 +187,11 @@ def test_nodes_are_named_in_any_usual_way() -> None:
     with pytest.raises(ValueError, match="HOST:PORT"):
         Client(nodes=["localhost"])
     Client(nodes=["[::1]:1111", ("127.0.0.1", 1112)])
+
+
+def test_what_a_node_says_to_an_idle_connection_answers_no_request(start_node: StartNode) -> None:
+    node = start_node(idle_timeout_s=0.2)
+    with node.client() as client:
+        client.produce("q", 1)
+        time.sleep(2.5)
+        assert client.produce("q", 2) > 0

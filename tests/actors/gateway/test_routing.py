@@ -5,7 +5,7 @@ from typing import Any
 import pykka
 import pytest
 
-from actors.gateway.routing import ANSWER_S, HOLD_S, LAST_S, RETURN_S, Routing
+from actors.gateway.routing import ANSWER_S, HOLD_S, LAST_S, RETURN_S, ForwardedClient, Routing
 from actors.messages.calls import Call
 from actors.messages.peers import LeaderChanged
 from quorate.protocol import Reply, Request
@@ -20,6 +20,8 @@ OTHER = LeaderChanged(2, False, "b", 22)
 
 
 class Somebody:
+    has_left = is_gone = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError
 
@@ -129,7 +131,7 @@ def test_a_client_has_one_number_and_a_datagram_none() -> None:
     ).forwards
     assert first.client == second.client == 1
     assert single.client == 0
-    assert routing.client_gone(client) == 1
+    assert routing.client_gone(client) == ForwardedClient(1, 2)
     assert routing.client_gone(client) is None
 
 
@@ -157,13 +159,54 @@ def test_nobody_is_sent_to_a_leader_whose_address_is_not_known() -> None:
     assert [one.request.action for one in known.own] == [8]
 
 
-def test_a_client_that_leaves_gets_its_held_requests_done_but_takes_no_message() -> None:
+def test_a_client_that_is_gone_gets_its_held_requests_done_but_takes_no_message() -> None:
     routing = Routing(forwards=True)
     client = Somebody()
     routing.route(0.0, [call(1, client), call(2, client), call(2)])
+    client.has_left = client.is_gone = True
     assert [(one.request.action, reply.code) for one, reply in routing.forget(client)] == [(2, 0)]
     done = routing.leader_changed(1.0, LeaderChanged(1, True, "a", 1)).own
     assert [one.request.action for one in done] == [1, 2]
+
+
+def test_a_client_that_reads_on_is_served_what_is_there_but_waits_for_nothing() -> None:
+    routing = Routing(forwards=True)
+    client = Somebody()
+    routing.route(0.0, [call(2, client, wait=60.0)])
+    client.has_left = True
+    assert routing.forget(client) == []
+    [served] = routing.leader_changed(1.0, LeaderChanged(1, True, "a", 1)).own
+    assert served.request.wait is None
+
+
+def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_were_forwarded() -> None:
+    routing = Routing(forwards=True)
+    for _ in range(10):
+        client = Somebody()
+        routing.route(0.0, [call(1, client)])
+        client.has_left = client.is_gone = True
+        routing.forget(client)
+    routing.linked(0.5, 2)
+    assert len(routing.leader_changed(0.5, OTHER).forwards) == 10
+    assert routing.forwarded_clients == []
+
+
+def test_a_consumer_that_comes_back_after_its_client_has_gone_takes_no_message() -> None:
+    routing = following()
+    client = Somebody()
+    serial = routing.route(0.0, [call(2, client, wait=60.0)]).forwards[0].serial
+    client.has_left = client.is_gone = True
+    routing.came_back(0.0, 2, [serial])
+    routed = routing.tick(RETURN_S)
+    assert (len(routed.forwards), [reply.code for _, reply in routed.answers]) == (0, [0])
+
+
+def test_who_leaves_is_said_to_the_node_that_has_its_calls_also_when_nobody_leads() -> None:
+    routing = following()
+    client = Somebody()
+    routing.route(0.0, [call(2, client, wait=60.0)])
+    routing.leader_changed(0.1, LeaderChanged(0, False))
+    assert routing.client_gone(client) == ForwardedClient(1, 2)
 
 
 def test_a_clients_requests_stay_in_their_order_while_the_first_of_them_is_held() -> None:

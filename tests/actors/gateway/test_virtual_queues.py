@@ -17,6 +17,8 @@ NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
 
 
 class Client:
+    has_left = is_gone = False
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError
 
@@ -58,3 +60,11 @@ def test_a_redirect_of_all_copies_is_one() -> None:
 def test_what_was_done_in_part_is_not_to_be_asked_for_again() -> None:
     reply = gathered(stored(1), redirect())
     assert (reply.code, reply.error, reply.msg_ids) == (-1, "unknown_outcome", [1])
+
+
+def test_what_may_have_been_done_is_never_said_to_be_undone() -> None:
+    unknown = Reply(action=1, code=-1, queue="a", error="unknown_outcome", reason="lost")
+    for other in ("no_leader", "queue_full", "stopping"):
+        refused = Reply(action=1, code=-1, queue="b", error=other, reason="no")
+        for replies in ((unknown, refused), (refused, unknown)):
+            assert gathered(*replies).error == "unknown_outcome"

@@ -18,6 +18,8 @@ from storage.state import ShardState
 class Shard:
     """One broker at `now` (Unix seconds). `commits` False: nothing is durable before `commit` is called."""
 
+    has_left = is_gone = False
+
     def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
         self.now = 1_800_000_000.0
         self.state = ShardState()

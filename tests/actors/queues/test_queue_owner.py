@@ -33,6 +33,8 @@ from tests.actors.cranked import CrankedRuntime, Probe, ref
 class Owner:
     """An owner with probes around it."""
 
+    has_left = is_gone = False
+
     def __init__(self, **settings: Any) -> None:
         self.runtime = CrankedRuntime()
         self.replicator, self.checkpointer, self.router, self.asker = Probe(), Probe(), Probe(), Probe()

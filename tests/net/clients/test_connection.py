@@ -162,11 +162,19 @@ def test_what_may_have_a_long_reply_is_done_alone() -> None:
     assert [request.action for _, request in end.requests] == [1, 11]
     connection.answer(0, ASKED, reply(1))
     assert len(end.requests) == 2
-    connection.answer(1, ASKED, reply(2))
+    connection.answer(1, end.requests[1][1], reply(2))
     assert [request.action for _, request in end.requests] == [1, 11, 2]
-    connection.answer(2, ASKED, reply(3))
+    connection.answer(2, end.requests[2][1], reply(3))
     assert len(end.requests) == 4
     assert end.is_reading
+
+
+def test_a_consumer_that_waits_holds_up_nothing_behind_it() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":2,"wait":600,"seq":1}{"action":11,"seq":2}{"action":1,"seq":3}')
+    assert [request.action for _, request in end.requests] == [2, 11]
+    connection.answer(AT_ONCE, end.requests[1][1], reply(2))
+    assert [request.action for _, request in end.requests] == [2, 11, 1], "it may be what the consumer waits for"
 
 
 def test_thousands_of_faults_in_one_read_are_all_answered() -> None:

@@ -34,6 +34,7 @@ REQUESTS = [
     Request(1, queue="q", data=Raw(b"\x00\xff"), encoding=PLAIN),
     Request(1, queue="q", data=Raw(b""), encoding=PLAIN),
     Request(1, queue="q", messages=[ProduceItem(Raw(b"1"), priority=3), ProduceItem(Raw(b"\xc0"), encoding=PLAIN)]),
+    Request(1, queue="q", messages=[ProduceItem(Raw(b""), encoding=PLAIN), ProduceItem(NO_DATA)]),
     Request(2, queues=["a", "b"], wait=3.0, consumer="worker"),
     Request(7, pattern="*", after="name"),
 ]

@@ -96,3 +96,10 @@ def test_nobody_talks_before_both_have_introduced_themselves() -> None:
     assert dialling.written == b""
     dialling.link.receive(encoded(Refused("no")))
     assert dialling.closed
+
+
+def test_a_deeply_nested_frame_from_a_stranger_cuts_the_link_and_no_more() -> None:
+    end = End()
+    payload = b"\x93\x02\xa1x" + b"\x91" * 3000 + b"\xc0"
+    end.link.receive(MAGIC + len(payload).to_bytes(4, "big") + payload)
+    assert end.written == b"<abort>"

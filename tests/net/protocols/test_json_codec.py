@@ -1,5 +1,6 @@
 """The JSON codec: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
 
+import base64
 import json
 import re
 from typing import Any
@@ -226,3 +227,20 @@ def test_what_no_reply_could_carry_is_refused_when_it_is_produced(fields: str, s
 def test_large_numbers_that_can_be_read_are_taken() -> None:
     for data in (b"123456789012345678901234567890", b"1e300", b"-0.0e-9999", b'{"a":[1e-400]}'):
         assert bytes(one_request(b'{"action":1,"queue":"q","data":' + data + b"}").data) == data
+
+
+def test_plain_data_that_look_like_another_message_are_no_riddle() -> None:
+    """Once the decoded bytes were looked for in the request that they had come in (found by review)."""
+    inner = '{"data":"' + "a" * 4200
+    decoded = {"data": base64.b64encode(inner.encode()).decode(), "encoding": "base64"}
+    body = {"action": 1, "queue": "q", "messages": [decoded, {"data": "a" * 4200}]}
+    request = one_request(json.dumps(body, separators=(",", ":")).encode())
+    assert request.messages is not None
+    assert [bytes(item.data) for item in request.messages] == [inner.encode(), b'"' + b"a" * 4200 + b'"']
+
+
+@pytest.mark.parametrize("field", ['"action":1180591620717411303424', '"action":1,"seq":1180591620717411303424'])
+def test_numbers_that_nodes_could_not_pass_on_are_refused(field: str) -> None:
+    [fault] = JsonCodec(CodecLimits()).receive(b'{"queue":"q","data":1,' + field.encode() + b"}")
+    assert isinstance(fault, Fault)
+    assert fault.error == "field_error"

@@ -168,12 +168,10 @@ class Election:
             self._count_votes(now)
         return self._decided()
 
-    def leader_heard(self, now: float, vote_id: int, leader: int, cluster_id: int) -> Decisions:
-        """A node spoke as the leader of `vote_id`, in a cluster that this node belongs to from now on."""
+    def leader_heard(self, now: float, vote_id: int, leader: int) -> Decisions:
+        """A node spoke as the leader of `vote_id`."""
         if vote_id < self.identity.vote_id:
             return self._decided()
-        if not self.identity.cluster_id:
-            self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
         is_new = vote_id > self.identity.vote_id
         if is_new:
             self._lose_leader()
@@ -232,12 +230,12 @@ class Election:
         self.leader = leader
         self._votes = set()
         self._deadline = now + self._patience()
-        self._out.append(Follow(self.identity.vote_id, leader, self.identity.cluster_id))
+        self._out.append(Follow(self.identity.vote_id, leader))
 
     def _lose_leader(self) -> None:
         if self.leader is not None:
             self.leader = None
-            self._out.append(Follow(self.identity.vote_id, None, self.identity.cluster_id))
+            self._out.append(Follow(self.identity.vote_id, None))
 
     def _count_votes(self, now: float) -> None:
         if 2 * len(self._votes & self._voters) <= len(self._voters):

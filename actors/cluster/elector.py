@@ -38,7 +38,7 @@ class Elector(LoopActor):
         self._is_saving = False
         machine, now = election, runtime.monotonic
         self.handlers = {
-            LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader, m.cluster_id)),
+            LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader)),
             QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
             VoteAsked: lambda m: self._do(machine.vote_asked(now(), m)),
             VoteGiven: lambda m: self._do(machine.vote_given(now(), m.voter, m.vote)),

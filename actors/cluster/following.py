@@ -79,9 +79,9 @@ class Following:
 
     # -- from the leader ---------------------------------------------------------------------------------------
 
-    def push(self, now: float, node_id: int, cluster_id: int, push: Push) -> Decisions:
+    def push(self, now: float, node_id: int, push: Push) -> Decisions:
         """The leader's entries, or a heartbeat, or what was pulled."""
-        decisions = self.alive(now, node_id, cluster_id)
+        decisions = self.alive(now, node_id)
         if self.log.is_installing:
             return decisions + self._say_stored(now)  # a snapshot takes the log's place just now
         if push.is_pulled:
@@ -100,16 +100,16 @@ class Following:
             decisions += self.pull(now)
         return decisions
 
-    def alive(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+    def alive(self, now: float, node_id: int) -> Decisions:
         """The leader lives; told often enough for the Elector's patience, not each time."""
         if now - self._told_elector_at < self._limits.heartbeat_s / 4:
             return []
         self._told_elector_at = now
-        return [LeaderHeard(self.vote_id, node_id, cluster_id)]
+        return [LeaderHeard(self.vote_id, node_id)]
 
-    def receiving(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+    def receiving(self, now: float, node_id: int) -> Decisions:
         """The leader is in the middle of something long: it leads still, and hears that this node does follow."""
-        decisions = self.alive(now, node_id, cluster_id)
+        decisions = self.alive(now, node_id)
         is_due = now - self._said_stored_at >= self._limits.heartbeat_s / 2
         return decisions + self._say_stored(now) if is_due else decisions
 

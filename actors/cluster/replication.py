@@ -199,16 +199,16 @@ class Replication:
             return [SendPeers((said.node_id,), Stored(self.vote_id, 0, NOTHING_STORED))]
         role = self.role
         if push.vote_id > self.vote_id or (isinstance(role, Following) and role.leader != said.node_id):
-            return [LeaderHeard(push.vote_id, said.node_id, said.cluster_id)]
+            return [LeaderHeard(push.vote_id, said.node_id)]
         if isinstance(role, Leading):
             return [CutPeer(said.node_id, f"it says that it leads in vote {push.vote_id}, as this node does")]
-        return role.push(now, said.node_id, said.cluster_id, push)
+        return role.push(now, said.node_id, push)
 
-    def receiving(self, now: float, node_id: int, cluster_id: int) -> Decisions:
+    def receiving(self, now: float, node_id: int) -> Decisions:
         """Bytes come from a node whose message is not whole yet: it lives. A long message is no silence."""
         if isinstance(self.role, Leading):
             return self.role.receiving(now, node_id)
-        return self.role.receiving(now, node_id, cluster_id) if node_id == self.role.leader else []
+        return self.role.receiving(now, node_id) if node_id == self.role.leader else []
 
     # -- from this node's own actors ---------------------------------------------------------------------------
 

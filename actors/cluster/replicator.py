@@ -215,7 +215,7 @@ class Replicator(LoopActor):
             self.runtime.call_later(delay_s, self._checkpoint_due)
 
     def _see_whether_settled(self, current: Members | None) -> None:
-        """A cluster that is committed is this node's."""
+        """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
         if current is not None and self._membership.since <= self._log.committed:
             self._settled_members = current
             if current.cluster_id != self._identity.cluster_id:
@@ -315,8 +315,6 @@ class Replicator(LoopActor):
 
     def _follow(self, message: Follow) -> None:
         self._do(self._machine.follow(self._now(), message))
-        if message.cluster_id and not self._identity.cluster_id:
-            self._belong_to(message.cluster_id)
 
     def _take_lead(self, message: TakeLead) -> None:
         if self._membership.current is None:
@@ -367,7 +365,7 @@ class Replicator(LoopActor):
         self._do(self._machine.heard(self._now(), said))
 
     def _peer_receiving(self, message: PeerReceiving) -> None:
-        self._do(self._machine.receiving(self._now(), message.node_id, self._identity.cluster_id))
+        self._do(self._machine.receiving(self._now(), message.node_id))
 
     # -- the disk, and LMDB behind the log ---------------------------------------------------------------------
 

@@ -40,11 +40,10 @@ class VoteGiven:
 
 @dataclass(slots=True)
 class LeaderHeard:
-    """A node speaks as the leader of `vote_id`, in cluster `cluster_id`."""
+    """A node speaks as the leader of `vote_id`."""
 
     vote_id: int
     leader: int
-    cluster_id: int
 
 
 @dataclass(slots=True)
@@ -102,11 +101,10 @@ class CastVote:
 
 @dataclass(slots=True)
 class Follow:
-    """`leader` leads in `vote_id`, None: nobody does that is known; this node belongs to cluster `cluster_id`."""
+    """`leader` leads in `vote_id`, None: nobody does that is known."""
 
     vote_id: int
     leader: int | None
-    cluster_id: int = 0
 
 
 @dataclass(slots=True)

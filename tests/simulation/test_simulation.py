@@ -37,6 +37,7 @@ FOUND_BEFORE: list[tuple[int, int | None]] = [
     (678, 3),  # ... and could not answer a leader that was no member then
     (20729, 5),  # a follower that had parted from the leader right at the log's head
     (2308, None),  # what a deposed node was asked about itself was forgotten when it led again
+    (2584, None),  # a new node took itself for one of the cluster that a stranger named
     (350, 3),  # the leader's clock ran fast when it was read often
 ]
 
@@ -228,7 +229,7 @@ def test_a_bug_planted_in_a_cluster_is_found(
     [
         (_told_before_written, "damaged"),
         (_backlog_forgotten, "is lost"),
-        (_backlog_rows_kept, "after its confirmation"),
+        (_backlog_rows_kept, "after its confirmation|on the disk of node"),
         (_confirm_not_logged, "after its confirmation"),
         (_taken_before_logged, "delivered twice"),
         (_delivered_early, "due at"),
@@ -243,6 +244,6 @@ def test_a_planted_bug_is_found(
             problems = Run(seed, 1).go().problems
         except (AssertionError, StorageError) as error:
             problems = [str(error)]
-        if any(says in problem for problem in problems):
+        if any(re.search(says, problem) for problem in problems):
             return
     pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")

@@ -79,7 +79,7 @@ def test_no_vote_for_a_log_that_is_behind() -> None:
 
 def test_who_hears_a_leader_votes_for_nobody_unless_the_leader_wants_it() -> None:
     one = election()
-    one.leader_heard(5.0, 5, 3, 9)
+    one.leader_heard(5.0, 5, 3)
     one.take_out()
     one.vote_asked(5.5, asked(6))
     one.vote_asked(5.5, asked(6, is_pre=True))
@@ -110,7 +110,7 @@ def test_a_leader_without_a_majority_steps_down() -> None:
     one.tick(3.9)
     assert one.role is Role.LEADER
     one.tick(4.0)
-    assert one.take_out() == [Follow(6, None, 9)]
+    assert one.take_out() == [Follow(6, None)]
 
 
 def leading() -> Recorded:
@@ -128,15 +128,15 @@ def test_a_later_vote_id_ends_any_role() -> None:
     one.vote_id_seen(2.0, 8)
     out = one.take_out()
     assert saved(out) == Identity(9, 2, 77, 8, 0)
-    assert out[-1] == Follow(8, None, 9)
+    assert out[-1] == Follow(8, None)
 
 
 def test_a_leader_that_is_elected_again_is_followed_again() -> None:
     one = election()
-    one.leader_heard(1.0, 6, 3, 9)
+    one.leader_heard(1.0, 6, 3)
     one.take_out()
-    one.leader_heard(1.1, 7, 3, 9)
-    assert one.take_out()[-1] == Follow(7, 3, 9)
+    one.leader_heard(1.1, 7, 3)
+    assert one.take_out()[-1] == Follow(7, 3)
 
 
 def test_the_only_voter_leads_at_once() -> None:
@@ -154,27 +154,29 @@ def test_a_node_that_does_not_vote_never_campaigns() -> None:
     assert one.take_out() == []
 
 
-def test_a_node_joins_the_cluster_of_the_leader_it_hears() -> None:
+def test_a_node_joins_a_cluster_by_its_log_and_not_because_somebody_says_that_it_leads() -> None:
     one = election()
     one.machine.identity = msgspec.structs.replace(one.identity, cluster_id=0)
-    one.leader_heard(1.0, 6, 3, 42)
+    one.leader_heard(1.0, 6, 3)
     out = one.take_out()
-    assert saved(out).cluster_id == 42
-    assert out[-1] == Follow(6, 3, 42)
+    assert saved(out).cluster_id == 0
+    assert out[-1] == Follow(6, 3)
+    one.adopt_cluster(42)
+    assert saved(one.take_out()).cluster_id == 42
 
 
 def test_who_says_that_it_leads_in_this_nodes_own_vote_is_not_followed() -> None:
     one = leading()
-    one.leader_heard(2.0, 6, 3, 9)
+    one.leader_heard(2.0, 6, 3)
     assert one.role is Role.LEADER
     assert one.take_out() == []
 
 
 def test_who_votes_for_another_leaves_its_leader_before_the_disk_is_asked() -> None:
     one = election()
-    one.leader_heard(0.0, 5, 3, 9)
+    one.leader_heard(0.0, 5, 3)
     one.take_out()
     one.vote_asked(2.0, asked(6, candidate=1))
     out = one.take_out()
-    assert out[0] == Follow(5, None, 9), "what is answered to the leader from here on would extend its lease"
+    assert out[0] == Follow(5, None), "what is answered to the leader from here on would extend its lease"
     assert isinstance(out[1], Save)

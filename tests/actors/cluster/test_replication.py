@@ -195,7 +195,7 @@ def test_a_former_leader_gets_no_answer_that_would_extend_its_lease() -> None:
     """The Elector has decided to vote for another, and its vote is on its way to the disk (review 4.3)."""
     election = Recorded(Election(Identity(9, 1, 11, 5), 0.4, lambda: 0.0, 0.0))
     election.set_voters(0.0, frozenset({1, 2, 3}))
-    election.leader_heard(0.0, 5, 2, 9)
+    election.leader_heard(0.0, 5, 2)
     node = following(made(1, 3, 1))
     election.take_out()
     election.vote_asked(1.0, VoteAsked(3, 6, False, False, LogEnd(5, 9), 1))
@@ -211,13 +211,13 @@ def test_a_former_leader_gets_no_answer_that_would_extend_its_lease() -> None:
 
 def test_a_long_message_is_a_sign_of_life_both_ways() -> None:
     node = following(made(1, 3, 1))
-    node.machine.receiving(0.3, 2, 9)
-    assert node.machine.take(LeaderHeard) == [LeaderHeard(5, 2, 9)]
+    node.machine.receiving(0.3, 2)
+    assert node.machine.take(LeaderHeard) == [LeaderHeard(5, 2)]
     assert [stored.trans_id for stored in node.said(Stored)] == [0], "the leader hears that it is followed"
-    node.machine.receiving(0.3, 3, 9)
+    node.machine.receiving(0.3, 3)
     assert node.machine.take_out() == [], "who does not lead may say what it likes"
     leader = leading()
-    leader.machine.receiving(0.7, 3, 9)
+    leader.machine.receiving(0.7, 3)
     assert leader.machine.take(QuorumHeard) == [QuorumHeard(0.7)]
 
 

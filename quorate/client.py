@@ -7,27 +7,17 @@ unless it was produced to be delivered at most once. Anything else raises `Unkno
 """
 
 import math
-import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Final, Self
 
-import msgspec
-
-from quorate.actions import REPEATABLE
-from quorate.connection import Address, Connection, Lost
-from quorate.errors import ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError
+from quorate.attempt import Attempt
+from quorate.connection import Address
+from quorate.errors import QuorateError, RefusedError, UnknownOutcomeError
 from quorate.payload import from_wire, to_wire
+from quorate.pool import Pool, node_address
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
-
-PAUSE_MIN_S: Final = 0.01
-PAUSE_MAX_S: Final = 0.2
-"""Between two tries of a request."""
-
-IDLE_MAX: Final = 16
-"""Connections that are kept open for the next requests."""
 
 DEFAULT_PORT: Final = 1111
 
@@ -77,12 +67,9 @@ class Client:
     ) -> None:
         if nodes is not None and not nodes:
             raise ValueError("nodes is empty: at least one is wanted")
-        self._nodes = [(host, port)] if nodes is None else [_address(node) for node in nodes]
-        self._address = self._nodes[0]
+        self._pool = Pool([(host, port)] if nodes is None else [node_address(node) for node in nodes])
         self._timeout = timeout
         self._consumer = consumer
-        self._idle: list[Connection] = []
-        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -94,10 +81,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; the next request opens one again."""
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._pool.close()
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -241,7 +225,7 @@ class Client:
         for name, value in body.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, which JSON can't say")
-        attempt = _Attempt(self, int(action), body)
+        attempt = Attempt(self._pool, self._timeout, int(action), body)
         reply = attempt.run()
         if reply.get("code") == 0:
             return {**reply, "was_repeated": True} if attempt.was_repeated else reply
@@ -265,137 +249,6 @@ class Client:
         except QuorateError:
             return False
         return bool(from_wire(held) == from_wire(body))
-
-    def take_connection(self, timeout_s: float) -> Connection:
-        """An open connection to the node that is asked now. Raises `Lost` when it can't be reached."""
-        while True:
-            with self._lock:
-                address = self._address
-                connection = next((one for one in reversed(self._idle) if one.address == address), None)
-                if connection is not None:
-                    self._idle.remove(connection)
-            if connection is None:
-                return self._connected(address, timeout_s)
-            if not connection.is_stale:
-                return connection
-            connection.close()
-
-    def _connected(self, address: Address, timeout_s: float) -> Connection:
-        try:
-            return Connection(address, timeout_s)
-        except Lost:
-            self.ask_elsewhere(address)
-            raise
-
-    def give_back(self, connection: Connection) -> None:
-        """A connection on which nothing is expected any more."""
-        with self._lock:
-            if len(self._idle) < IDLE_MAX:
-                self._idle.append(connection)
-                return
-        connection.close()
-
-    def ask_elsewhere(self, failed: Address, address: Address | None = None) -> None:
-        """Ask another node from now on: the one at `address`, or the next."""
-        with self._lock:
-            if address is not None:
-                self._address = address
-            elif failed == self._address:
-                at = self._nodes.index(failed) if failed in self._nodes else -1
-                self._address = self._nodes[(at + 1) % len(self._nodes)]
-
-    @property
-    def timeout(self) -> float:
-        """Seconds for each request."""
-        return self._timeout
-
-
-class _Attempt:
-    """One request, tried until it is answered, or its time is over, or it must not be tried again."""
-
-    def __init__(self, client: Client, action: int, body: dict[str, Any]) -> None:
-        self._client = client
-        self._action = action
-        self._body = body
-        self.is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
-        self._is_repeatable = action in REPEATABLE or self.is_keyed
-        self.was_repeated = False
-
-    def run(self) -> dict[str, Any]:
-        """The last reply. Raises `ConnectionFailedError`, `UnknownOutcomeError`, `ProtocolViolationError`."""
-        begun = time.monotonic()
-        wait_s = float(self._body.get("wait", 0.0))
-        until = begun + self._client.timeout
-        pause_s = PAUSE_MIN_S
-        redirects = 0
-        while True:
-            waited_s = time.monotonic() - begun
-            body = {**self._body, "wait": max(wait_s - waited_s, 0.001)} if wait_s and waited_s > 0.1 else self._body
-            data = msgspec.json.encode({"action": self._action, **body}) + b"\n"
-            left_s = max(until - time.monotonic(), 0.001)
-            try:
-                reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
-            except Lost as lost:
-                if lost.was_sent and not self._is_repeatable:
-                    raise UnknownOutcomeError(str(lost)) from lost
-                if time.monotonic() + pause_s > until + wait_s:
-                    kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
-                    raise kind(str(lost)) from lost
-                self.was_repeated = self.was_repeated or lost.was_sent
-            else:
-                if not self._may_try_again(reply) or time.monotonic() + pause_s > until + wait_s:
-                    return reply
-                if reply["error"] == ErrorWord.REDIRECT and redirects < 1:
-                    redirects += 1
-                    continue
-            time.sleep(pause_s)
-            pause_s = min(pause_s * 2, PAUSE_MAX_S)
-
-    def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
-        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
-        client = self._client
-        connection = client.take_connection(timeout_s)
-        try:
-            reply = connection.exchange(data, timeout_s)
-        except Lost:
-            connection.close()
-            client.ask_elsewhere(connection.address)
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        self._follow(connection, reply)
-        return reply
-
-    def _follow(self, connection: Connection, reply: dict[str, Any]) -> None:
-        """Keep the connection, or go where the reply says."""
-        error = reply.get("error")
-        if error == ErrorWord.REDIRECT:
-            self._client.ask_elsewhere(connection.address, (str(reply["leader_host"]), int(reply["leader_port"])))
-        elif error in (ErrorWord.STOPPING, ErrorWord.NO_LEADER):
-            self._client.ask_elsewhere(connection.address)  # that one may be cut off, or removed
-        elif error not in (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON):
-            self._client.give_back(connection)
-            return
-        connection.close()
-
-    def _may_try_again(self, reply: dict[str, Any]) -> bool:
-        """Whether another try may get further: the request was not done, or may be done twice."""
-        error = reply.get("error")
-        if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
-            self.was_repeated = True
-            return True
-        return error in (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)
-
-
-def _address(node: Address | str) -> Address:
-    if not isinstance(node, str):
-        host, port = node
-        return host, port
-    host, _, text = node.rpartition(":")
-    if not host or not text.isdigit():
-        raise ValueError(f"{node!r}: HOST:PORT is wanted")
-    return host.strip("[]"), int(text)
 
 
 def _item(message: Any) -> dict[str, Any]:

@@ -376,19 +376,8 @@ class StatusReply(Reply, kw_only=True):
 
 
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
-    Reply,
-    DeliveredReply,
-    PeekReply,
-    ShowReply,
-    MonitorReply,
-    SettingsReply,
-    ListReply,
-    LeaderReply,
-    RedirectReply,
-    ClusterReply,
-    LogReply,
-    TrimmedReply,
-    StatusReply,
+    *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
+    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply),
 )
 """Every kind of reply. A kind's place here is its number between nodes: new ones go to the end."""
 

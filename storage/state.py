@@ -13,6 +13,7 @@ produced one when its record is committed.
 from collections.abc import Callable
 from typing import Any
 
+from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.queue_state import QueueState
 from storage.records import (
@@ -69,6 +70,15 @@ class ShardState:
         if type(record) in self._unplaced_by:
             for msg_id in messages_of(record)[0]:
                 self._place(msg_id, time)
+
+    def follow_entry(self, entry: Entry) -> None:
+        """Apply a committed entry, unless that was done when this node led. It follows what is here."""
+        if entry.last_trans_id <= self.trans_id:
+            return
+        assert entry.first_trans_id == self.trans_id + 1, (entry.first_trans_id, self.trans_id)
+        for offset, record in enumerate(entry.records):
+            self.follow(entry.first_trans_id + offset, record, entry.time)
+        self.time = entry.time
 
     def _place(self, msg_id: int, time: float) -> None:
         message = self.messages.get(msg_id)

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import pykka
 
 from actors.cluster.membership import hello_fault
+from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import (
     CutPeer,
@@ -41,7 +42,6 @@ from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.peers")
 
-BACKOFF_MIN_S: Final = 0.05
 BACKOFF_MAX_S: Final = 1.0
 HELLO_S: Final = 3.0
 """A link on which nobody has introduced himself by then is closed."""
@@ -63,31 +63,6 @@ class PeerNetwork(Protocol):
         self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
     ) -> None:
         """Open a stream; call one of the two. What it receives, and its end, go to the link."""
-
-
-class _Node:
-    """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
-
-    `unsent` leaves at the end of the turn, with forwarded calls up to number `unsent_serial`; `said` is the hello that
-    the node has of this one.
-    """
-
-    def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
-        self.node_id = node_id
-        self.addresses = addresses
-        self.at = 0
-        self.link: PeerLink | None = None
-        self.is_dialling = False
-        self.backoff_s = BACKOFF_MIN_S
-        self.last_fault = ""
-        self.unsent: list[bytes] = []
-        self.unsent_serial = 0
-        self.said: Hello | None = None
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where it is dialled now."""
-        return self.addresses[self.at % len(self.addresses)]
 
 
 class Peers(LoopActor):
@@ -113,7 +88,7 @@ class Peers(LoopActor):
         self._frame_bytes_max = frame_bytes_max
         self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
-        self._nodes: dict[int, _Node] = {}
+        self._nodes: dict[int, PeerNode] = {}
         self._incoming: dict[PeerLink, float] = {}
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
@@ -188,10 +163,10 @@ class Peers(LoopActor):
         for node_id, member in wanted.items():
             addresses = self._addresses(member)
             if node_id not in self._nodes:
-                self._nodes[node_id] = _Node(node_id, addresses)
+                self._nodes[node_id] = PeerNode(node_id, addresses)
                 self._dial(node_id)
             elif addresses != self._nodes[node_id].addresses:
-                self._moved(self._nodes[node_id], addresses)
+                self._nodes[node_id].move_to(addresses)
         for link in self._incoming:
             if link.is_open and link.peer is not None and link.peer.node_id not in self._nodes:
                 self._welcome(link, link.peer)
@@ -207,15 +182,6 @@ class Peers(LoopActor):
         at = (member.host, member.port)
         listed = self._known.addresses.get(member.node_id, at)
         return [at] if listed == at else [listed, at]
-
-    @staticmethod
-    def _moved(node: _Node, addresses: list[tuple[str, int]]) -> None:
-        """The log says another address: an open link that is to one of those that hold is as good as a new one."""
-        is_elsewhere = node.address not in addresses
-        node.addresses = addresses
-        node.at = 0
-        if is_elsewhere and node.link is not None:
-            node.link.close("it has moved")
 
     def _hello(self, to: int) -> Hello:
         own = self._known.identity
@@ -258,7 +224,7 @@ class Peers(LoopActor):
 
         self._network.dial(*node.address, connected, failed)
 
-    def _dial_later(self, node: _Node, fault: str) -> None:
+    def _dial_later(self, node: PeerNode, fault: str) -> None:
         if self._nodes.get(node.node_id) is not node:
             return
         if fault != node.last_fault:
@@ -395,7 +361,7 @@ class Peers(LoopActor):
         """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
         if hello.cluster_id and hello.cluster_id == self._known.identity.cluster_id:
             member = Member(hello.node_id, hello.host, hello.port)
-            self._nodes[hello.node_id] = _Node(hello.node_id, self._addresses(member))
+            self._nodes[hello.node_id] = PeerNode(hello.node_id, self._addresses(member))
             self._guests[hello.node_id] = link
             self._dial(hello.node_id)
 

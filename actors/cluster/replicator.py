@@ -7,12 +7,12 @@ nodes, which have them too, and the Elector, which says who leads. A decision is
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pykka
 
 from actors.cluster.admin import ClusterAdmin
+from actors.cluster.announcing import Announcer
 from actors.cluster.checkpointing import Checkpointing
 from actors.cluster.decisions import (
     CheckpointerDecision,
@@ -24,6 +24,7 @@ from actors.cluster.decisions import (
 )
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
+from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.cluster.view import shard_row
 from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked, send_answers
 from actors.messages.checkpoints import (
@@ -41,9 +42,6 @@ from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow,
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateLoaded
 from actors.messages.peers import (
-    Introduce,
-    LeaderChanged,
-    MembersChanged,
     PeerDown,
     PeerFault,
     PeerReceiving,
@@ -53,7 +51,7 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import Hello, Stored, Vote
-from storage.records import LEVEL, Member, Members
+from storage.records import Members
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
@@ -63,37 +61,6 @@ COUNTED: Final = frozenset({Vote, Stored})
 
 BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
-
-
-@dataclass
-class ReplicatorSettings:
-    """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
-
-    `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
-    reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
-    """
-
-    listed: tuple[Member, ...] = ()
-    is_alone: bool = True
-    heartbeat_s: float = 0.05
-    client_host: str = "127.0.0.1"
-    client_port: int = 1111
-    log_records_max: int = 1_000_000
-    level: int = LEVEL
-    recovery: str = ""
-    version: str = ""
-
-
-@dataclass
-class Neighbours:
-    """The actors that a Replicator tells."""
-
-    owner: "pykka.ActorRef[Any]"
-    elector: "pykka.ActorRef[Any]"
-    log_writer: "pykka.ActorRef[Any]"
-    checkpointer: "pykka.ActorRef[Any]"
-    peers: "pykka.ActorRef[Any]"
-    router: "pykka.ActorRef[Any]"
 
 
 class Replicator(LoopActor):
@@ -111,7 +78,6 @@ class Replicator(LoopActor):
         self._machine = replication
         self._log = replication.log
         self._membership = replication.log.membership
-        self._identity = identity
         self._settings = settings
         self._new_cluster_id = new_cluster_id
         self._hellos: dict[int, Hello] = {}
@@ -129,12 +95,11 @@ class Replicator(LoopActor):
                 "version": settings.version,
             },
         )
+        self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
         self._reading = LogReading(replication)
         self._checkpointing = Checkpointing()
         self._near: Neighbours
         self._recipients: dict[type, pykka.ActorRef[Any]] = {}
-        self._told_members: object = self
-        self._told_leader: object = self
         self._settled_members: object = None
         self._was_full = False
         self._watched = self._log.committed
@@ -175,6 +140,7 @@ class Replicator(LoopActor):
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._near = neighbours
+        self._announcer.attach(neighbours)
         for decision, recipient in (
             (OwnerDecision, neighbours.owner),
             (ElectorDecision, neighbours.elector),
@@ -188,7 +154,7 @@ class Replicator(LoopActor):
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
         self._near.checkpointer.tell(Checkpoint(self._log.unstored()))
-        self._look_around()
+        self._announcer.look_around()
         self._tick()
 
     def on_receive(self, message: Any) -> None:
@@ -207,8 +173,10 @@ class Replicator(LoopActor):
         if self._admin.is_open:
             self._tell(self._admin.tick(self._now()))
         current = self._membership.current
-        if current is not self._told_members or self._machine.role.leader != self._told_leader:
-            self._look_around()
+        if self._announcer.is_news:
+            if self._announcer.has_lost:
+                self._tell(self._admin.deposed())
+            self._announcer.look_around()
         if current is not self._settled_members:
             self._see_whether_settled(current)
         if self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
@@ -218,9 +186,9 @@ class Replicator(LoopActor):
         """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
         if current is not None and self._membership.since <= self._log.committed:
             self._settled_members = current
-            if current.cluster_id != self._identity.cluster_id:
+            if current.cluster_id != self._announcer.identity.cluster_id:
                 self._near.elector.tell(ClusterFounded(current.cluster_id))
-                self._belong_to(current.cluster_id)
+                self._announcer.belong_to(current.cluster_id)
 
     def _tell(self, decisions: Decisions) -> None:
         watcher = self.runtime.watcher
@@ -244,73 +212,6 @@ class Replicator(LoopActor):
             else:
                 raise TypeError(decision)
 
-    def _look_around(self) -> None:
-        """The members, or who leads, have changed: tell all who need to know."""
-        current, leader = self._membership.current, self._machine.leader
-        is_first = self._told_leader is self
-        own_id = self._log.node_id
-        has_lost = self._told_leader == own_id and not self._machine.is_leading
-        is_other_leader = leader != self._told_leader
-        if current is not self._told_members:
-            self._told_members = current
-            self._members_changed(is_first)
-        elif is_other_leader and own_id in (leader, self._told_leader):
-            self._introduce()
-        self._told_leader = leader
-        if has_lost:
-            self._tell(self._admin.deposed())
-        if is_other_leader and leader is not None:
-            log.info("node %d leads, vote %d", leader, self._machine.vote_id)
-        elif is_other_leader and not is_first:
-            log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
-        self._tell_leader()
-
-    def _members_changed(self, is_first: bool) -> None:
-        current = self._membership.current
-        if current is not None and not is_first:
-            named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
-            log.info("the members are now: %s", ", ".join(named))
-        voters = self._membership.electors
-        if current is None and self._settings.is_alone:
-            voters = frozenset({self._membership.own.node_id})
-        self._near.elector.tell(VotersChanged(voters))
-        nodes = 1 if current is None else len(current.members)
-        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level))
-        self._introduce()
-
-    def _tell_leader(self) -> None:
-        """Who leads, and where its clients reach it: a node says so when it introduces itself."""
-        leader = self._machine.leader
-        if leader is None:
-            changed = LeaderChanged(0, False)
-        elif leader == self._log.node_id:
-            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port)
-        else:
-            hello = self._hellos.get(leader)
-            host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)
-            changed = LeaderChanged(leader, False, host, port)
-        self._near.router.tell(changed)
-        self._near.owner.tell(changed)
-
-    def _belong_to(self, cluster_id: int) -> None:
-        own = self._identity
-        self._identity = Identity(cluster_id, own.node_id, own.disk_id)
-        self._admin.joined()
-        self._introduce()
-
-    def _introduce(self) -> None:
-        """Whom links are kept to: the members, those that are wanted, and before there are any, those listed.
-
-        A member is dialled where the log says, and where the configuration does: nodes may have moved together.
-        """
-        current = self._membership.current
-        nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
-        is_leading = self._machine.is_leading  # another's log may be one of long ago
-        removed = tuple(current.removed) if current and is_leading else ()
-        addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
-        own, level = self._membership.own, self._membership.level
-        self._near.peers.tell(Introduce(own, self._identity, tuple(nodes), current is None, removed, level, addresses))
-
     # -- the Elector -------------------------------------------------------------------------------------------
 
     def _follow(self, message: Follow) -> None:
@@ -330,9 +231,9 @@ class Replicator(LoopActor):
         now, machine = self._now(), self._machine
         self._do(machine.tick(now) + self._admin.tick(now))
         if machine.leading is None and self._membership.may_found(
-            self._identity, self._settings.listed, self._hellos, self._log.tail.end.trans_id, machine.leader
+            self._announcer.identity, self._settings.listed, self._hellos, self._log.tail.end.trans_id, machine.leader
         ):
-            self._near.elector.tell(VotersChanged(frozenset({self._identity.node_id})))
+            self._near.elector.tell(VotersChanged(frozenset({self._announcer.identity.node_id})))
         leading = machine.leading
         is_alone = leading is not None and not leading.progress
         delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else self._settings.heartbeat_s
@@ -344,7 +245,7 @@ class Replicator(LoopActor):
         self._hellos[message.node_id] = message.hello
         self._faults.pop(message.node_id, None)
         if message.node_id == self._machine.leader:
-            self._tell_leader()
+            self._announcer.tell_leader()
 
     def _peer_down(self, message: PeerDown) -> None:
         self._hellos.pop(message.node_id, None)
@@ -358,7 +259,7 @@ class Replicator(LoopActor):
             self._faults[message.node_id] = message.reason
 
     def _peer_said(self, said: PeerSaid) -> None:
-        if not said.cluster_id and not self._identity.cluster_id:
+        if not said.cluster_id and not self._announcer.identity.cluster_id:
             return  # neither belongs to a cluster yet: what it says is about a log that may never be one
         if type(said.message) in COUNTED and not self._membership.is_from_its_disk(said.node_id, said.disk_id):
             return  # of a disk that the members do not know it by: it does not count
@@ -429,7 +330,7 @@ class Replicator(LoopActor):
             self._machine,
             self._now(),
             leader_node_id=self._machine.leader or 0,
-            cluster_id=f"{self._identity.cluster_id:x}",
+            cluster_id=f"{self._announcer.identity.cluster_id:x}",
             max_log_size=self._settings.log_records_max,
             log_size=self._log.tail.end.trans_id - self._log.trimmed,
             recovery=self._settings.recovery,

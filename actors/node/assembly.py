@@ -15,7 +15,8 @@ from actors.cluster.peers import PeerNetwork, Peers
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
-from actors.cluster.replicator import Neighbours, Replicator, ReplicatorSettings
+from actors.cluster.replicator import Replicator
+from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
@@ -24,8 +25,8 @@ from actors.gateway.routing import HOLD_S, Routing
 from actors.messages.lifecycle import Attach
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
-from actors.queues.queue_owner import OwnerSettings, QueueOwner
-from actors.queues.surroundings import Surroundings
+from actors.queues.queue_owner import QueueOwner
+from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.runtime.contract import Runtime
 from net.peers.link import FRAME_BYTES_MAX
 from storage.disk import Folder

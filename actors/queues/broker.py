@@ -7,11 +7,12 @@ from the ledger. Records are applied when they are made; answers come out when t
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from actors.messages.calls import Call
+from actors.messages.calls import Call, ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
+from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
 from quorate.actions import IN_PIECES, NEEDS_SPACE, WRITES
 from quorate.protocol import (
@@ -26,7 +27,7 @@ from quorate.protocol import (
     refusal,
 )
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import PAYLOADS_LEVEL, Confirm, Encoding, Extend, Message, Place, Release, message_id
+from storage.records import PAYLOADS_LEVEL, Encoding, Message, message_id
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -56,7 +57,7 @@ class Broker:
     """Decides for one shard. `around` is what it knows of the node; for `lease_committed` see `Delivery`.
 
     `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
-    not its to answer: it gathers in `log_calls`, `cluster_calls`, `status_calls`, which the host empties.
+    not its to answer: it gathers in `asked`, for the Replicator, and the host empties that.
     """
 
     def __init__(
@@ -72,24 +73,23 @@ class Broker:
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
         self.queries = Queries(self.ledger, self.delivery, around)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
-        self.log_calls: list[Call] = []
-        self.cluster_calls: list[Call] = []
-        self.status_calls: list[Call] = []
+        self.settling = Settling(self.ledger, self.delivery)
+        self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self._produce,
             Action.CONSUME: self._consume,
-            Action.CONFIRM: self._confirm,
+            Action.CONFIRM: self.settling.confirm,
             Action.CONFIGURE: self.admin.configure,
             Action.CLEAR: self.admin.clear,
-            Action.RELEASE: self._release,
-            Action.EXTEND: self._extend,
+            Action.RELEASE: self.settling.release,
+            Action.EXTEND: self.settling.extend,
             Action.REMOVE: self.admin.clear,
-            Action.LOG: self.log_calls.append,
-            Action.CLUSTER: self.cluster_calls.append,
-            Action.NODE_INIT: self.cluster_calls.append,
+            Action.LOG: lambda call: self.asked.append(LogAsked(call)),
+            Action.CLUSTER: lambda call: self.asked.append(ClusterAsked(call)),
+            Action.NODE_INIT: lambda call: self.asked.append(ClusterAsked(call)),
             Action.MONITOR: self.queries.monitor,
             Action.NODE_MONITOR: self.queries.monitor,
             Action.LIST: self.queries.list_queues,
@@ -97,7 +97,7 @@ class Broker:
             Action.LEADER: self.queries.leader,
             Action.PEEK: self.queries.peek,
             Action.SHOW: self.queries.show,
-            Action.NODE_STATUS: self.status_calls.append,
+            Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status(call))),
         }
 
     # -- what the host calls -----------------------------------------------------------------------------------
@@ -321,114 +321,6 @@ class Broker:
             reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
             return self._refuse(call, ErrorWord.OVERLOADED, reason)
         return self.delivery.consume(call, names, request.count, wait_s)
-
-    def _named(self, call: Call) -> list[int] | None:
-        """The ids that the request names, each once; None if it was refused."""
-        request = call.request
-        if request.msg_ids is not None:
-            ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
-            return list(dict.fromkeys(ids))
-        if request.msg_id is None:
-            self._refuse_field(call, "msg_id", "is missing, and so is msg_ids")
-            return None
-        return [request.msg_id]
-
-    def _found(self, ids: list[int], queue: str | None) -> dict[str, list[Message]]:
-        """The live messages among `ids`, and in `queue` if that is given, by queue."""
-        found: dict[str, list[Message]] = {}
-        for msg_id in ids:
-            message = self._state.messages.get(msg_id)
-            if message is not None and (queue is None or message.queue == queue):
-                found.setdefault(message.queue, []).append(message)
-        return found
-
-    def _confirm(self, call: Call) -> None:
-        request = call.request
-        queue = request.queue
-        confirmed = 0
-        if request.msg_ids is None and request.msg_id is not None:
-            message = self._state.messages.get(request.msg_id)
-            if message is not None and (queue is None or message.queue == queue):
-                confirmed = 1
-                self.ledger.append(Confirm(message.queue, [message.msg_id], [message.previous]))
-        else:
-            ids = self._named(call)
-            if ids is None:
-                return
-            for name, messages in self._found(ids, queue).items():
-                confirmed += len(messages)
-                self.ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
-        reply = Reply(
-            action=request.action, code=0, queue=queue, seq=request.seq, msg_id=request.msg_id, confirmed=confirmed
-        )
-        self.ledger.park(call, reply)
-
-    def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
-        """The messages in flight that the request names; None if it was refused: none of them is."""
-        ids = self._named(call)
-        if ids is None:
-            return None
-        found = self._found(ids, call.request.queue)
-        flying = {
-            name: chosen
-            for name, messages in found.items()
-            if (chosen := [message for message in messages if message.place == Place.IN_FLIGHT])
-        }
-        if flying:
-            return flying
-        if found:
-            self._refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
-        else:
-            self._refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
-        return None
-
-    def _release(self, call: Call) -> None:
-        request = call.request
-        by_queue = self._in_flight(call)
-        if by_queue is None:
-            return
-        now = self.ledger.now
-        delay = request.delay
-        due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
-        for name, messages in by_queue.items():
-            # what was delivered before may not go out after it expires: then is when it is dropped
-            due_ats = [min(due_at, message.expires_at) for message in messages]
-            self.ledger.append(Release(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
-            for message in messages:
-                self.delivery.place(message)
-        reply = Reply(
-            action=request.action,
-            code=0,
-            queue=request.queue,
-            seq=request.seq,
-            msg_id=request.msg_id,
-            released=sum(map(len, by_queue.values())),
-        )
-        self.ledger.park(call, reply)
-
-    def _extend(self, call: Call) -> None:
-        request = call.request
-        if not request.retry:
-            return self._refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
-        by_queue = self._in_flight(call)
-        if by_queue is None:
-            return None
-        for name, messages in by_queue.items():
-            due_ats = [max(m.due_at, self.delivery.retry_at(m, request.retry)) for m in messages]
-            self.ledger.append(Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
-            self.delivery.watch(name, min(due_ats))
-        reply = Reply(
-            action=request.action,
-            code=0,
-            queue=request.queue,
-            seq=request.seq,
-            msg_id=request.msg_id,
-            extended=sum(map(len, by_queue.values())),
-        )
-        self.ledger.park(call, reply)
-        return None
-
-    # -- refusing ----------------------------------------------------------------------------------------------
 
     def _refuse(self, call: Call, error: str, reason: str) -> None:
         self.ledger.park(call, refusal(call.request, error, reason))

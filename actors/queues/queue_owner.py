@@ -5,12 +5,11 @@ arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it a
 only what is asked about this node. What it may do at the moment, `Tenure` says.
 """
 
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import pykka
 
-from actors.messages.calls import Call, ClientGone, ClusterAsked, Execute, LogAsked, Returned, StatusAsked, send_answers
+from actors.messages.calls import Call, ClientGone, Execute, Returned, send_answers
 from actors.messages.checkpoints import DescribeRows
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
@@ -27,36 +26,21 @@ from actors.messages.log import (
     Undrain,
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
-from actors.queues.appending import LINGER_S, Appending, AppendingLimits, Step
+from actors.queues.alarm import Alarm
+from actors.queues.appending import LINGER_S, Appending, Step
 from actors.queues.broker import Broker, Limits
 from actors.queues.leader_clock import LeaderClock
 from actors.queues.row_description import RowDescription
-from actors.queues.surroundings import Surroundings
+from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Stage, Tenure
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage import entry as entry_codec
-from storage.entry import StoredEntry
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
-
-TIMER_MAX_S: Final = 1.0
-"""A timer is checked this often, so that a jump of the wall clock makes nothing late by more."""
-
-
-@dataclass
-class OwnerSettings:
-    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
-
-    For `lease_committed` see `Delivery`.
-    """
-
-    appending: AppendingLimits
-    journal_low_bytes: int = 1 << 20
-    lease_committed: bool = False
 
 
 class _Continue:
@@ -87,8 +71,7 @@ class QueueOwner(LoopActor):
         self._room_bytes = NEVER
         self._level = FIRST_LEVEL
         self._disk_full: str | None = None
-        self._alarm: Timer | None = None
-        self._alarm_at = NEVER
+        self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._linger: Timer | None = None
         self._is_looking_again = False
         self._continues = False
@@ -161,19 +144,11 @@ class QueueOwner(LoopActor):
             calls = [call for call in calls if call.request.action not in WRITES]
         broker = self._broker
         broker.execute(self._now(), calls)
-        if broker.log_calls or broker.cluster_calls or broker.status_calls:
-            self._ask_replicator()
+        if broker.asked:
+            for message in broker.asked:
+                self._replicator.tell(message)
+            broker.asked.clear()
         return None
-
-    def _ask_replicator(self) -> None:
-        """What the log and the cluster are asked for is the Replicator's to answer."""
-        broker = self._broker
-        asked = [*map(LogAsked, broker.log_calls), *map(ClusterAsked, broker.cluster_calls)]
-        asked += [StatusAsked(call, broker.queries.status(call)) for call in broker.status_calls]
-        for message in asked:
-            self._replicator.tell(message)
-        for calls in (broker.log_calls, broker.cluster_calls, broker.status_calls):
-            calls.clear()
 
     def _own_view_of(self, calls: list[Call]) -> list[Call]:
         """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
@@ -208,8 +183,7 @@ class QueueOwner(LoopActor):
                 self._ledger.answer(call, done(call.request, Reply))
 
     def _time_passed(self, message: _TimePassed) -> None:
-        self._alarm = None
-        self._alarm_at = NEVER
+        self._alarm.rang()
         if self._tenure.lets_time_pass:
             self._broker.pass_time(self._now())
 
@@ -263,22 +237,10 @@ class QueueOwner(LoopActor):
             return  # the fresh state has them, or they come again behind it
         state = self._ledger.state
         for stored in message.entries:
-            self._follow(state, stored)
+            state.follow_entry(entry_codec.decode(stored.data, "a replicated entry"))
         self._around.committed = message.entries[-1].last_trans_id
         self._ledger.followed(self._around.committed, state.time)
         self._describe()
-
-    @staticmethod
-    def _follow(state: ShardState, stored: StoredEntry) -> None:
-        entry = entry_codec.decode(stored.data, "a replicated entry")
-        if entry.last_trans_id <= state.trans_id:
-            return  # applied when this node led
-        assert entry.first_trans_id == state.trans_id + 1, (entry.first_trans_id, state.trans_id)
-        trans_id = entry.first_trans_id
-        for record in entry.records:
-            state.follow(trans_id, record, entry.time)
-            trans_id += 1
-        state.time = entry.time
 
     # -- leading and following ---------------------------------------------------------------------------------
 
@@ -290,7 +252,7 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(state.trans_id)
         self._held += [*uncertain, *undone]  # what was asked about this node, and waited for a commit
         for entry in message.entries:
-            self._follow(state, entry)
+            state.follow_entry(entry_codec.decode(entry.data, "a replicated entry"))
         self._take_state(state, committed)
         self._appending.begin(state.trans_id)
         self._ledger.lease(-NEVER, -NEVER)
@@ -358,8 +320,8 @@ class QueueOwner(LoopActor):
             self._send()
         if ledger.records and tenure.leads:
             self._go_on_appending()
-        if self._broker.next_event_at < self._alarm_at and tenure.lets_time_pass:
-            self._arm_alarm()
+        if self._broker.next_event_at < self._alarm.at and tenure.lets_time_pass:
+            self._alarm.set(self._broker.next_event_at, self._now())
         if self._broker.has_more and not self._continues:
             self._continues = True
             self.actor_ref.tell(_Continue())
@@ -404,17 +366,6 @@ class QueueOwner(LoopActor):
             append = self._appending.append(self._ledger, self._tenure.vote_id, is_disk_full=is_full)
             if append is not None:
                 self._replicator.tell(append)
-
-    def _arm_alarm(self) -> None:
-        """One timer, at the broker's next event; never further than `TIMER_MAX_S`, since the wall clock may jump."""
-        at = self._broker.next_event_at
-        if at == NEVER:
-            return
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm_at = at
-        delay_s = min(max(at - self._now(), 0.0), TIMER_MAX_S)
-        self._alarm = self.runtime.call_later(delay_s, lambda: self.actor_ref.tell(_TimePassed()))
 
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()

@@ -1,6 +1,8 @@
-"""What a shard's owner has been told of the world around it, as queries and checks need it."""
+"""What a shard's owner is set to, and what it has been told of the world around it, for queries and checks."""
 
 from dataclasses import dataclass
+
+from actors.queues.appending import AppendingLimits
 
 
 @dataclass(slots=True)
@@ -21,3 +23,15 @@ class Surroundings:
     leader_port: int = 0
     nodes: int = 1
     voters: int = 1
+
+
+@dataclass
+class OwnerSettings:
+    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
+
+    For `lease_committed` see `Delivery`.
+    """
+
+    appending: AppendingLimits
+    journal_low_bytes: int = 1 << 20
+    lease_committed: bool = False

@@ -78,6 +78,8 @@ class Stranger:
         if random.random() < 0.2:
             data += bytes([random.randrange(256) for _ in range(50)])
         self._world.note("stranger", node.name, data)
+        if node.observer is not None:
+            node.observer.posed.add((node.node_id, node_id))
 
         def arrive() -> None:
             link = peers.accepted(_Deaf())

@@ -21,8 +21,8 @@ from actors.messages.log import (
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
-from actors.queues.queue_owner import OwnerSettings, QueueOwner
-from actors.queues.surroundings import Surroundings
+from actors.queues.queue_owner import QueueOwner
+from actors.queues.surroundings import OwnerSettings, Surroundings
 from quorate.protocol import Reply, Request
 from storage.entry import decode
 from storage.records import Lead, Member, Members

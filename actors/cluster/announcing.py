@@ -1,0 +1,117 @@
+"""Tells the actors of this node, and through the Peers the other nodes, what this node is in its cluster.
+
+A part of the Replicator, which calls it when the members, or who leads, may have changed.
+"""
+
+import logging
+
+from actors.cluster.admin import ClusterAdmin
+from actors.cluster.replication import Replication
+from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.messages.election import VotersChanged
+from actors.messages.peers import Introduce, LeaderChanged, MembersChanged
+from net.peers.messages import Hello
+from storage.vote_file import Identity
+
+log = logging.getLogger("quorate.cluster")
+
+
+class Announcer:
+    """`identity`: who this node is, as it was told last. `hellos`: of the nodes that there is a link to."""
+
+    def __init__(
+        self,
+        machine: Replication,
+        admin: ClusterAdmin,
+        settings: ReplicatorSettings,
+        identity: Identity,
+        hellos: dict[int, Hello],
+    ) -> None:
+        self.identity = identity
+        self._machine = machine
+        self._membership = machine.log.membership
+        self._admin = admin
+        self._settings = settings
+        self._hellos = hellos
+        self._near: Neighbours
+        self._told_members: object = self
+        self._told_leader: object = self
+
+    def attach(self, neighbours: Neighbours) -> None:
+        """Whom it tells."""
+        self._near = neighbours
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the members, or who leads, are others than those that were told."""
+        return self._membership.current is not self._told_members or self._machine.role.leader != self._told_leader
+
+    @property
+    def has_lost(self) -> bool:
+        """Whether this node led when it was told last, and does not lead any more."""
+        return self._told_leader == self._machine.log.node_id and not self._machine.is_leading
+
+    def look_around(self) -> None:
+        """The members, or who leads, have changed: tell all who need to know."""
+        current, leader = self._membership.current, self._machine.leader
+        is_first = self._told_leader is self
+        own_id = self._machine.log.node_id
+        is_other_leader = leader != self._told_leader
+        if current is not self._told_members:
+            self._told_members = current
+            self._members_changed(is_first)
+        elif is_other_leader and own_id in (leader, self._told_leader):
+            self._introduce()
+        self._told_leader = leader
+        if is_other_leader and leader is not None:
+            log.info("node %d leads, vote %d", leader, self._machine.vote_id)
+        elif is_other_leader and not is_first:
+            log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
+        self.tell_leader()
+
+    def _members_changed(self, is_first: bool) -> None:
+        current = self._membership.current
+        if current is not None and not is_first:
+            named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
+            log.info("the members are now: %s", ", ".join(named))
+        voters = self._membership.electors
+        if current is None and self._settings.is_alone:
+            voters = frozenset({self._membership.own.node_id})
+        self._near.elector.tell(VotersChanged(voters))
+        nodes = 1 if current is None else len(current.members)
+        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level))
+        self._introduce()
+
+    def tell_leader(self) -> None:
+        """Who leads, and where its clients reach it: a node says so when it introduces itself."""
+        leader = self._machine.leader
+        if leader is None:
+            changed = LeaderChanged(0, False)
+        elif leader == self._machine.log.node_id:
+            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port)
+        else:
+            hello = self._hellos.get(leader)
+            host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)
+            changed = LeaderChanged(leader, False, host, port)
+        self._near.router.tell(changed)
+        self._near.owner.tell(changed)
+
+    def belong_to(self, cluster_id: int) -> None:
+        """This node is one of that cluster from now on."""
+        own = self.identity
+        self.identity = Identity(cluster_id, own.node_id, own.disk_id)
+        self._admin.joined()
+        self._introduce()
+
+    def _introduce(self) -> None:
+        """Whom links are kept to: the members, those that are wanted, and before there are any, those listed.
+
+        A member is dialled where the log says, and where the configuration does: nodes may have moved together.
+        """
+        current = self._membership.current
+        nodes = self._settings.listed if current is None else (*current.members, *current.wanted)
+        is_leading = self._machine.is_leading  # another's log may be one of long ago
+        removed = tuple(current.removed) if current and is_leading else ()
+        addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
+        own, level = self._membership.own, self._membership.level
+        self._near.peers.tell(Introduce(own, self.identity, tuple(nodes), current is None, removed, level, addresses))

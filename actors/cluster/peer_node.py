@@ -1,0 +1,42 @@
+"""A node that links are kept to, as the Peers know it."""
+
+from typing import Final
+
+from net.peers.link import PeerLink
+from net.peers.messages import Hello
+
+BACKOFF_MIN_S: Final = 0.05
+"""Before a node that could not be reached is dialled again, the first time."""
+
+
+class PeerNode:
+    """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
+
+    `unsent` leaves at the end of the turn, with forwarded calls up to number `unsent_serial`; `said` is the hello that
+    the node has of this one.
+    """
+
+    def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
+        self.node_id = node_id
+        self.addresses = addresses
+        self.at = 0
+        self.link: PeerLink | None = None
+        self.is_dialling = False
+        self.backoff_s = BACKOFF_MIN_S
+        self.last_fault = ""
+        self.unsent: list[bytes] = []
+        self.unsent_serial = 0
+        self.said: Hello | None = None
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it is dialled now."""
+        return self.addresses[self.at % len(self.addresses)]
+
+    def move_to(self, addresses: list[tuple[str, int]]) -> None:
+        """The log says another address: an open link that is to one of those that hold is as good as a new one."""
+        is_elsewhere = self.address not in addresses
+        self.addresses = addresses
+        self.at = 0
+        if is_elsewhere and self.link is not None:
+            self.link.close("it has moved")

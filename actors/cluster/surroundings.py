@@ -1,0 +1,39 @@
+"""What a Replicator is given: what it is to know of the node that it runs in, and whom it tells."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pykka
+
+from storage.records import LEVEL, Member
+
+
+@dataclass
+class ReplicatorSettings:
+    """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
+
+    `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
+    reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
+    """
+
+    listed: tuple[Member, ...] = ()
+    is_alone: bool = True
+    heartbeat_s: float = 0.05
+    client_host: str = "127.0.0.1"
+    client_port: int = 1111
+    log_records_max: int = 1_000_000
+    level: int = LEVEL
+    recovery: str = ""
+    version: str = ""
+
+
+@dataclass
+class Neighbours:
+    """The actors that a Replicator tells."""
+
+    owner: "pykka.ActorRef[Any]"
+    elector: "pykka.ActorRef[Any]"
+    log_writer: "pykka.ActorRef[Any]"
+    checkpointer: "pykka.ActorRef[Any]"
+    peers: "pykka.ActorRef[Any]"
+    router: "pykka.ActorRef[Any]"

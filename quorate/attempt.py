@@ -1,0 +1,94 @@
+"""One request of a client, tried until it is answered, its time is over, or another try could do it twice."""
+
+import time
+from typing import Any, Final
+
+import msgspec
+
+from quorate.actions import REPEATABLE
+from quorate.connection import Connection, Lost
+from quorate.errors import ConnectionFailedError, UnknownOutcomeError
+from quorate.pool import Pool
+from quorate.protocol import Action, ErrorWord
+
+PAUSE_MIN_S: Final = 0.01
+PAUSE_MAX_S: Final = 0.2
+"""Between two tries of a request."""
+
+
+class Attempt:
+    """One request, tried until it is answered, or its time is over, or it must not be tried again."""
+
+    def __init__(self, pool: Pool, timeout_s: float, action: int, body: dict[str, Any]) -> None:
+        self._pool = pool
+        self._timeout_s = timeout_s
+        self._action = action
+        self._body = body
+        self.is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
+        self._is_repeatable = action in REPEATABLE or self.is_keyed
+        self.was_repeated = False
+
+    def run(self) -> dict[str, Any]:
+        """The last reply. Raises `ConnectionFailedError`, `UnknownOutcomeError`, `ProtocolViolationError`."""
+        begun = time.monotonic()
+        wait_s = float(self._body.get("wait", 0.0))
+        until = begun + self._timeout_s
+        pause_s = PAUSE_MIN_S
+        redirects = 0
+        while True:
+            waited_s = time.monotonic() - begun
+            body = {**self._body, "wait": max(wait_s - waited_s, 0.001)} if wait_s and waited_s > 0.1 else self._body
+            data = msgspec.json.encode({"action": self._action, **body}) + b"\n"
+            left_s = max(until - time.monotonic(), 0.001)
+            try:
+                reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
+            except Lost as lost:
+                if lost.was_sent and not self._is_repeatable:
+                    raise UnknownOutcomeError(str(lost)) from lost
+                if time.monotonic() + pause_s > until + wait_s:
+                    kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
+                    raise kind(str(lost)) from lost
+                self.was_repeated = self.was_repeated or lost.was_sent
+            else:
+                if not self._may_try_again(reply) or time.monotonic() + pause_s > until + wait_s:
+                    return reply
+                if reply["error"] == ErrorWord.REDIRECT and redirects < 1:
+                    redirects += 1
+                    continue
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
+        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
+        connection = self._pool.take(timeout_s)
+        try:
+            reply = connection.exchange(data, timeout_s)
+        except Lost:
+            connection.close()
+            self._pool.ask_elsewhere(connection.address)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._follow(connection, reply)
+        return reply
+
+    def _follow(self, connection: Connection, reply: dict[str, Any]) -> None:
+        """Keep the connection, or go where the reply says."""
+        error = reply.get("error")
+        if error == ErrorWord.REDIRECT:
+            self._pool.ask_elsewhere(connection.address, (str(reply["leader_host"]), int(reply["leader_port"])))
+        elif error in (ErrorWord.STOPPING, ErrorWord.NO_LEADER):
+            self._pool.ask_elsewhere(connection.address)  # that one may be cut off, or removed
+        elif error not in (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON):
+            self._pool.give_back(connection)
+            return
+        connection.close()
+
+    def _may_try_again(self, reply: dict[str, Any]) -> bool:
+        """Whether another try may get further: the request was not done, or may be done twice."""
+        error = reply.get("error")
+        if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
+            self.was_repeated = True
+            return True
+        return error in (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)

@@ -1,0 +1,75 @@
+"""The connections of a client: those that are idle are kept for the next request, to the node that is asked now."""
+
+import threading
+from typing import Final
+
+from quorate.connection import Address, Connection, Lost
+
+IDLE_MAX: Final = 16
+"""Connections that are kept open for the next requests."""
+
+
+class Pool:
+    """Connections to one of `nodes` at a time. Any thread may use it."""
+
+    def __init__(self, nodes: list[Address]) -> None:
+        self._nodes = nodes
+        self._address = nodes[0]
+        self._idle: list[Connection] = []
+        self._lock = threading.Lock()
+
+    def close(self) -> None:
+        """Close those that are idle; the next request opens one again."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+    def take(self, timeout_s: float) -> Connection:
+        """An open connection to the node that is asked now. Raises `Lost` when it can't be reached."""
+        while True:
+            with self._lock:
+                address = self._address
+                connection = next((one for one in reversed(self._idle) if one.address == address), None)
+                if connection is not None:
+                    self._idle.remove(connection)
+            if connection is None:
+                return self._connected(address, timeout_s)
+            if not connection.is_stale:
+                return connection
+            connection.close()
+
+    def _connected(self, address: Address, timeout_s: float) -> Connection:
+        try:
+            return Connection(address, timeout_s)
+        except Lost:
+            self.ask_elsewhere(address)
+            raise
+
+    def give_back(self, connection: Connection) -> None:
+        """A connection on which nothing is expected any more."""
+        with self._lock:
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def ask_elsewhere(self, failed: Address, address: Address | None = None) -> None:
+        """Ask another node from now on: the one at `address`, or the next."""
+        with self._lock:
+            if address is not None:
+                self._address = address
+            elif failed == self._address:
+                at = self._nodes.index(failed) if failed in self._nodes else -1
+                self._address = self._nodes[(at + 1) % len(self._nodes)]
+
+
+def node_address(node: Address | str) -> Address:
+    """The pair that `node` names: a pair, or "host:port" with an IPv6 address in brackets. Raises ValueError."""
+    if not isinstance(node, str):
+        host, port = node
+        return host, port
+    host, _, text = node.rpartition(":")
+    if not host or not text.isdigit():
+        raise ValueError(f"{node!r}: HOST:PORT is wanted")
+    return host.strip("[]"), int(text)

@@ -1,0 +1,113 @@
+"""The Elector as a host: what depends on a vote is told when that is on disk, in the order that it was decided in."""
+
+from typing import Any
+
+import pytest
+
+from actors.cluster.election import Election
+from actors.cluster.elector import Elector
+from actors.messages.disk import IdentitySaved, SaveIdentity
+from actors.messages.election import (
+    AskVotes,
+    CastVote,
+    ClusterFounded,
+    Follow,
+    LeaderHeard,
+    TakeLead,
+    VoteAsked,
+    VoteGiven,
+    VotersChanged,
+)
+from net.peers.messages import Vote
+from storage.log_tail import LogEnd
+from storage.vote_file import Identity
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+
+
+class Host:
+    """The Elector of node 1 in a cluster of three, with probes around it."""
+
+    def __init__(self, *voters: int) -> None:
+        self.runtime = CrankedRuntime()
+        self.lane, self.replicator = Probe(), Probe()
+        election = Election(Identity(9, 1, 11, 5, 0), 0.4, self.runtime.random, self.runtime.time)
+        self.actor = Elector(self.runtime, election, ref(self.lane))
+        self.actor.attach(ref(self.replicator))
+        self.actor.begin()
+        self.tell(VotersChanged(frozenset(voters)))
+        self.runtime.crank(0.45)  # it has just begun to listen: by now a leader would have been heard
+
+    def tell(self, *messages: Any) -> None:
+        for message in messages:
+            self.actor.actor_ref.tell(message)
+        self.runtime.crank()
+
+    def save(self) -> list[Identity]:
+        """What was to be saved since is on disk now."""
+        saved = [message.identity for message in self.lane.take(SaveIdentity)]
+        for identity in saved:
+            self.tell(IdentitySaved(identity))
+        return saved
+
+
+def asked(vote_id: int, candidate: int = 2) -> VoteAsked:
+    return VoteAsked(candidate, vote_id, False, False, LogEnd(5, 10), 0)
+
+
+def test_a_vote_is_told_when_it_is_on_disk() -> None:
+    host = Host(1, 2, 3)
+    host.tell(asked(6))
+    assert host.replicator.take(CastVote) == []
+    saved = host.save()
+    assert [(one.vote_id, one.voted_for) for one in saved] == [(6, 0)], "the new vote first, and then for whom"
+    assert host.replicator.take(CastVote) == []
+    assert [(one.vote_id, one.voted_for) for one in host.save()] == [(6, 2)]
+    assert host.replicator.take(CastVote) == [CastVote(2, Vote(6, False, True), LogEnd(5, 10))]
+
+
+def test_what_is_decided_while_the_disk_is_busy_waits_its_turn() -> None:
+    host = Host(1, 2, 3)
+    host.tell(asked(6), LeaderHeard(7, 3))
+    assert host.replicator.take(CastVote, Follow) == []
+    while host.save():
+        pass
+    told = host.replicator.take(CastVote, Follow)
+    assert [type(message) for message in told if isinstance(message, CastVote)] == [CastVote]
+    assert told[-1] == Follow(7, 3)
+
+
+def test_a_node_alone_leads_when_its_own_vote_is_saved() -> None:
+    host = Host(1)
+    assert host.replicator.take(TakeLead) == []
+    saved = host.save()
+    assert saved[-1].voted_for == 1
+    assert host.replicator.take(TakeLead) == [TakeLead(saved[-1].vote_id)]
+
+
+def test_a_silent_leader_is_replaced_by_asking_first() -> None:
+    host = Host(1, 2, 3)
+    host.tell(LeaderHeard(5, 2))
+    host.replicator.take(Follow)
+    host.runtime.crank(1.0)
+    assert host.replicator.take(AskVotes)[0].is_pre
+    assert host.lane.told == [], "asking whether one would win is nothing to remember"
+    host.tell(VoteGiven(3, Vote(6, True, True)))
+    assert host.save()[-1].voted_for == 1
+    assert not host.replicator.take(AskVotes)[0].is_pre
+
+
+def test_the_cluster_that_was_founded_is_saved() -> None:
+    host = Host(1, 2, 3)
+    host.tell(ClusterFounded(42))
+    assert [one.cluster_id for one in host.save()] == [42]
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+def test_one_vote_is_given_in_one_vote_id(order: tuple[int, int]) -> None:
+    host = Host(1, 2, 3)
+    for candidate in order:
+        host.tell(asked(6, candidate))
+    while host.save():
+        pass
+    votes = {one.candidate: one.vote.is_granted for one in host.replicator.take(CastVote)}
+    assert votes == {order[0]: True, order[1]: False}

@@ -1,0 +1,179 @@
+"""The Replicator as a host: who is told what, when LMDB is fed, what counts from whom, and what it takes to stop."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from actors.cluster.following import ReplicationLimits
+from actors.cluster.membership import Membership
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.cluster.replication import Replication
+from actors.cluster.replicator import Replicator
+from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
+from actors.messages.disk import EntriesWritten, JournalBlocked, Recycle, WriteEntries
+from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
+from actors.messages.lifecycle import Stop
+from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
+from actors.messages.peers import CutPeer, Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
+from net.peers.messages import Push, Stored, Vote
+from storage.entry import StoredEntry, encode
+from storage.log_tail import LogTail
+from storage.records import Lead, Member, Members, Remove
+from storage.vote_file import Identity
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+
+THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
+
+
+def entry(trans_id: int, vote_id: int, record: Any) -> StoredEntry:
+    return StoredEntry(trans_id, trans_id, vote_id, encode(vote_id, trans_id, 1.0, [record]))
+
+
+class Host:
+    """The Replicator of node 1 with probes around it; a log without an entry; `cluster_id` 0: of no cluster."""
+
+    def __init__(self, members: Members | None = None, cluster_id: int = 9) -> None:
+        self.runtime = CrankedRuntime()
+        self.owner, self.elector, self.log_writer = Probe(), Probe(), Probe()
+        self.checkpointer, self.peers, self.router = Probe(), Probe(), Probe()
+        log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(Member(1, "n1", 1, 11), members), 0)
+        replication = Replication(log, ReplicationLimits(), 1, self.runtime.time)
+        settings = ReplicatorSettings(is_alone=members is None and cluster_id == 0)
+        self.actor = Replicator(self.runtime, replication, Identity(cluster_id, 1, 11), settings, lambda: 77)
+        probes = (self.owner, self.elector, self.log_writer, self.checkpointer, self.peers, self.router)
+        self.actor.attach(Neighbours(*map(ref, probes)))
+        self.actor.begin()
+        self.runtime.crank()
+        self.tell(Checkpointed(0, 0))
+
+    def tell(self, *messages: Any) -> None:
+        for message in messages:
+            self.actor.actor_ref.tell(message)
+        self.runtime.crank()
+
+    def push(self, *entries: StoredEntry, committed: int, vote_id: int = 1, cluster_id: int = 9) -> None:
+        """Node 2 leads, and says this."""
+        pushed = Push(vote_id, 0, 0, [one.data for one in entries], committed, 1.0)
+        self.tell(PeerSaid(2, pushed, cluster_id, 22))
+
+    def stored(self) -> list[Stored]:
+        """What was said to be on this node's disk."""
+        return [one.message for one in self.peers.take(SendPeers) if isinstance(one.message, Stored)]
+
+
+def leading() -> Host:
+    """A node alone that leads a cluster, with its founding on the disk."""
+    host = Host(cluster_id=0)
+    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    founding = host.owner.take(Propose)[0].record
+    host.tell(Append(2, [entry(2, 2, founding)]), EntriesWritten(2, 1 << 30))
+    return host
+
+
+def test_a_node_alone_founds_a_cluster_and_belongs_to_it_when_that_is_committed() -> None:
+    host = Host(cluster_id=0)
+    assert host.elector.take(VotersChanged) == [VotersChanged(frozenset({1}))]
+    host.tell(TakeLead(2))
+    assert host.owner.take(Promoted)[0].vote_id == 2
+    assert host.router.take(LeaderChanged)[-1].is_self
+    host.tell(Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    founding = host.owner.take(Propose)[0].record
+    assert founding.cluster_id == 77
+    host.tell(Append(2, [entry(2, 2, founding)]))
+    assert host.elector.take(ClusterFounded) == []
+    host.tell(EntriesWritten(2, 1 << 30))
+    assert host.elector.take(ClusterFounded) == [ClusterFounded(77)]
+    assert host.peers.take(Introduce)[-1].identity.cluster_id == 77
+
+
+def test_a_new_node_belongs_to_a_cluster_when_it_has_its_log_and_not_when_somebody_says_that_it_leads() -> None:
+    host = Host(cluster_id=0)
+    host.push(committed=0)
+    host.tell(Follow(1, 2))
+    host.push(committed=0)
+    assert host.elector.take(LeaderHeard)[-1] == LeaderHeard(1, 2)
+    assert host.elector.take(ClusterFounded) == []
+    host.push(entry(1, 1, THREE), committed=1)
+    assert host.elector.take(ClusterFounded) == [], "it is not on its disk, and so not committed here"
+    host.tell(EntriesWritten(1, 1 << 30))
+    assert host.elector.take(ClusterFounded) == [ClusterFounded(9)]
+    assert host.owner.take(MembersChanged)[-1].nodes == 3
+
+
+def test_an_entry_is_applied_when_it_is_on_disk_and_committed_and_then_lmdb_gets_it() -> None:
+    host = Host(THREE)
+    host.tell(Follow(1, 2))
+    host.push(entry(1, 1, Remove("q")), committed=1)
+    assert host.owner.take(Apply) == []
+    assert [one.trans_id for one in host.stored()] in ([], [0])
+    host.tell(EntriesWritten(1, 1 << 30))
+    assert len(host.owner.take(Apply)) == 1
+    assert host.stored()[-1].trans_id == 1
+    host.checkpointer.take(Checkpoint)
+    host.runtime.crank(0.1)
+    assert [len(one.entries) for one in host.checkpointer.take(Checkpoint)] == [1]
+    host.tell(Checkpointed(1, 0))
+    assert host.log_writer.take(Recycle)[-1] == Recycle(1)
+    host.runtime.crank(1.0)
+    assert host.checkpointer.take(Checkpoint) == [], "there is nothing more to store"
+
+
+@pytest.mark.parametrize("cluster_id", [0, 9])
+def test_between_nodes_without_a_cluster_nothing_counts(cluster_id: int) -> None:
+    host = Host(cluster_id=0)
+    host.push(committed=0, vote_id=3, cluster_id=cluster_id)
+    assert bool(host.elector.take(LeaderHeard)) == bool(cluster_id)
+
+
+def test_votes_count_only_from_the_disk_that_the_members_know() -> None:
+    host = Host(THREE)
+    host.tell(PeerSaid(2, Vote(2, False, True), 9, 99))
+    assert host.elector.take(VoteGiven) == []
+    host.tell(PeerSaid(2, Vote(2, False, True), 9, 22))
+    assert host.elector.take(VoteGiven) == [VoteGiven(2, Vote(2, False, True))]
+
+
+def test_who_contradicts_what_is_committed_is_cut_off() -> None:
+    host = Host(THREE)
+    host.tell(Follow(1, 2))
+    host.push(entry(1, 1, Remove("q")), committed=1)
+    host.tell(EntriesWritten(1, 1 << 30), Follow(2, 3))
+    other = Push(2, 0, 0, [entry(1, 2, Remove("other")).data], 1, 1.0)
+    host.tell(PeerSaid(3, other, 9, 33))
+    assert [one.node_id for one in host.peers.take(CutPeer)] == [3]
+    assert host.log_writer.take(WriteEntries)[1:] == [], "and nothing of it is taken"
+
+
+def test_a_full_disk_is_said_once_and_its_end_is_too(caplog: pytest.LogCaptureFixture) -> None:
+    host = leading()
+    with caplog.at_level(logging.INFO, "quorate.cluster"):
+        host.tell(JournalBlocked("no space"), JournalBlocked("no space"))
+        assert host.owner.take(LogAdvanced)[-1].disk_full == "no space"
+        host.tell(CheckpointFailed("no space"), EntriesWritten(2, 1 << 30))
+        host.runtime.crank(1.0)
+        host.tell(Checkpointed(2, 0), EntriesWritten(2, 1 << 30))
+    assert host.owner.take(LogAdvanced)[-1].disk_full is None
+    said = [record.getMessage() for record in caplog.records]
+    assert len([one for one in said if "is full" in one]) == 1
+    assert len([one for one in said if "has space again" in one]) == 1
+
+
+def test_it_stops_when_lmdb_has_what_is_committed() -> None:
+    host = leading()
+    host.checkpointer.take(Checkpoint)
+    host.tell(Stop(ref(host.owner)))
+    assert host.peers.take(Stop) == []
+    assert [one.entries[-1].last_trans_id for one in host.checkpointer.take(Checkpoint)] == [2], "at once, not in time"
+    host.tell(Checkpointed(2, 0))
+    assert len(host.peers.take(Stop)) == 1
+    host.tell(Append(2, [entry(3, 2, Remove("q"))]))
+    assert host.log_writer.take(WriteEntries)[2:] == [], "nothing happens after that"
+
+
+def test_a_full_disk_does_not_keep_a_node_from_stopping() -> None:
+    host = leading()
+    host.runtime.crank(0.1)
+    host.tell(Stop(ref(host.owner)), CheckpointFailed("no space"))
+    assert len(host.peers.take(Stop)) == 1, "the journal keeps what LMDB has no space for"

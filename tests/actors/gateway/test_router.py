@@ -1,0 +1,252 @@
+"""The Router as a host: what goes to the owner, what to other nodes, what comes back, and each of it once."""
+
+from typing import Any
+
+import msgspec
+
+from actors.gateway.router import RemoteClient, Router
+from actors.gateway.routing import Routing
+from actors.messages.calls import Answered, Call, ClientGone, Execute, Returned
+from actors.messages.lifecycle import Stop
+from actors.messages.log import Drain, Undrain
+from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp
+from net.peers.forwarding import packed_call, packed_reply
+from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardReturned, Hello
+from quorate.protocol import Action, Reply, Request
+from tests.actors.cranked import CrankedRuntime, Probe, ref
+
+HELLO = Hello(1, 0, 1, 2, 1, 9, 22, "h", 1, "h", 2, 1)
+
+
+class Asker:
+    """A client of this node."""
+
+    has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Not by the Router."""
+
+
+class Host:
+    """The Router of node 1, with probes around it; node 2 is linked."""
+
+    def __init__(self, *, forwards: bool = True, virtual: dict[str, list[str]] | None = None) -> None:
+        self.runtime = CrankedRuntime()
+        self.owner, self.peers, self.asker, self.client = Probe(), Probe(), Probe(), Asker()
+        routing = Routing(forwards=forwards, hold_s=2.0)
+        self.actor = Router(self.runtime, ref(self.owner), virtual or {}, routing, forward_bytes=2000)
+        self.actor.attach(ref(self.peers))
+        self.actor.begin()
+        self.tell(PeerUp(2, HELLO))
+
+    def tell(self, *messages: Any) -> None:
+        for message in messages:
+            self.actor.actor_ref.tell(message)
+        self.runtime.crank()
+
+    def ask(self, *requests: Request) -> None:
+        self.tell(Execute([Call(request, self.client, n, self.asker) for n, request in enumerate(requests)]))
+
+    def said(self, kind: type) -> list[Any]:
+        """What was said to other nodes since."""
+        found = [sent.message for sent in self.peers.told if isinstance(sent.message, kind)]
+        self.peers.told = [sent for sent in self.peers.told if not isinstance(sent.message, kind)]
+        return found
+
+    def forward(self, *serials: int, session: int = 7, client: int = 0) -> None:
+        """Node 2 forwards produces."""
+        calls = [packed_call(serial, client, 1 << 20, produce()) for serial in serials]
+        self.tell(PeerSaid(2, Forward(session, calls)))
+
+    def executed(self) -> list[Call]:
+        """What the owner was to do since."""
+        return [call for message in self.owner.take(Execute) for call in message.calls]
+
+    def replies(self) -> list[Reply]:
+        """What this node's client was answered since."""
+        return [reply for message in self.asker.take(Answered) for _, reply in message.answers]
+
+
+def produce(data: bytes = b'"x"') -> Request:
+    return Request(Action.PRODUCE, queue="q", data=msgspec.Raw(data))
+
+
+def leading() -> Host:
+    host = Host()
+    host.tell(LeaderChanged(1, True, "h", 1))
+    return host
+
+
+def following(*, forwards: bool = True) -> Host:
+    host = Host(forwards=forwards)
+    host.tell(LeaderChanged(2, False, "h", 5))
+    return host
+
+
+def test_a_leader_does_what_it_is_asked_itself() -> None:
+    host = leading()
+    host.ask(produce())
+    assert len(host.executed()) == 1
+    assert host.said(Forward) == []
+
+
+def test_a_follower_forwards_and_passes_the_answer_on() -> None:
+    host = following()
+    host.ask(produce(), produce())
+    host.runtime.crank(0.1)
+    serials = [call.serial for message in host.said(Forward) for call in message.calls]
+    assert len(serials) == 2
+    assert host.executed() == []
+    done = packed_reply(Reply(action=1, code=0, queue="q", msg_id=1024))
+    host.tell(PeerSaid(2, ForwardAnswers([(serials[1], done)])))
+    assert [reply.msg_id for reply in host.replies()] == [1024]
+    host.tell(PeerSaid(2, ForwardAnswers([(serials[1], done)])))
+    assert host.replies() == [], "one request has one answer"
+
+
+def test_a_follower_that_does_not_forward_says_where_the_leader_is() -> None:
+    host = following(forwards=False)
+    host.ask(produce())
+    reply: Any = host.replies()[0]
+    assert (reply.error, reply.leader_host, reply.leader_port) == ("redirect", "h", 5)
+
+
+def test_without_a_leader_requests_wait_for_one() -> None:
+    host = Host()
+    host.ask(produce())
+    assert (host.executed(), host.replies()) == ([], [])
+    host.tell(LeaderChanged(1, True, "h", 1))
+    assert len(host.executed()) == 1
+
+
+def test_who_waited_for_a_leader_in_vain_is_told_so() -> None:
+    host = Host()
+    host.ask(produce())
+    host.runtime.crank(3.0)
+    assert [reply.error for reply in host.replies()] == ["no_leader"]
+
+
+def test_much_to_forward_goes_in_several_frames_in_order() -> None:
+    host = following()
+    host.ask(*[produce(b'"' + b"x" * 600 + b'"') for _ in range(10)])
+    host.runtime.crank(0.1)
+    frames = host.said(Forward)
+    serials = [call.serial for frame in frames for call in frame.calls]
+    assert len(frames) > 3
+    assert serials == sorted(serials)
+    assert len(serials) == 10
+
+
+def test_what_another_node_forwards_is_done_once() -> None:
+    host = leading()
+    host.forward(1, 2)
+    host.forward(2, 3)
+    assert [call.order for call in host.executed()] == [1, 2, 3]
+    host.forward(1, session=8)
+    assert [call.order for call in host.executed()] == [1], "it has started again, and counts anew"
+
+
+def test_what_is_forwarded_to_a_node_that_does_not_lead_goes_back() -> None:
+    host = following()
+    host.forward(4, 5)
+    assert [message.serials for message in host.said(ForwardReturned)] == [[4, 5]]
+    assert host.executed() == []
+
+
+def test_answers_to_other_nodes_clients_go_back_to_their_node() -> None:
+    host = leading()
+    host.forward(1)
+    (call,) = host.executed()
+    assert isinstance(call.client, RemoteClient)
+    host.tell(Answered([(call, Reply(action=1, code=0, queue="q", msg_id=1024))]))
+    assert [serial for message in host.said(ForwardAnswers) for serial, _ in message.answers] == [1]
+
+
+def test_a_forwarded_call_that_the_owner_did_not_do_goes_back_and_an_own_one_is_routed_again() -> None:
+    host = leading()
+    host.forward(1)
+    host.ask(produce())
+    theirs, ours = host.executed()
+    host.tell(LeaderChanged(2, False, "h", 5), Returned([theirs, ours]))
+    host.runtime.crank(0.3)
+    assert [message.serials for message in host.said(ForwardReturned)] == [[1]]
+    assert sum(len(message.calls) for message in host.said(Forward)) == 1
+
+
+def test_clients_of_a_node_whose_link_is_lost_are_gone() -> None:
+    for lost in (PeerDown(2), PeerUnheard(2)):
+        host = leading()
+        host.forward(1, client=5)
+        (call,) = host.executed()
+        host.tell(lost)
+        assert [message.client for message in host.owner.take(ClientGone)] == [call.client]
+        assert call.client.is_gone
+
+
+def test_a_client_that_left_its_node_is_gone_here_too() -> None:
+    host = leading()
+    host.forward(1, client=5)
+    (call,) = host.executed()
+    host.tell(PeerSaid(2, ClientLeft(6)))
+    assert host.owner.take(ClientGone) == []
+    host.tell(PeerSaid(2, ClientLeft(5)))
+    assert [message.client for message in host.owner.take(ClientGone)] == [call.client]
+
+
+def test_what_was_on_its_way_when_the_link_broke_has_an_unknown_outcome() -> None:
+    host = following()
+    host.ask(produce())
+    host.runtime.crank(0.1)
+    (frame,) = host.said(Forward)
+    host.tell(PeerDown(2, last_serial=frame.calls[0].serial))
+    assert [reply.error for reply in host.replies()] == ["unknown_outcome"]
+
+
+def test_what_never_left_is_sent_when_there_is_a_link_again() -> None:
+    host = following()
+    host.ask(produce())
+    host.runtime.crank(0.1)
+    host.said(Forward)
+    host.tell(PeerDown(2, last_serial=0))
+    assert host.replies() == []
+    host.tell(PeerUp(2, HELLO))
+    host.runtime.crank(0.3)
+    assert len(host.said(Forward)) == 1
+
+
+def test_garbage_for_an_answer_cuts_the_link() -> None:
+    host = following()
+    host.tell(PeerSaid(2, ForwardAnswers([(1, (0, b"garbage", []))])))
+    assert [cut.node_id for cut in host.peers.take(CutPeer)] == [2]
+
+
+def test_while_the_lead_is_handed_over_requests_wait() -> None:
+    host = leading()
+    host.tell(Drain(3))
+    host.ask(produce())
+    assert host.executed() == []
+    host.tell(Undrain())
+    assert len(host.executed()) == 1
+
+
+def test_the_copies_of_a_produce_to_a_virtual_queue_have_one_answer() -> None:
+    host = Host(virtual={"all": ["a", "b"]})
+    host.tell(LeaderChanged(1, True, "h", 1))
+    host.ask(Request(Action.PRODUCE, queue="all", data=b"1"))  # type: ignore[arg-type]
+    copies = host.executed()
+    assert sorted(str(call.request.queue) for call in copies) == ["a", "b"]
+    for n, call in enumerate(copies):
+        host.tell(Answered([(call, Reply(action=1, code=0, queue=call.request.queue, msg_id=1024 + n))]))
+    assert len(host.replies()) == 1
+
+
+def test_a_node_that_stops_tells_the_owner_when_nothing_waits_for_others() -> None:
+    host = following()
+    host.ask(produce())
+    host.runtime.crank(0.1)
+    (frame,) = host.said(Forward)
+    host.tell(Stop(ref(host.asker)))
+    assert host.owner.take(Stop) == []
+    host.tell(PeerSaid(2, ForwardAnswers([(frame.calls[0].serial, packed_reply(Reply(action=1, code=0)))])))
+    assert len(host.owner.take(Stop)) == 1
+    assert [reply.code for reply in host.replies()] == [0]

@@ -110,9 +110,9 @@ class Broker:
             number = call.request.action
             action = actions.get(number)
             if action is None:
-                self._refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
+                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
             elif self.disk_full is not None and number in NEEDS_SPACE:
-                self._refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
+                self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
             else:
                 action(call)
 
@@ -167,17 +167,17 @@ class Broker:
     def _produce(self, call: Call) -> None:
         request = call.request
         if request.queue is None:
-            return self._refuse_field(call, "queue", "is missing")
+            return self.ledger.refuse_field(call, "queue", "is missing")
         if request.replicate is not None and request.replicate > self.queries.around.nodes:
             reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.around.nodes}"
-            return self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._limits.queues_max:
-            return self._refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
+            return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
         if request.messages is not None:
             return self._produce_many(call, request, request.messages, queue)
         if request.data is NO_DATA:
-            return self._refuse_field(call, "data", "is missing")
+            return self.ledger.refuse_field(call, "data", "is missing")
         made = self._message(call, request.queue, queue, request, None, 0)
         if made is None:
             return None
@@ -207,13 +207,13 @@ class Broker:
         size = 0
         for index, item in enumerate(items):
             if item.data is NO_DATA:
-                return self._refuse_field(call, f"messages[{index}].data", "is missing")
+                return self.ledger.refuse_field(call, f"messages[{index}].data", "is missing")
             made = self._message(call, request.queue, queue, request, item, index)
             if made is None:
                 return None
             if made.key is not None:
                 if made.key in keys:
-                    return self._refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
+                    return self.ledger.refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
                 keys.add(made.key)
             size += len(made.data)
             messages.append(made)
@@ -250,7 +250,7 @@ class Broker:
             expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S else ttl
             is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S
             if not is_in_time:
-                self._refuse(
+                self.ledger.refuse(
                     call,
                     ErrorWord.TIME,
                     f"ttl: the message would expire at {expires_at:.3f}, "
@@ -266,7 +266,7 @@ class Broker:
             return None
         data = bytes(raw)
         if len(data) > self._limits.data_bytes_max:
-            self._refuse(
+            self.ledger.refuse(
                 call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self._limits.data_bytes_max} are allowed"
             )
             return None
@@ -278,7 +278,7 @@ class Broker:
         if encoding is not None:
             if self.ledger.level < PAYLOADS_LEVEL:
                 reason = f"encoding: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
-                self._refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
                 return None
             made.encoding = Encoding.PLAIN
         return made
@@ -287,14 +287,14 @@ class Broker:
         """Whether the queue and the node take so much more; refuses the call if not."""
         max_size = self._limits.queue_size if queue is None else queue.max_size
         if max_size and (0 if queue is None else queue.size) + count > max_size:
-            self._refuse(
+            self.ledger.refuse(
                 call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"
             )
             return False
         state = self._state
         used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
         if used > self._limits.memory_bytes_max:
-            self._refuse(
+            self.ledger.refuse(
                 call,
                 ErrorWord.LIMIT,
                 f"the node's memory for messages is used up ({self._limits.memory_bytes_max} bytes)",
@@ -311,19 +311,15 @@ class Broker:
         elif request.queues is not None:
             names = list(dict.fromkeys(request.queues))
         else:
-            return self._refuse_field(call, "queue", "is missing, and so is queues")
+            return self.ledger.refuse_field(call, "queue", "is missing, and so is queues")
         wait_s = request.wait or 0.0
         if wait_s > self._limits.wait_s_max:
-            return self._refuse_field(call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed")
+            return self.ledger.refuse_field(
+                call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed"
+            )
         if wait_s and self.delivery.waited_names + len(names) > self._limits.waiters_max:
-            return self._refuse(call, ErrorWord.OVERLOADED, f"{self._limits.waiters_max} consumers wait already")
+            return self.ledger.refuse(call, ErrorWord.OVERLOADED, f"{self._limits.waiters_max} consumers wait already")
         if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
             reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
-            return self._refuse(call, ErrorWord.OVERLOADED, reason)
+            return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
         return self.delivery.consume(call, names, request.count, wait_s)
-
-    def _refuse(self, call: Call, error: str, reason: str) -> None:
-        self.ledger.park(call, refusal(call.request, error, reason))
-
-    def _refuse_field(self, call: Call, field: str, fault: str) -> None:
-        self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")

@@ -112,6 +112,14 @@ class Ledger:
             _, call, reply = doubtful.popleft()
             self.answers.append((call, reply))
 
+    def refuse(self, call: Call, error: str, reason: str) -> None:
+        """Park a refusal: what it rests on may not be committed yet."""
+        self.park(call, refusal(call.request, error, reason))
+
+    def refuse_field(self, call: Call, field: str, fault: str) -> None:
+        """Refuse for what a field of the request is."""
+        self.refuse(call, ErrorWord.FIELD, f"{field} {fault}")
+
     def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
         self._replicated.append((self.state.trans_id, nodes, call, reply))

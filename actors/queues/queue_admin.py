@@ -12,7 +12,7 @@ from msgspec import UnsetType
 from actors.messages.calls import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
-from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done, refusal
+from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
 from storage.queue_state import DEFAULT_TTL_S, QueueState
 from storage.records import Clear, Configure, Remove, message_id
 
@@ -70,12 +70,12 @@ class QueueAdmin:
         """Change a queue's settings, and make it if it is not there."""
         request = call.request
         if request.queue is None:
-            return self._refuse_field(call, "queue", "is missing")
+            return self._ledger.refuse_field(call, "queue", "is missing")
         if request.dead_letter == request.queue:
-            return self._refuse_field(call, "dead_letter", "is the queue itself")
+            return self._ledger.refuse_field(call, "dead_letter", "is the queue itself")
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._queues_max:
-            return self._refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
+            return self._ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
         wanted = (queue or QueueState(request.queue, self._queue_size)).settings()
         asked = Configure(
             request.queue,
@@ -109,10 +109,10 @@ class QueueAdmin:
         """Clear, or remove: that is clear and then drop the queue."""
         request = call.request
         if request.queue is None:
-            return self._refuse_field(call, "queue", "is missing")
+            return self._ledger.refuse_field(call, "queue", "is missing")
         queue = self._state.queues.get(request.queue)
         if queue is None:
-            return self._refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+            return self._ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
         self._clearings.append(_Clearing(call, request.queue, message_id(self._state.trans_id + 1, self._state.shard)))
         if len(self._clearings) == 1:
             self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
@@ -149,12 +149,6 @@ class QueueAdmin:
                 self._ledger.append(Remove(clearing.queue))
         self._clearings.remove(clearing)
         self._ledger.park(clearing.call, done(request, Reply, count=clearing.removed))
-
-    def _refuse(self, call: Call, error: str, reason: str) -> None:
-        self._ledger.park(call, refusal(call.request, error, reason))
-
-    def _refuse_field(self, call: Call, field: str, fault: str) -> None:
-        self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

@@ -3,7 +3,7 @@
 from actors.messages.calls import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
-from quorate.protocol import RELATIVE_TIME_LIMIT_S, ErrorWord, Reply, done, refusal
+from quorate.protocol import RELATIVE_TIME_LIMIT_S, ErrorWord, Reply, done
 from storage.records import Confirm, Extend, Message, Place, Release
 
 
@@ -21,7 +21,7 @@ class Settling:
             ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
             return list(dict.fromkeys(ids))
         if request.msg_id is None:
-            self._refuse_field(call, "msg_id", "is missing, and so is msg_ids")
+            self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
             return None
         return [request.msg_id]
 
@@ -70,9 +70,9 @@ class Settling:
         if flying:
             return flying
         if found:
-            self._refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
+            self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
         else:
-            self._refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
+            self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
         return None
 
     def release(self, call: Call) -> None:
@@ -96,7 +96,7 @@ class Settling:
         """The messages are worked on for longer: `retry` seconds from now."""
         request = call.request
         if not request.retry:
-            return self._refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
+            return self._ledger.refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
         by_queue = self._in_flight(call)
         if by_queue is None:
             return None
@@ -106,11 +106,3 @@ class Settling:
             self._delivery.watch(name, min(due_ats))
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
         return None
-
-    # -- refusing ----------------------------------------------------------------------------------------------
-
-    def _refuse(self, call: Call, error: str, reason: str) -> None:
-        self._ledger.park(call, refusal(call.request, error, reason))
-
-    def _refuse_field(self, call: Call, field: str, fault: str) -> None:
-        self._refuse(call, ErrorWord.FIELD, f"{field} {fault}")

@@ -2,6 +2,7 @@
 
 from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,11 +146,8 @@ def test_a_lane_says_that_it_is_done_when_it_is() -> None:
     actor = lane(folder)
     file = folder.create("f", 4096)
 
-    class Write:
-        offset, data, entry_count = 0, b"x" * 512, 1
-
-    Write.file = file  # type: ignore[attr-defined]  # as a Write has it
-    actor.on_receive(WriteBytes(Write(), ref(asker)))  # type: ignore[arg-type]  # as above
+    write: Any = SimpleNamespace(file=file, offset=0, data=b"x" * 512, entry_count=1)
+    actor.on_receive(WriteBytes(write, ref(asker)))
     assert len(asker.take(BytesWritten)) == 1
     assert file.read_all()[:512] == b"x" * 512
     actor.on_receive(FlushFile(file, 512, ref(asker)))

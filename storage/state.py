@@ -66,8 +66,12 @@ class ShardState:
 
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
-        self.apply(trans_id, record)
-        if type(record) in self._unplaced_by:
+        self.trans_id = trans_id
+        kind = type(record)
+        self._apply[kind](trans_id, record)
+        if isinstance(record, Message):
+            self._place(record.msg_id, time)
+        elif kind in self._unplaced_by:
             for msg_id in messages_of(record)[0]:
                 self._place(msg_id, time)
 

@@ -44,14 +44,10 @@ class Membership:
     def __init__(self, own: Member, found: Members | None, later: Sequence[tuple[int, Members]] = ()) -> None:
         self.own = own
         self._configs: list[tuple[int, Members | None]] = [(0, found), *later]
+        self.current = self._configs[-1][1]
         self.is_founder = False
         self._voters_of: Members | None = None
         self._voters: list[int] = []
-
-    @property
-    def current(self) -> Members | None:
-        """The last members in the log; None for a node that belongs to no cluster."""
-        return self._configs[-1][1]
 
     @property
     def since(self) -> int:
@@ -61,7 +57,7 @@ class Membership:
     @property
     def voters(self) -> list[int]:
         """The voters' node_ids. Who founds a cluster votes alone until the log says who its members are."""
-        current = self._configs[-1][1]
+        current = self.current
         if current is None:
             return [self.own.node_id] if self.is_founder else []
         if current is not self._voters_of:
@@ -89,7 +85,7 @@ class Membership:
     @property
     def level(self) -> int:
         """The feature level that every member understands; nothing newer may be said or written."""
-        current = self._configs[-1][1]
+        current = self.current
         return FIRST_LEVEL if current is None else current.level
 
     @property
@@ -111,6 +107,7 @@ class Membership:
         record = entry_codec.decode(data, "an entry just taken").records[0]
         assert isinstance(record, Members)
         self._configs.append((first_trans_id, record))
+        self.current = record
         return True
 
     def cut(self, after: int) -> bool:
@@ -118,12 +115,14 @@ class Membership:
         count = len(self._configs)
         while self._configs[-1][0] > after:
             self._configs.pop()
+        self.current = self._configs[-1][1]
         return len(self._configs) != count
 
     def replaced(self, members: Members | None) -> None:
         """A snapshot says who they are."""
         if members is not None:
             self._configs = [(0, members)]
+            self.current = members
 
     def settled_row(self) -> bytes:
         """The last members that are committed, encoded; empty if there are none."""

@@ -53,7 +53,7 @@ REFUSED_MAX: Final = 100
 RECEIVING_S: Final = 0.02
 """How often it is told that a long message is coming in."""
 
-FOR_ROUTER: Final = (Forward, ForwardAnswers, ForwardReturned, ClientLeft)
+FOR_ROUTER: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
 
 
 class PeerNetwork(Protocol):
@@ -89,6 +89,7 @@ class Peers(LoopActor):
         self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, PeerNode] = {}
+        self._to_send: list[PeerNode] = []
         self._incoming: dict[PeerLink, float] = {}
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
@@ -125,25 +126,31 @@ class Peers(LoopActor):
 
     def _send(self, message: SendPeers) -> None:
         frame = b""
+        said = message.message
         for node_id in message.node_ids:
             node = self._nodes.get(node_id)
             if node is None or node.link is None or not node.link.is_open:
                 continue
-            frame = frame or encoded(message.message)
-            assert len(frame) <= self._frame_bytes_max + 4, f"{type(message.message).__name__} of {len(frame)} bytes"
+            if not frame:
+                frame = encoded(said)
+                assert len(frame) <= self._frame_bytes_max + 4, f"{type(said).__name__} of {len(frame)} bytes"
+            if not node.unsent:
+                self._to_send.append(node)
             node.unsent.append(frame)
-            if isinstance(message.message, Forward):
-                node.unsent_serial = message.message.calls[-1].serial
+            if isinstance(said, Forward):
+                node.unsent_serial = said.calls[-1].serial
 
     def take_turn(self) -> None:
         """All that one turn has for a node leaves in one piece: a system call costs more than a message."""
         super().take_turn()
-        for node in list(self._nodes.values()):
-            if node.unsent:
-                unsent, node.unsent = node.unsent, []
-                if node.link is not None:
-                    self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), node.unsent_serial)
-                    node.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+        if not self._to_send:
+            return
+        to_send, self._to_send = self._to_send, []
+        for node in to_send:
+            unsent, node.unsent = node.unsent, []
+            if unsent and node.link is not None and self._nodes.get(node.node_id) is node:
+                self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), node.unsent_serial)
+                node.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     # -- whom this node knows ----------------------------------------------------------------------------------
 
@@ -325,9 +332,10 @@ class Peers(LoopActor):
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         """A message of another node."""
-        assert link.peer is not None
-        to = self._router if isinstance(message, FOR_ROUTER) else self._replicator
-        to.tell(PeerSaid(link.peer.node_id, message, link.peer.cluster_id, link.peer.disk_id))
+        peer = link.peer
+        assert peer is not None
+        to = self._router if type(message) in FOR_ROUTER else self._replicator
+        to.tell(PeerSaid(peer.node_id, message, peer.cluster_id, peer.disk_id))
 
     def link_receiving(self, link: PeerLink) -> None:
         """A part of a message has come; told now and then, since a long one comes in many parts."""

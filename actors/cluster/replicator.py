@@ -169,7 +169,8 @@ class Replicator(LoopActor):
 
     def _do(self, decisions: Decisions) -> None:
         """Carry out, in order; then see what follows from where the log is now."""
-        self._tell(decisions)
+        if decisions or self.runtime.watcher is not None:
+            self._tell(decisions)
         if self._admin.is_open:
             self._tell(self._admin.tick(self._now()))
         current = self._membership.current

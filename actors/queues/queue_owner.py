@@ -327,8 +327,7 @@ class QueueOwner(LoopActor):
             self.actor_ref.tell(_Continue())
         if tenure.stage is Stage.DRAINING and ledger.is_settled and not self._broker.has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
-        described = self._rows.take_ready()
-        if described is not None:
+        if self._rows.is_ready and (described := self._rows.take_ready()) is not None:
             self._checkpointer.tell(described)
         if self._stopping is not None:
             self._go_on_stopping()

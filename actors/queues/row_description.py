@@ -10,11 +10,12 @@ from storage.log_store import rows_now
 
 
 class RowDescription:
-    """Answers the Checkpointer's last question."""
+    """Answers the Checkpointer's last question; `is_ready`: the answer may be taken."""
 
     def __init__(self) -> None:
         self._asked: DescribeRows | None = None
         self._ready: RowsDescribed | None = None
+        self.is_ready = False
 
     def asked(self, message: DescribeRows) -> None:
         """It is to be answered as soon as that is possible."""
@@ -33,8 +34,10 @@ class RowDescription:
         if self._asked is asked:
             self._asked = None
             self._ready = described
+            self.is_ready = True
 
     def take_ready(self) -> RowsDescribed | None:
         """The answer, once."""
         ready, self._ready = self._ready, None
+        self.is_ready = False
         return ready

@@ -34,11 +34,19 @@ BECOMES: Final = {
 }
 
 
+LEADING: Final = frozenset({Stage.PROMOTED, Stage.SERVING, Stage.DRAINING})
+
+
 class Tenure:
-    """Begins as a follower. `vote_id` is that of the last time that it led."""
+    """Begins as a follower. `vote_id` is that of the last time that it led.
+
+    `leads`: records may be made. `serves`: requests may be done. `lets_time_pass`: what is due may be done, which it
+    may not while another node is to take over, which does it then.
+    """
 
     def __init__(self) -> None:
         self.stage = Stage.FOLLOWING
+        self.leads = self.serves = self.lets_time_pass = False
         self.vote_id = 0
         self.is_stopping = False
         self._serves_from = 0
@@ -47,22 +55,10 @@ class Tenure:
     def _become(self, stage: Stage) -> None:
         assert stage in BECOMES[self.stage], f"{self.stage} does not become {stage}"
         self.stage = stage
+        self.leads = stage in LEADING
+        self.serves = stage in LEADING and stage is not Stage.PROMOTED
+        self.lets_time_pass = stage is Stage.SERVING
         self._is_drain_open = stage is Stage.DRAINING
-
-    @property
-    def leads(self) -> bool:
-        """Whether records may be made."""
-        return self.stage in (Stage.PROMOTED, Stage.SERVING, Stage.DRAINING)
-
-    @property
-    def serves(self) -> bool:
-        """Whether requests may be done."""
-        return self.stage in (Stage.SERVING, Stage.DRAINING)
-
-    @property
-    def lets_time_pass(self) -> bool:
-        """Whether what is due may be done: not while another node is to take over, which does it then."""
-        return self.stage is Stage.SERVING
 
     @property
     def is_urgent(self) -> bool:

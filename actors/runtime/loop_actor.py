@@ -28,20 +28,20 @@ class LoopInbox:
     Holds pykka's envelopes, and bare messages where nobody waits for an answer: an envelope would only cost.
     """
 
-    __slots__ = ("_actor", "_is_awake", "envelopes", "is_closed")
+    __slots__ = ("actor", "envelopes", "is_awake", "is_closed")
 
     def __init__(self) -> None:
         self.envelopes: deque[Any] = deque()
         self.is_closed = False
-        self._actor: LoopActor | None = None
-        self._is_awake = True  # no turns before the actor has started
+        self.actor: LoopActor | None = None
+        self.is_awake = True  # no turns before the actor has started
 
     def put(self, envelope: Any, /) -> None:
         """Add a message, and ask for a turn if none is coming."""
         self.envelopes.append(envelope)
-        if not self._is_awake:
-            self._is_awake = True
-            actor = self._actor
+        if not self.is_awake:
+            self.is_awake = True
+            actor = self.actor
             if actor is not None:
                 actor.runtime.wake(actor)
 
@@ -59,16 +59,16 @@ class LoopInbox:
 
     def attach(self, actor: "LoopActor") -> None:
         """The actor has started: turns may come from here on."""
-        self._actor = actor
+        self.actor = actor
         actor.runtime.wake(actor)
 
     def rest(self) -> None:
         """The turn is over. Order matters: a message put from a thread right now either sees us resting, or is seen."""
-        self._is_awake = False
-        if self.envelopes and not self._is_awake:
-            self._is_awake = True
-            if self._actor is not None:
-                self._actor.runtime.wake(self._actor)
+        self.is_awake = False
+        if self.envelopes and not self.is_awake:
+            self.is_awake = True
+            if self.actor is not None:
+                self.actor.runtime.wake(self.actor)
 
 
 class LoopRef(ActorRef[Any]):
@@ -81,8 +81,12 @@ class LoopRef(ActorRef[Any]):
         inbox = self.actor_inbox
         if inbox.is_closed or type(message) in _PYKKA_MESSAGES:
             super().tell(message)
-        else:
-            inbox.put(message)
+            return
+        inbox.envelopes.append(message)  # as `put` does, without the call: every message comes this way
+        if not inbox.is_awake:
+            inbox.is_awake = True
+            if inbox.actor is not None:
+                inbox.actor.runtime.wake(inbox.actor)
 
 
 _PYKKA_MESSAGES = frozenset(
@@ -141,6 +145,7 @@ class LoopActor(pykka.Actor):
             self._actor_loop_setup()
         inbox = self.actor_inbox
         envelopes = inbox.envelopes
+        receive = self.on_receive
         budget = TURN_MESSAGES_MAX
         while envelopes and budget and not inbox.is_closed:
             budget -= 1
@@ -149,7 +154,7 @@ class LoopActor(pykka.Actor):
                 self._handle_envelope(message)
                 continue
             try:
-                self.on_receive(message)
+                receive(message)
             except Exception as error:
                 self._raised(Envelope(message), error)
         if inbox.is_closed:

@@ -37,14 +37,18 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 def unpacked_request(call: ForwardedCall) -> Request | None:
     """The request of a call that another node sent; None if its payloads are not those of its messages."""
     request, payloads = call.request, call.payloads
+    if request.messages is None and len(payloads) < 2:  # nearly all
+        data = payloads[0] if payloads else None
+        request.data = NO_DATA if data is None else Raw(data)
+        return request
     items = request.messages or ()
     has_own = len(payloads) == len(items) + 1
     if not has_own and len(payloads) != len(items):
         return None
     own = payloads[0] if has_own else None
     request.data = NO_DATA if own is None else Raw(own)
-    for item, data in zip(items, payloads[has_own:], strict=True):
-        item.data = NO_DATA if data is None else Raw(data)
+    for item, one in zip(items, payloads[has_own:], strict=True):
+        item.data = NO_DATA if one is None else Raw(one)
     return request
 
 
@@ -54,6 +58,8 @@ PackedReply = tuple[int, bytes, list[bytes]]
 
 def packed_reply(reply: Reply) -> PackedReply:
     """A reply as it is sent back."""
+    if type(reply) is Reply and reply.data is None:  # nearly all
+        return 0, _encode(reply), []
     payloads: list[bytes] = []
     stripped: Any = reply
     if reply.data is not None:
@@ -74,6 +80,8 @@ def unpacked_reply(packed: PackedReply) -> Reply:
     if not 0 <= number < len(_decoders):
         raise ValueError(f"there is no reply of kind {number}")
     reply = _decoders[number](data)
+    if not payloads and type(reply) is Reply:
+        return reply
     rest = iter(payloads)
     try:
         if type(reply) is Reply and payloads:

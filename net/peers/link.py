@@ -20,6 +20,8 @@ FRAME_BYTES_MAX: Final = 32 << 20
 
 HELLO_BYTES_MAX: Final = 4096
 
+INTRODUCTIONS: Final = (Hello, Refused)
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(PeerMessage).decode
 
@@ -106,37 +108,48 @@ class PeerLink:
         if self._is_closed:
             return
         buffer = self._buffer
-        buffer += data
         if self._awaits_magic:
+            buffer += data
             if len(buffer) < len(MAGIC) and MAGIC.startswith(bytes(buffer)):
                 return
             if not buffer.startswith(MAGIC):
                 self.cut("it does not speak the peers' protocol")
                 return
-            del buffer[: len(MAGIC)]
+            data = bytes(buffer[len(MAGIC) :])
+            buffer.clear()
             self._awaits_magic = False
-        at = 0
-        while not self._is_closed and len(buffer) - at >= _LENGTH.size:
-            (length,) = _LENGTH.unpack_from(buffer, at)
-            if length > (self._frame_bytes_max if self.peer is not None else HELLO_BYTES_MAX):
-                self.cut(f"a frame of {length} bytes")
-                return
-            if len(buffer) - at - _LENGTH.size < length:
-                break
-            start = at + _LENGTH.size
-            at = start + length
-            try:
-                message = _decode(bytes(buffer[start:at]))
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                self.cut(f"a frame that is no message: {error}")
-                return
-            self._take(message)
-        del buffer[:at]
+        if buffer:
+            buffer += data
+            del buffer[: self._take_frames(buffer)]
+        elif (taken := self._take_frames(data)) < len(data) and not self._is_closed:
+            buffer += data[taken:]
         if buffer and self.is_open and not self._is_closed:
             self._sink.link_receiving(self)
 
+    def _take_frames(self, data: bytes | bytearray) -> int:
+        """Take the frames that are whole; how many bytes those had."""
+        at, size = 0, len(data)
+        while size - at >= _LENGTH.size and not self._is_closed:
+            (length,) = _LENGTH.unpack_from(data, at)
+            start = at + _LENGTH.size
+            if length > (self._frame_bytes_max if self.peer is not None else HELLO_BYTES_MAX):
+                self.cut(f"a frame of {length} bytes")
+                break
+            if size - start < length:
+                break
+            at = start + length
+            try:
+                message = _decode(data[start:at])
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                self.cut(f"a frame that is no message: {error}")
+                break
+            self._take(message)
+        return at
+
     def _take(self, message: PeerMessage) -> None:
-        if self.peer is None:
+        if self.peer is not None and not self.is_dialler and not isinstance(message, INTRODUCTIONS):
+            self._sink.link_said(self, message)
+        elif self.peer is None:
             if isinstance(message, Hello):
                 self.peer = message
                 self._sink.link_hello(self, message)
@@ -150,12 +163,10 @@ class PeerLink:
             else:
                 self.peer = message
                 self._sink.link_renewed(self, message)
-        elif isinstance(message, Hello | Refused):
+        elif isinstance(message, INTRODUCTIONS):
             self.cut("a second hello")
-        elif self.is_dialler:
-            self.cut("a message over a link that is for this node's own")
         else:
-            self._sink.link_said(self, message)
+            self.cut("a message over a link that is for this node's own")
 
     def cut(self, reason: str) -> None:
         """Close at once."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from actors.node import config as configuration
 from actors.node.node_lock import NodeLock
@@ -51,6 +52,32 @@ def tail(
             if not follow:
                 return
             time.sleep(POLL_S)
+
+
+@app.command()
+@speaking
+def readers(
+    forget: Annotated[str | None, typer.Option("--forget", help="Keep nothing for this reader any more.")] = None,
+    shard: Annotated[int, typer.Option(help="The shard.")] = 0,
+    as_json: AsJson = False,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """List the log's named readers: where they are, how far behind, and what they have lost."""
+    with client(host, port) as connection:
+        if forget is not None:
+            connection.forget_reader(forget, shard)
+            console.print(f"forgotten: {forget}")
+            return
+        rows = connection.readers(shard)
+    if as_json:
+        print_json(rows)
+        return
+    table = Table("reader", "has up to", "behind by", "lost", "said at")
+    for row in rows:
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at"]))
+        table.add_row(row["reader"], str(row["trans_id"]), str(row["lag"]), str(row["lost"]), when)
+    console.print(table if rows else "the log has no named readers")
 
 
 def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Path:

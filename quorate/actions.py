@@ -30,7 +30,7 @@ class Facts(NamedTuple):
     node that was reached, from its own view; otherwise the leader answers. `is_long`: its reply may be as long as a
     reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
     disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
-    not know whether it was done (a produce with a key, too).
+    not know whether it was done (a produce with a key, too). `level`: the feature level that the cluster needs for it.
     """
 
     action: Action
@@ -42,7 +42,11 @@ class Facts(NamedTuple):
     is_long: bool = False
     needs_space: bool = False
     is_repeatable: bool = False
+    level: int = 1
 
+
+READERS_LEVEL: Final = 3
+"""From this feature level on the log keeps its readers' positions."""
 
 TABLE: Final = (
     Facts(Action.PRODUCE, "produce", Right.PRODUCE, writes=True, needs_space=True),
@@ -60,6 +64,7 @@ TABLE: Final = (
     Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True),
     Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
     Facts(Action.CLUSTER, "cluster", Right.ADMINISTER, is_repeatable=True),
+    Facts(Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, level=READERS_LEVEL),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
     Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
     Facts(Action.NODE_STATUS, "node status", Right.LOOK, asks_node=True, is_repeatable=True),
@@ -69,6 +74,9 @@ TABLE: Final = (
 
 BY_NUMBER: Final = {facts.action: facts for facts in TABLE}
 WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
+LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > 1}
+"""The actions that the first nodes did not know, each with its feature level."""
+
 IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
 ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)
 LONG_REPLIES: Final = frozenset(facts.action for facts in TABLE if facts.is_long)

@@ -206,6 +206,37 @@ class Client:
         """Records of the change log behind trans_id `after`."""
         return self.request(Action.LOG, after=after, count=count, shard=shard)
 
+    def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> dict[str, Any]:
+        """The change log's entries as they are stored, up to 4 MiB of them: those that hold the records behind `after`.
+
+        The reply's `entries` are bytes: each entry behind its length (4 bytes, big-endian); `last_trans_id` is to be
+        the next call's `after`. `count`: no more entries than hold so many records, but one.
+        """
+        return self.request(Action.LOG, after=after, shard=shard, count=count, raw=True)
+
+    # -- the log's readers -------------------------------------------------------------------------------------
+
+    def set_position(self, reader: str, trans_id: int, shard: int = 0) -> None:
+        """Note in the log that `reader` has all records up to `trans_id`: those behind it are kept for it."""
+        self.request(Action.POSITION, reader=reader, trans_id=trans_id, shard=shard)
+
+    def position(self, reader: str, shard: int = 0) -> int | None:
+        """Up to which record `reader` has all; None if there is no such reader."""
+        try:
+            return int(self.request(Action.POSITION, reader=reader, shard=shard)["trans_id"])
+        except RefusedError as refused:
+            if refused.error == ErrorWord.NO_SUCH_READER:
+                return None
+            raise
+
+    def readers(self, shard: int = 0) -> list[dict[str, Any]]:
+        """All readers with their positions, and how far they are behind."""
+        return list(self.request(Action.POSITION, shard=shard)["readers"])
+
+    def forget_reader(self, reader: str, shard: int = 0) -> None:
+        """Keep nothing for `reader` any more."""
+        self.request(Action.POSITION, reader=reader, command="forget", shard=shard)
+
     def status(self) -> dict[str, Any]:
         """The node and its shards."""
         return self.request(Action.NODE_STATUS)

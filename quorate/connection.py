@@ -99,7 +99,26 @@ class Connection:
             raise ProtocolViolationError(f"not a reply ({error}): {line[:100]!r}") from error
         if not isinstance(reply, dict):
             raise ProtocolViolationError(f"not a reply: {line[:100]!r}")
+        if "bytes" in reply:
+            reply["entries"] = self._read_bytes(int(reply["bytes"]), until)
         return reply
+
+    def _read_bytes(self, size: int, until: float) -> bytes:
+        """What follows a reply that says its size."""
+        if not 0 <= size <= REPLY_BYTES_MAX:
+            raise ProtocolViolationError(f"a reply is followed by {size} bytes")
+        found = bytearray(size)
+        ready = min(len(self._buffer), size)
+        found[:ready] = self._buffer[:ready]
+        del self._buffer[:ready]
+        view = memoryview(found)
+        while ready < size:
+            self._socket.settimeout(max(until - time.monotonic(), 0.001))
+            got = self._socket.recv_into(view[ready:])
+            if not got:
+                raise ConnectionResetError("the node closed the connection")
+            ready += got
+        return bytes(found)
 
     def close(self) -> None:
         """Give it back."""

@@ -45,6 +45,7 @@ class Action(IntEnum):
     REMOVE = 13
     LOG = 14
     CLUSTER = 15
+    POSITION = 17
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -82,6 +83,7 @@ class ErrorWord:
     NO_LEADER: Final = "no_leader"
     UNKNOWN_OUTCOME: Final = "unknown_outcome"
     MEMBERSHIP: Final = "membership_error"
+    NO_SUCH_READER: Final = "no_such_reader"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -131,6 +133,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     In configure, `dead_letter` of null or "" takes the dead letter queue away. `encoding` is that of `data`: see
     `PLAIN`. `consumer` is what the client calls itself: deliveries note it. `patience`: for so long the request may
     wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
+    `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
     """
 
     action: Integer
@@ -165,6 +168,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     encoding: Annotated[str, Meta(max_length=16)] | None = None
     consumer: Consumer | None = None
     patience: Duration | None = None
+    raw: bool | None = None
+    reader: Name | None = None
+    trans_id: TransId | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -351,6 +357,47 @@ class LogReply(Reply, kw_only=True):
     committed: int
 
 
+class RawLogReply(Reply, kw_only=True):
+    """The reply to log with `raw`: `bytes` more bytes follow it, entries as they are stored.
+
+    Each entry stands behind its length (4 bytes, big-endian). They hold every record behind `after` up to
+    `last_trans_id`; the first may begin before that.
+    """
+
+    shard: int
+    bytes: int
+    first_trans_id: int
+    last_trans_id: int
+    committed: int
+
+
+class WithEntries(RawLogReply, kw_only=True):
+    """A `RawLogReply` on its way to its connection, with what follows it; a codec sends that behind the reply."""
+
+    entries: list[Any] = []
+
+
+class ReaderRow(msgspec.Struct, gc=False):
+    """A named reader of the log: it has all records up to `trans_id`, as it said at `at` (Unix seconds).
+
+    `lag`: records that it has not read. `lost`: of these, those that the log does not hold any more.
+    """
+
+    reader: str
+    trans_id: int
+    at: float
+    lag: int
+    lost: int
+
+
+class PositionReply(Reply, kw_only=True):
+    """The reply to position: where the reader is, or all readers in the order of their names."""
+
+    shard: int
+    trans_id: int | None = None
+    readers: list[ReaderRow] | None = None
+
+
 class TrimmedReply(Reply, kw_only=True):
     """The reply to a log request for records that are no longer kept."""
 
@@ -377,7 +424,7 @@ class StatusReply(Reply, kw_only=True):
 
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
-    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply),
+    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
 )
 """Every kind of reply. A kind's place here is its number between nodes: new ones go to the end."""
 

@@ -76,6 +76,11 @@ def decode(data: bytes | memoryview, where: str) -> Entry:
     return entry
 
 
+def entry_time(data: bytes | memoryview) -> float:
+    """When an entry whose checksum is known to fit was made (Unix seconds); decodes none of its records."""
+    return _decode_header(memoryview(data)[CHECKSUM_BYTES:]).time
+
+
 def begins_with(data: bytes | memoryview, kind: type[msgspec.Struct]) -> bool:
     """Whether the first record of an entry whose checksum is known to fit is of that kind; decodes none of them."""
     records = _decode_header(memoryview(data)[CHECKSUM_BYTES:]).records

@@ -9,6 +9,7 @@ import msgspec
 
 from storage.records import (
     FIRST_LEVEL,
+    READERS_LEVEL,
     Bury,
     Clear,
     Configure,
@@ -20,6 +21,7 @@ from storage.records import (
     Lead,
     Members,
     Message,
+    Position,
     Record,
     Release,
     Remove,
@@ -56,6 +58,7 @@ KINDS: Final = (
     Kind(Remove, "remove", "remove_queue"),
     Kind(Lead, "lead", "lead"),
     Kind(Members, "members", "take_members"),
+    Kind(Position, "position", "take_position", level=READERS_LEVEL),
 )
 """Every kind, in the order of its number in the log."""
 

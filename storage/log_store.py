@@ -3,8 +3,8 @@
 Tables: `log` maps an entry's last trans_id (8 bytes, big-endian) to the entry; `backlog` maps a msg_id (likewise) to
 the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard,
 `trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
-it), the members as a trimmed record said them, and `side`. All but `meta` have a twin, in which a snapshot gathers;
-`side` says which of the two counts.
+it), the members and the log's readers as trimmed records said them, and `side`. All but `meta` have a twin, in which a
+snapshot gathers; `side` says which of the two counts.
 
 Trimming drops the oldest entries, and in the same transaction puts the messages among them that are still live into
 `backlog` as they are now, and removes the rows of those that are gone. What "now" is, only the owner of the state
@@ -20,7 +20,8 @@ from storage import entry as entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState
-from storage.records import Configure, Members, Message, messages_of
+from storage.records import Configure, Members, Message, ReaderPosition, messages_of
+from storage.state import ShardState
 from storage.tables import (
     BACKLOG,
     LOG,
@@ -35,10 +36,11 @@ from storage.tables import (
 FORMAT_VERSION: Final = 1
 _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
-_TRIMMED_KEY: Final = b"trimmed"
+TRIMMED_KEY: Final = b"trimmed"
 TRIMMED_VOTE_KEY: Final = b"trimmed_vote"
 MEMBERS_KEY: Final = b"members"
-_SIDE_KEY: Final = b"side"
+READERS_KEY: Final = b"readers"
+SIDE_KEY: Final = b"side"
 _STAGED_KEY: Final = b"staged"
 
 FIRST_VOTE_ID: Final = 1
@@ -48,6 +50,7 @@ encode_row = msgspec.msgpack.Encoder().encode
 decode_message_row = msgspec.msgpack.Decoder(Message).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
 decode_members = msgspec.msgpack.Decoder(Members).decode
+decode_readers = msgspec.msgpack.Decoder(dict[str, ReaderPosition]).decode
 
 
 class Bounds(NamedTuple):
@@ -74,12 +77,13 @@ class TrimPlan(NamedTuple):
 class TrimRows(NamedTuple):
     """What a plan's messages and queues are now: rows of the live messages, and a row or None for each queue.
 
-    `members` is the members' row, None if there is none.
+    `members` is the members' row, `readers` the readers', None if there is none.
     """
 
     messages: list[tuple[int, bytes]]
     queues: list[tuple[str, bytes | None]]
     members: bytes | None = None
+    readers: bytes | None = None
 
 
 class Staged(NamedTuple):
@@ -93,7 +97,7 @@ class Staged(NamedTuple):
 class SnapshotPart(NamedTuple):
     """Rows of a snapshot: (table's first letter + key, value). `cursor` is the last one's; `is_last`: no more follow.
 
-    `members` is the members' row, `vote_id` made record `trimmed`.
+    `members` is the members' row, `readers` the readers' (empty: none), `vote_id` made record `trimmed`.
     """
 
     trimmed: int
@@ -102,6 +106,7 @@ class SnapshotPart(NamedTuple):
     rows: list[tuple[bytes, bytes]]
     cursor: bytes
     is_last: bool
+    readers: bytes = b""
 
 
 def number_key(number: int) -> bytes:
@@ -114,14 +119,14 @@ def queue_row(queue: QueueState) -> bytes:
     return encode_row((queue.settings(), queue.max_id))
 
 
-def rows_now(
-    plan: TrimPlan, messages: dict[int, Message], queues: dict[str, QueueState], members: Members | None = None
-) -> TrimRows:
+def rows_now(plan: TrimPlan, state: ShardState) -> TrimRows:
     """The rows of a plan's messages and queues as they are in memory."""
+    messages, queues = state.messages, state.queues
     return TrimRows(
         [(msg_id, encode_row(message)) for msg_id in plan.msg_ids if (message := messages.get(msg_id)) is not None],
         [(name, queue_row(queues[name]) if name in queues else None) for name in plan.queues],
-        None if members is None else encode_row(members),
+        None if state.members is None else encode_row(state.members),
+        encode_row(state.readers) if state.readers else None,
     )
 
 
@@ -132,7 +137,7 @@ class LogStore:
         self._tables = tables
         with tables.read() as transaction:
             self._check_format(transaction, shard)
-            self._set_side(transaction.get(META, _SIDE_KEY) or b"")
+            self._set_side(transaction.get(META, SIDE_KEY) or b"")
             self.bounds = self._bounds(transaction)
         if self.bounds == (0, 0):
             with tables.write() as transaction:
@@ -173,6 +178,26 @@ class LogStore:
                     break
         return found
 
+    def read_raw(self, after: int, records_max: int, bytes_max: int) -> tuple[list[bytes], int]:
+        """As `read`, but no limit is passed, unless by the first; with the number of the last record."""
+        found: list[bytes] = []
+        size, last = 0, after
+        with self._tables.read() as transaction:
+            for key, data in transaction.range(self.log, number_key(after + 1)):
+                size += len(data)
+                end = int.from_bytes(key, "big")
+                if found and (size > bytes_max or end - after > records_max):
+                    break
+                found.append(data)
+                last = end
+        return found, last
+
+    @property
+    def log_bytes(self) -> int:
+        """What the log takes in LMDB's file."""
+        with self._tables.read() as transaction:
+            return transaction.bytes_of(self.log)
+
     def plan_trim(self, until: int, records_max: int) -> TrimPlan | None:
         """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about."""
         trimmed = self.bounds.trimmed
@@ -209,7 +234,7 @@ class LogStore:
             transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
             transaction.delete(self.log, plan.keys)
-            transaction.put(META, _trimmed_rows(plan.until, plan.vote_id, rows.members))
+            _note_trimmed(transaction, plan.until, plan.vote_id, rows.members, rows.readers)
 
         self._write(write)
         self.bounds = Bounds(plan.until, max(plan.until, self.bounds.checkpointed))
@@ -232,7 +257,7 @@ class LogStore:
             transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
             rows = [(name.encode(), row) for name, row in transaction_rows.queues if row is not None]
             transaction.put(self.queues, rows)
-            transaction.put(META, _trimmed_rows(trimmed, vote_id, transaction_rows.members))
+            _note_trimmed(transaction, trimmed, vote_id, transaction_rows.members, transaction_rows.readers)
 
         self._write(write)
         self.bounds = Bounds(trimmed, trimmed)
@@ -262,7 +287,9 @@ class LogStore:
                     size += len(value) + 32
             vote_id = _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID)
             members = transaction.get(META, MEMBERS_KEY) or b""
-        return SnapshotPart(self.bounds.trimmed, vote_id, members, rows, rows[-1][0] if rows else cursor, is_last)
+            readers = transaction.get(META, READERS_KEY) or b""
+        last = rows[-1][0] if rows else cursor
+        return SnapshotPart(self.bounds.trimmed, vote_id, members, rows, last, is_last, readers)
 
     @property
     def tables(self) -> Tables:
@@ -294,16 +321,16 @@ class LogStore:
         """The last part is staged: the snapshot takes the place of all that was there."""
 
         def write(transaction: WriteTransaction) -> None:
-            side = transaction.get(META, _SIDE_KEY) or b""
+            side = transaction.get(META, SIDE_KEY) or b""
             for table in (self.log, self.backlog, self.queues):
                 transaction.clear(table)
             transaction.delete(META, [_STAGED_KEY, MEMBERS_KEY])
-            rows = _trimmed_rows(part.trimmed, part.vote_id, part.members or None)
-            transaction.put(META, [*rows, (_SIDE_KEY, b"" if side else OTHER_SIDE.encode())])
+            _note_trimmed(transaction, part.trimmed, part.vote_id, part.members or None, part.readers or None)
+            transaction.put(META, [(SIDE_KEY, b"" if side else OTHER_SIDE.encode())])
 
         self._write(write)
         with self._tables.read() as transaction:
-            self._set_side(transaction.get(META, _SIDE_KEY) or b"")
+            self._set_side(transaction.get(META, SIDE_KEY) or b"")
         self.bounds = Bounds(part.trimmed, part.trimmed)
 
     def _write(self, change: Callable[[WriteTransaction], None]) -> None:
@@ -325,7 +352,7 @@ class LogStore:
         self._tables.close()
 
     def _bounds(self, transaction: ReadTransaction | WriteTransaction) -> Bounds:
-        trimmed = _number(transaction.get(META, _TRIMMED_KEY), 0)
+        trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
         last = transaction.last(self.log)
         return Bounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
 
@@ -336,13 +363,21 @@ def _number(data: bytes | None, default: int) -> int:
 
 def trimmed_vote_id(transaction: ReadTransaction) -> int:
     """The vote_id that made the last record that the log does not hold any more; 0 if it holds all."""
-    trimmed = _number(transaction.get(META, _TRIMMED_KEY), 0)
+    trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
     return _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID) if trimmed else 0
 
 
-def _trimmed_rows(trimmed: int, vote_id: int, members: bytes | None) -> list[tuple[bytes, bytes]]:
-    rows = [(_TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))]
-    return rows if members is None else [*rows, (MEMBERS_KEY, members)]
+def _note_trimmed(
+    transaction: WriteTransaction, trimmed: int, vote_id: int, members: bytes | None, readers: bytes | None
+) -> None:
+    """The log begins behind record `trimmed`, at which members and readers were these."""
+    transaction.put(META, [(TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))])
+    if members is not None:
+        transaction.put(META, [(MEMBERS_KEY, members)])
+    if readers is not None:
+        transaction.put(META, [(READERS_KEY, readers)])
+    else:
+        transaction.delete(META, [READERS_KEY])
 
 
 def decode_in_chain(data: bytes, where: str, after: int) -> Entry:

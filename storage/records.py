@@ -9,7 +9,7 @@ feature level (`storage.kinds`, `LEVEL`), and is written only when every member 
 Instants are Unix seconds, durations seconds, both float.
 """
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -201,7 +201,10 @@ FIRST_LEVEL: Final = 1
 PAYLOADS_LEVEL: Final = 2
 """From this level on messages may be plain bytes and carry `marks`, and deliveries name their consumer."""
 
-LEVEL: Final = PAYLOADS_LEVEL
+READERS_LEVEL: Final = 3
+"""From this level on the log keeps its readers' positions."""
+
+LEVEL: Final = READERS_LEVEL
 """What this version understands."""
 
 
@@ -230,11 +233,43 @@ class Members(msgspec.Struct, array_like=True, tag=13, gc=False, forbid_unknown_
         return sorted(member.node_id for member in self.members if member.is_voter)
 
 
+class Position(msgspec.Struct, array_like=True, tag=14, gc=False, forbid_unknown_fields=True):
+    """A named reader of the log has all records up to `upto`, as it said at `at`; None: it is forgotten.
+
+    It is about no queue: `queue` is empty.
+    """
+
+    queue: str
+    reader: str
+    upto: int | None
+    at: float
+
+
+class ReaderPosition(NamedTuple):
+    """Where a reader is: it has all records up to `upto`, as it said at `at` (Unix seconds)."""
+
+    upto: int
+    at: float
+
+
 Record = (
-    Message | Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members
+    Message
+    | Deliver
+    | Take
+    | Confirm
+    | Expire
+    | Clear
+    | Release
+    | Extend
+    | Bury
+    | Configure
+    | Remove
+    | Lead
+    | Members
+    | Position
 )
 Removal = Take | Confirm | Expire | Clear
-ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members)
+ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
 
 
 def messages_of(record: Record) -> tuple[list[int], list[int]]:

@@ -17,11 +17,13 @@ from storage.errors import DamagedError
 from storage.journal import read_journal
 from storage.log_store import (
     MEMBERS_KEY,
+    READERS_KEY,
     LogStore,
     decode_in_chain,
     decode_members,
     decode_message_row,
     decode_queue_row,
+    decode_readers,
     trimmed_vote_id,
 )
 from storage.records import Members
@@ -103,8 +105,11 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
             message = row(decode_message_row, data, f"backlog row {int.from_bytes(key, 'big')}")
             state.restore_message(message)
         members = transaction.get(META, MEMBERS_KEY)
+        readers = transaction.get(META, READERS_KEY)
     if members is not None:
         state.members = row(decode_members, members, "the members' row")
+    if readers is not None:
+        state.readers = row(decode_readers, readers, "the readers' row")
     state.trans_id = store.bounds.trimmed
     return len(state.messages)
 

@@ -67,6 +67,7 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
         [(msg_id, encode_row(state.messages[msg_id])) for msg_id in sorted(state.messages)],
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
         None if state.members is None else encode_row(state.members),
+        encode_row(state.readers) if state.readers else None,
     )
     LogStore(tables, shard).replace(rows, findings.last_trans_id, findings.vote_id)
     for name in [name for name in folder.names() if is_segment_name(name)]:

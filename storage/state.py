@@ -26,6 +26,8 @@ from storage.records import (
     Members,
     Message,
     Place,
+    Position,
+    ReaderPosition,
     Record,
     Release,
     Removal,
@@ -37,7 +39,8 @@ from storage.records import (
 class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
-    `data_bytes` is the sum of the live messages' data.
+    `data_bytes` is the sum of the live messages' data; `readers`, where the log's named readers are, is another object
+    whenever it has changed.
     """
 
     def __init__(self, shard: int = 0) -> None:
@@ -47,6 +50,7 @@ class ShardState:
         self.time = 0.0
         self.loading = False
         self.members: Members | None = None
+        self.readers: dict[str, ReaderPosition] = {}
         self.messages: dict[int, Message] = {}
         self.queues: dict[str, QueueState] = {}
         self._apply: dict[type, Callable[[int, Any], None]] = {
@@ -241,6 +245,14 @@ class ShardState:
 
     def _take_members(self, trans_id: int, record: Members) -> None:
         self.members = record
+
+    def _take_position(self, trans_id: int, record: Position) -> None:
+        readers = dict(self.readers)
+        if record.upto is None:
+            readers.pop(record.reader, None)
+        else:
+            readers[record.reader] = ReaderPosition(record.upto, record.at)
+        self.readers = readers
 
     def _configure(self, trans_id: int, record: Configure) -> None:
         self.queue(record.queue).configure(record)

@@ -46,6 +46,9 @@ class ReadTransaction(Protocol):
     def count(self, table: str) -> int:
         """How many keys the table has."""
 
+    def bytes_of(self, table: str) -> int:
+        """What the table takes on disk, about."""
+
 
 class WriteTransaction(ReadTransaction, Protocol):
     """A view that can be changed."""
@@ -102,6 +105,11 @@ class _LmdbTransaction:
     def count(self, table: str) -> int:
         return int(self._transaction.stat(self._tables[table])["entries"])
 
+    def bytes_of(self, table: str) -> int:
+        stat = self._transaction.stat(self._tables[table])
+        pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+        return int(stat["psize"] * pages)
+
     def put(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         self._transaction.cursor(db=self._tables[table]).putmulti(rows)
 
@@ -120,27 +128,30 @@ class _LmdbTransaction:
 class LmdbTables:
     """The tables in an LMDB environment at `path`; the map grows when a transaction does not fit any more.
 
-    `writable=False` is for looking at a folder that a node may be using. Raises `DamagedError` for what is not LMDB's.
+    `writable=False` is for looking at a folder that a node may be using; without `lock` at one that nobody is using.
+    Raises `DamagedError` for what is not LMDB's.
     """
 
-    def __init__(self, path: Path, *, writable: bool = True, map_bytes: int = MAP_BYTES_MIN) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+    def __init__(self, path: Path, *, writable: bool = True, map_bytes: int = MAP_BYTES_MIN, lock: bool = True) -> None:
+        if writable:
+            path.mkdir(parents=True, exist_ok=True)
         self._path = path
         data = path / "data.mdb"
         if data.exists():
             map_bytes = max(map_bytes, data.stat().st_size)
         try:
-            self._open(path, writable, map_bytes)
+            self._open(path, writable, map_bytes, lock)
         except lmdb.Error as error:
             raise DamagedError(str(data), f"LMDB can't open it: {error}") from error
 
-    def _open(self, path: Path, writable: bool, map_bytes: int) -> None:
+    def _open(self, path: Path, writable: bool, map_bytes: int, lock: bool) -> None:
         self._environment = lmdb.open(
             str(path),
             map_size=-(-map_bytes // PAGE_BYTES) * PAGE_BYTES,
             max_dbs=len(TABLES) + 4,
             readonly=not writable,
             create=writable,
+            lock=lock,
             readahead=False,
             meminit=False,
             max_spare_txns=1,

@@ -6,7 +6,7 @@ has a type for it, `election.Save`: nothing behind it is told before it is on di
 """
 
 from actors.messages.calls import Answered
-from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadSnapshot, StagePart
+from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
 from actors.messages.disk import WriteEntries
 from actors.messages.election import LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
 from actors.messages.election import VotersChanged as VotersChanged
@@ -26,7 +26,7 @@ from actors.messages.peers import CutPeer, SendPeers
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
 ElectorDecision = LeaderHeard | QuorumHeard | TakeOverAsked | VoteAsked | VoteGiven | VoteIdSeen | VotersChanged
-CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadSnapshot | StagePart
+CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
 PeersDecision = SendPeers | CutPeer
 RouterDecision = Drain | Undrain
 Decision = (

@@ -271,5 +271,6 @@ class Leading:
             part.cursor,
             part.is_last,
             message.after_cursor,
+            part.readers,
         )
         return [SendPeers((message.node_id,), rows)]

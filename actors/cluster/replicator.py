@@ -6,6 +6,7 @@ nodes, which have them too, and the Elector, which says who leads. A decision is
 """
 
 import logging
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -35,6 +36,7 @@ from actors.messages.checkpoints import (
     EntriesRead,
     LogRead,
     PartStaged,
+    RawRead,
     SnapshotRead,
 )
 from actors.messages.disk import EntriesWritten, JournalBlocked, Recycle, WriteEntries
@@ -97,6 +99,7 @@ class Replicator(LoopActor):
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
         self._reading = LogReading(replication)
+        self._reads_later = False
         self._checkpointing = Checkpointing()
         self._near: Neighbours
         self._recipients: dict[type, pykka.ActorRef[Any]] = {}
@@ -122,8 +125,9 @@ class Replicator(LoopActor):
             CheckpointFailed: self._checkpoint_failed,
             JournalBlocked: self._journal_blocked,
             DescribeRows: lambda m: self._near.owner.tell(m),
-            LogAsked: lambda m: self._do(self._reading.asked(m.call)),
+            LogAsked: lambda m: self._read_on(self._reading.asked(self._now(), m.call)),
             LogRead: lambda m: self._do(self._reading.read(m)),
+            RawRead: lambda m: self._read_on(self._reading.raw_read(self._now(), m)),
             StatusAsked: self._status_asked,
             EntriesRead: lambda m: self._do(machine.entries_read(self._now(), m)),
             SnapshotRead: lambda m: self._do(machine.snapshot_read(m)),
@@ -324,6 +328,18 @@ class Replicator(LoopActor):
             self._near.owner.tell(leading.advanced(self._now()))
 
     # -- requests ----------------------------------------------------------------------------------------------
+
+    def _read_on(self, decisions: Decisions) -> None:
+        """What is decided about readers of the whole log; look again when they have rested."""
+        self._do(decisions)
+        if self._reading.next_at != math.inf and not self._reads_later:
+            self._reads_later = True
+            self.runtime.call_later(max(self._reading.next_at - self._now(), 0.0), self._rested)
+
+    def _rested(self) -> None:
+        self._reads_later = False
+        if self.actor_ref.is_alive() and not self._has_stopped:
+            self._read_on(self._reading.tick(self._now()))
 
     def _status_asked(self, message: StatusAsked) -> None:
         reply = message.reply

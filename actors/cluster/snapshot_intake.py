@@ -74,7 +74,13 @@ class SnapshotIntake:
             return []
         self._pace.spend(len(message.rows))
         part = SnapshotPart(
-            message.trimmed, message.trimmed_vote_id, message.members, message.rows, message.cursor, message.is_last
+            message.trimmed,
+            message.trimmed_vote_id,
+            message.members,
+            message.rows,
+            message.cursor,
+            message.is_last,
+            message.readers,
         )
         self._is_staging = True
         log.is_installing = message.is_last

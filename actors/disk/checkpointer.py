@@ -4,11 +4,13 @@ On a thread of its own, since LMDB's commits wait for the disk. The only one tha
 goes in pieces, each with one question to the queue owner in between, so that it never holds up requests.
 """
 
+import logging
 from collections.abc import Callable
 from typing import Any, Final
 
 import pykka
 
+from actors.disk.retention import Retention, RetentionLimits
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -18,8 +20,11 @@ from actors.messages.checkpoints import (
     LoadState,
     LogRead,
     PartStaged,
+    RawRead,
     ReadEntries,
+    ReadersMoved,
     ReadLog,
+    ReadRaw,
     ReadSnapshot,
     RowsDescribed,
     SnapshotRead,
@@ -33,6 +38,8 @@ from storage.log_store import LogStore, TrimPlan
 from storage.recovery import load_state
 from storage.state import ShardState
 
+log = logging.getLogger("quorate.log")
+
 PIN_S: Final = 30.0
 """For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
 
@@ -43,7 +50,7 @@ TRIM_RECORDS: Final = 5000
 
 
 class Checkpointer(BlockingActor):
-    """Owns the shard's tables. Keeps the last `log_records_max` records in the log, and up to a tenth more.
+    """Owns the shard's tables. What the log keeps is `Retention`'s to say.
 
     `new_state` makes an empty state; `part_bytes` is about what one part of a snapshot holds.
     """
@@ -52,7 +59,7 @@ class Checkpointer(BlockingActor):
         self,
         runtime: Runtime,
         store: LogStore,
-        log_records_max: int,
+        limits: RetentionLimits,
         new_state: Callable[[], ShardState],
         part_bytes: int,
     ) -> None:
@@ -62,14 +69,16 @@ class Checkpointer(BlockingActor):
         self._part_bytes = part_bytes
         self._pinned_until = self._pinned_since = 0.0
         self._plan: TrimPlan | None = None
-        self._log_records_max = log_records_max
+        self._retention = Retention(limits)
         self._is_trimming = False
         self._described: RowsDescribed | None = None
         self._replicator: pykka.ActorRef[Any]
         self._handlers: dict[type, Callable[[Any], None]] = {
             Checkpoint: self._checkpoint,
             RowsDescribed: self._rows_described,
+            ReadersMoved: lambda m: self._retention.moved(m.readers),
             ReadLog: self._read_log,
+            ReadRaw: self._read_raw,
             ReadEntries: self._read_entries,
             ReadSnapshot: self._read_snapshot,
             StagePart: self._stage,
@@ -92,6 +101,10 @@ class Checkpointer(BlockingActor):
     def _read_log(self, message: ReadLog) -> None:
         entries = self._store.read(message.after, message.count, message.bytes_max)
         self._replicator.tell(LogRead(message.call, message.after, message.count, entries))
+
+    def _read_raw(self, message: ReadRaw) -> None:
+        entries, last = self._store.read_raw(message.after, message.count, message.bytes_max)
+        self._replicator.tell(RawRead(message.call, entries, last))
 
     def _read_entries(self, message: ReadEntries) -> None:
         entries = self._store.read(message.after, message.records_max, message.bytes_max)
@@ -149,13 +162,14 @@ class Checkpointer(BlockingActor):
         """Ask about the head's messages if the log is too long. Not while a snapshot is being read: it would tear."""
         if self._is_trimming or self.runtime.monotonic() < self._pinned_until:
             return
-        trimmed, checkpointed = self._store.bounds
-        slack = max(self._log_records_max // 10, 1)
-        if checkpointed - trimmed > self._log_records_max + slack:
-            self._ask(checkpointed - self._log_records_max)
+        self._ask(is_going_on=False)
 
-    def _ask(self, until: int) -> None:
-        self._plan = plan = self._store.plan_trim(until, TRIM_RECORDS)
+    def _until(self, *, is_going_on: bool) -> int | None:
+        return self._retention.until(self._store.bounds, self._store.log_bytes, is_going_on=is_going_on)
+
+    def _ask(self, *, is_going_on: bool) -> None:
+        until = self._until(is_going_on=is_going_on)
+        self._plan = plan = None if until is None else self._store.plan_trim(until, TRIM_RECORDS)
         self._is_trimming = plan is not None
         if plan is not None:
             self._replicator.tell(DescribeRows(plan))
@@ -169,14 +183,21 @@ class Checkpointer(BlockingActor):
             return  # a snapshot is being read; when that is over, the next checkpoint comes here again
         self._described = None
         self._is_trimming = False
+        if (self._until(is_going_on=True) or 0) < described.plan.until:
+            return  # a reader has said since that it wants what is in there
         try:
             self._store.trim(described.plan, described.rows)
         except DiskFullError:
             return  # asked again with the next checkpoint
         self._report()
-        trimmed, checkpointed = self._store.bounds
-        if checkpointed - trimmed > self._log_records_max:
-            self._ask(checkpointed - self._log_records_max)
+        for reader, upto in self._retention.trimmed(described.plan.until):
+            log.warning(
+                "the log's reader %r is too far behind: the records behind %d are trimmed, and it has not read them "
+                "(see log_retention_records, log_retention_bytes; qctl log readers --forget)",
+                reader,
+                upto,
+            )
+        self._ask(is_going_on=True)
 
     def _report(self) -> None:
         trimmed, checkpointed = self._store.bounds

@@ -79,7 +79,7 @@ class Router(LoopActor):
             PeerSaid: self._peer_said,
             Returned: self._returned,
             LeaderChanged: self._leader_changed,
-            PeerUp: lambda m: self._do(self._machine.linked(self._now(), m.node_id)),
+            PeerUp: lambda m: self._do(self._machine.linked(self._now(), m.node_id, m.hello.level)),
             PeerUnheard: self._unheard,
             PeerDown: self._link_lost,
             Drain: self._drain,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from actors.messages.calls import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
-from quorate.actions import ASKS_NODE, LOOKS
+from quorate.actions import ASKS_NODE, LATER, LOOKS
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, done, refusal
 
 HOLD_S: Final = 4.0
@@ -94,6 +94,7 @@ class Routing:
         self._forwards = forwards
         self._hold_s = hold_s
         self._linked: set[int] = set()
+        self._levels: dict[int, int] = {}
         self._held: list[Held] = []
         self._held_of: dict[Client, int] = {}
         self._serial = 0
@@ -135,6 +136,9 @@ class Routing:
             routed.own.append(call)
         elif not self.leader or self._is_draining or self.leads or not self._is_reachable:
             self._hold(call, deadline, deadline)
+        elif self._forwards and self._levels.get(self.leader, 1) < LATER.get(call.request.action, 1):
+            reason = f"node {self.leader}, which leads, runs a version that has no such action"
+            routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
         elif self._forwards:
             routed.forwards.append(self._forwarded(now, call))
         else:
@@ -204,9 +208,10 @@ class Routing:
         self._is_draining = False
         return self._look_again(now)
 
-    def linked(self, now: float, node_id: int) -> Routed:
-        """The link to a node is open."""
+    def linked(self, now: float, node_id: int, level: int = 1) -> Routed:
+        """The link to a node, which understands feature level `level`, is open."""
         self._linked.add(node_id)
+        self._levels[node_id] = level
         return self._look_again(now) if node_id == self.leader else Routed()
 
     def returned(self, now: float, calls: list[Call]) -> None:

@@ -6,7 +6,9 @@
 | Checkpointed, CheckpointFailed | Checkpointer | Replicator | LMDB has them; no space |
 | DescribeRows | Checkpointer | Replicator, and from there QueueOwner | what are these now? The head is to be trimmed |
 | RowsDescribed | QueueOwner | Checkpointer | that is what they are, once it is committed |
+| ReadersMoved | QueueOwner | Checkpointer | the log's named readers are there now |
 | ReadLog, LogRead | Replicator, Checkpointer | the other | entries for a client's log request |
+| ReadRaw, RawRead | Replicator, Checkpointer | the other | entries as they are stored, for a client's log request |
 | ReadEntries, EntriesRead | Replicator, Checkpointer | the other | entries for a follower that pulls |
 | ReadSnapshot, SnapshotRead | Replicator, Checkpointer | the other | rows for a follower behind the log's head |
 | StagePart, PartStaged | Replicator, Checkpointer | the other | keep a part of a snapshot; it is kept |
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 from actors.messages.calls import Call
 from storage.entry import StoredEntry
 from storage.log_store import SnapshotPart, TrimPlan, TrimRows
+from storage.records import ReaderPosition
 
 
 @dataclass(slots=True)
@@ -77,6 +80,32 @@ class LogRead:
     after: int
     count: int
     entries: Sequence[bytes]
+
+
+@dataclass(slots=True)
+class ReadersMoved:
+    """Where the log's named readers are, all of them, as committed."""
+
+    readers: dict[str, ReaderPosition]
+
+
+@dataclass(slots=True)
+class ReadRaw:
+    """Read the entries behind record `after` from LMDB for `call`, until `count` records or `bytes_max` are passed."""
+
+    call: Call
+    after: int
+    count: int
+    bytes_max: int
+
+
+@dataclass(slots=True)
+class RawRead:
+    """The entries that a `ReadRaw` asked for, which hold the records up to `last_trans_id`."""
+
+    call: Call
+    entries: list[bytes]
+    last_trans_id: int
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
+from actors.disk.retention import RetentionLimits
 from actors.gateway.router import FORWARD_BYTES, Router
 from actors.gateway.routing import HOLD_S, Routing
 from actors.messages.lifecycle import Attach
@@ -65,6 +66,8 @@ class ShardSettings:
 
     shard: int = 0
     log_records_max: int = 1_000_000
+    reader_records_max: int = 10_000_000
+    reader_bytes_max: int = 8 << 30
     segment_bytes: int = 16 << 20
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
@@ -209,7 +212,7 @@ def _disk(
     checkpointer = runtime.start_blocking(
         Checkpointer,
         opened.store,
-        settings.log_records_max,
+        RetentionLimits(settings.log_records_max, settings.reader_records_max, settings.reader_bytes_max),
         lambda: ShardState(shard),
         settings.snapshot_part_bytes,
     )

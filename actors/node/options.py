@@ -159,6 +159,8 @@ OPTIONS: Final = (
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),
     Option("queue_log_size", 1_000_000, "records that the change log keeps", 100, 10**9),
+    Option("log_retention_records", 10_000_000, "as many are kept for the log's named readers", 100, 10**10),
+    Option("log_retention_bytes", 8192 * MIB, "so much of the log (bytes) at most is kept for them", MIB, 2**53),
     Option("queue_sync_rate", 100_000, "records a second that a node behind pulls (cluster)", 1, 10**9),
     Option("election_timeout_ms", 400, "the least time without a leader before a node acts (cluster)", 100, 60_000),
     Option("forward_request", 1, "a node that does not lead: 1 forwards, 0 redirects (cluster)", choices=(0, 1)),

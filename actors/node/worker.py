@@ -120,6 +120,8 @@ def _shard_settings(config: NodeConfig) -> ShardSettings:
     client_host, client_port = configuration.client_address(config)
     return ShardSettings(
         log_records_max=config["queue_log_size"],
+        reader_records_max=config["log_retention_records"],
+        reader_bytes_max=config["log_retention_bytes"],
         segment_bytes=config["journal_segment_bytes"],
         flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
         is_lease_committed=config["lease"] == "committed",

@@ -12,6 +12,7 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
+from actors.queues.readers import Readers
 from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
 from quorate.actions import IN_PIECES, NEEDS_SPACE, WRITES
@@ -71,7 +72,8 @@ class Broker:
     ) -> None:
         self.ledger = Ledger(state, committed)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
-        self.queries = Queries(self.ledger, self.delivery, around)
+        self.readers = Readers(self.ledger, around)
+        self.queries = Queries(self.ledger, self.delivery, around, self.readers)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
@@ -96,6 +98,7 @@ class Broker:
             Action.NODE_LIST: self.queries.list_queues,
             Action.LEADER: self.queries.leader,
             Action.PEEK: self.queries.peek,
+            Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status(call))),
         }

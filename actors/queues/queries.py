@@ -12,6 +12,7 @@ import msgspec
 from actors.messages.calls import Call
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
 from actors.queues.ledger import Ledger
+from actors.queues.readers import Readers
 from actors.queues.surroundings import Surroundings
 from quorate.protocol import (
     BATCH_MAX,
@@ -46,9 +47,10 @@ STATE_NAMES: Final = {
 class Queries:
     """Answers from the state in memory, and from what the owner was told of its surroundings."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, around: Surroundings) -> None:
+    def __init__(self, ledger: Ledger, delivery: Delivery, around: Surroundings, readers: Readers) -> None:
         self._ledger = ledger
         self._delivery = delivery
+        self._readers = readers
         self._state = ledger.state
         self.around = around
 
@@ -182,6 +184,7 @@ class Queries:
             "messages": len(state.messages),
             "data_bytes": state.data_bytes,
             "waiting_consumers": self._delivery.waiter_count,
+            "readers": [msgspec.structs.asdict(row) for row in self._readers.rows()],
         }
         return done(
             call.request,

@@ -26,7 +26,7 @@ class RowDescription:
         asked, state = self._asked, ledger.state
         if asked is None or (not is_leading and not ledger.is_settled):
             return
-        rows = rows_now(asked.plan, state.messages, state.queues, state.members)
+        rows = rows_now(asked.plan, state)
         described = RowsDescribed(asked.plan, rows, state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
 

@@ -11,6 +11,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
+from quorate.actions import LATER
 from quorate.protocol import NO_DATA, REPLY_KINDS, DeliveredReply, PeekReply, Reply, Request, ShowReply
 
 _FILLER: Final = Raw(b"\xa0")
@@ -25,6 +26,9 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request) -> ForwardedCall:
     """A call as it is sent to another node."""
     payloads: list[bytes | None] = []
+    if request.action not in LATER and (request.reader or request.trans_id is not None or request.raw is not None):
+        # no other action reads these fields, and an older node would not know them
+        request = replace(request, reader=None, trans_id=None, raw=None)
     if request.data is not NO_DATA:
         payloads.append(bytes(request.data))
         request = replace(request, data=_FILLER)

@@ -152,6 +152,7 @@ class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
     cursor: bytes
     is_last: bool
     after_cursor: bytes
+    readers: bytes = b""
 
 
 class TakeOver(msgspec.Struct, array_like=True, tag=12, gc=False):

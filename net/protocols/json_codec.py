@@ -25,6 +25,7 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
+    WithEntries,
     name_fault,
 )
 
@@ -58,10 +59,8 @@ class JsonCodec:
         self.partial_bytes = 0
 
     def encode(self, request: Request | None, reply: Reply) -> bytes:
-        """The reply as one line."""
-        if reply.encoding is not None or type(reply) in HOLD_MESSAGES:
-            reply = shown(reply)
-        return _encode(reply) + b"\n"
+        """The reply as one line, and behind it the entries of a raw log."""
+        return encode_reply(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, with the request's action, queue and seq where they can be read."""
@@ -100,10 +99,22 @@ def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The reply as one line."""
+    """The reply as one line, and behind it the entries of a raw log."""
     if reply.encoding is not None or type(reply) in HOLD_MESSAGES:
         reply = shown(reply)
+    elif type(reply) is WithEntries:
+        return _with_entries(reply)
     return _encode(reply) + b"\n"
+
+
+def _with_entries(reply: WithEntries) -> bytes:
+    """The reply's line, and each entry behind its length: put together once."""
+    entries, reply.entries = reply.entries, []
+    parts = [_encode(reply), b"\n"]
+    for entry in entries:
+        parts.append(len(entry).to_bytes(4, "big"))
+        parts.append(entry)
+    return b"".join(parts)
 
 
 def fault_reply(fault: Fault) -> Reply:
@@ -178,6 +189,7 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
         or request.messages is not None
         or request.queues is not None
         or request.pattern is not None
+        or request.reader is not None
         or request.dead_letter is not UNSET
     ):
         fault = _rare_fault_in(request, body, depth_max)
@@ -201,6 +213,7 @@ def _too_deep(depth_max: int, body: bytes) -> Fault:
 def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """What is wrong with the fields that few requests have."""
     names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
+    names += [("reader", request.reader)]
     names += [("consumer", request.consumer), ("after", request.after if isinstance(request.after, str) else None)]
     if request.queues is not None:
         names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]

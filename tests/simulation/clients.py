@@ -64,7 +64,7 @@ class History:
         self.delivered.setdefault(msg_id, []).append(at)
 
 
-class _Session(ABC):
+class SimulatedSession(ABC):
     """Asks one node after another, whichever can be reached, one request at a time."""
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
@@ -126,7 +126,12 @@ class _Session(ABC):
             return
         assert self._buffer.count(b"\n") == 1, f"more than one reply to one request: {self._buffer!r}"
         reply, self._buffer = json.loads(self._buffer), b""
+        self._take(reply)
+
+    def _take(self, reply: dict[str, Any]) -> None:
+        """The reply to the request that is open."""
         on_reply, self._on_reply = self._on_reply, None
+        assert on_reply is not None
         if self._patience is not None:
             self._patience.cancel()
         self._history.done += 1
@@ -153,7 +158,7 @@ class _Session(ABC):
         self._soon(self._world.random.random() * 0.5)
 
 
-class SimulatedClient(_Session):
+class SimulatedClient(SimulatedSession):
     """Does one thing after another: produce, consume, confirm, release, extend, look, and now and then moves."""
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History, name: str) -> None:
@@ -259,7 +264,7 @@ EMPTY_S = 130.0
 """Longer than any retry, delay and jump of the clock."""
 
 
-class Drain(_Session):
+class Drain(SimulatedSession):
     """Takes and confirms everything that is left."""
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:

@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
@@ -61,9 +62,10 @@ class Run:
         for node in self.nodes:
             assert node.start()
         clients = [SimulatedClient(world, self.nodes, self.history, f"c{n}") for n in range(world.random.randint(1, 5))]
+        archive = Archive(world, self.nodes, self.history)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
-        for client in clients:
+        for client in [*clients, archive]:
             client.is_stopped = True
         self.faults.end()
         world.run_until(world.time + 3)
@@ -72,6 +74,7 @@ class Run:
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
         world.run_until(world.time + CONVERGED_S, self._has_converged)
         self._check(drained, confirmed_before)
+        self._check_archive(archive)
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -116,9 +119,25 @@ class Run:
                 problems.append(f"{len(state.messages)} messages are on the disk of node {node.node_id}, drained")
             if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
                 problems.append(f"node {node.node_id}'s disk is not what the committed log says")
+            if state.readers != replayed.readers:
+                problems.append(f"node {node.node_id}'s readers are not what the committed log says")
             settings = {name: queue.settings() for name, queue in state.queues.items()}
             if settings != {name: queue.settings() for name, queue in replayed.queues.items()}:
                 problems.append(f"node {node.node_id}'s queues are not what the committed log says")
+
+    def _check_archive(self, archive: Archive) -> None:
+        """What a reader of the raw log has is what was committed, and the log knows where it said it is."""
+        problems = self.history.problems
+        for first, taken in archive.entries.items():
+            if self.observer.committed.get(first) != taken:
+                problems.append(f"a reader of the log was given records {first}..{taken[0]}, which are not committed")
+        for node in self.nodes:
+            if node.node_id not in self.faults.outside and archive.said:
+                at = node.state_on_disk().readers.get(READER)
+                if at is None or at.upto < archive.said:
+                    problems.append(
+                        f"node {node.node_id} has the reader at {at}, and it was acknowledged {archive.said}"
+                    )
 
     def _check_batches(self) -> None:
         """All messages of a produce are in a queue's log, or none."""

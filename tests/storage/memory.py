@@ -126,6 +126,10 @@ class MemoryTransaction:
         """How many."""
         return len(self.tables[table])
 
+    def bytes_of(self, table: str) -> int:
+        """What it takes."""
+        return sum(len(key) + len(value) for key, value in self.tables[table].items())
+
     def put(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:
         """Set."""
         self.tables[table].update(rows)

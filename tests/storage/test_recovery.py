@@ -99,7 +99,7 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
         store.store(writer.entries[before:])
         plan = store.plan_trim(writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30))
         if plan is not None:
-            store.trim(plan, rows_now(plan, writer.state.messages, writer.state.queues))
+            store.trim(plan, rows_now(plan, writer.state))
         recovered = ShardState()
         recover(tables, folder, LogStore(tables, 0), recovered, NOW)
         recovered.check()
@@ -118,7 +118,7 @@ def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
     store.store(writer.entries)
     plan = store.plan_trim(20, 100)
     assert plan is not None
-    store.trim(plan, rows_now(plan, writer.state.messages, writer.state.queues))
+    store.trim(plan, rows_now(plan, writer.state))
     yield tables, folder, writer
     tables.close()
 

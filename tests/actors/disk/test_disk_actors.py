@@ -10,6 +10,7 @@ import pytest
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import RETRY_S, LogWriter
+from actors.disk.retention import RetentionLimits
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -183,7 +184,7 @@ class Store:
         self.runtime, self.replicator = CrankedRuntime(), Probe()
         self.is_full = False
         self.store = LogStore(MemoryTables(self._before_commit), 0)
-        self.actor = Checkpointer(self.runtime, self.store, log_records_max, ShardState, 1000)
+        self.actor = Checkpointer(self.runtime, self.store, RetentionLimits(log_records_max), ShardState, 1000)
         self.actor.on_receive(Attach(ref(self.replicator)))
 
     def _before_commit(self) -> None:
@@ -217,7 +218,7 @@ def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_sto
     store.checkpoint(*range(1, 21))
     [asked] = store.replicator.take(DescribeRows)
     state = ShardState()
-    rows = rows_now(asked.plan, state.messages, state.queues)
+    rows = rows_now(asked.plan, state)
     store.actor.on_receive(RowsDescribed(asked.plan, rows, as_of=25))
     assert store.replicator.take(Checkpointed) == [], "the description rests on records that are not stored yet"
     assert store.checkpoint(*range(21, 26))[-1] == Checkpointed(25, 10)

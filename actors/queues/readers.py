@@ -1,0 +1,64 @@
+"""The log's named readers: how far each one is, kept in the log itself. A part of the broker.
+
+A reader says what it has for good; the log's head is not trimmed before that, within bounds (`actors.disk.retention`).
+"""
+
+from typing import Final
+
+from actors.messages.calls import Call
+from actors.queues.ledger import Ledger
+from actors.queues.surroundings import Surroundings
+from quorate.protocol import ErrorWord, PositionReply, ReaderRow, done
+from storage.records import READERS_LEVEL, Position, ReaderPosition
+
+READERS_MAX: Final = 1000
+FORGET: Final = "forget"
+
+
+class Readers:
+    """Answers the position action. `around` knows what the log still holds."""
+
+    def __init__(self, ledger: Ledger, around: Surroundings) -> None:
+        self._ledger = ledger
+        self._around = around
+
+    def position(self, call: Call) -> None:
+        """Note where a reader is, forget it, or tell where it is; without a `reader`, where all of them are."""
+        request, ledger = call.request, self._ledger
+        state = ledger.state
+        known = state.readers
+        if request.shard not in (None, state.shard):
+            return ledger.refuse_field(call, "shard", f"names none of this node's: there is no shard {request.shard}")
+        if request.command not in (None, FORGET):
+            return ledger.refuse_field(call, "command", f"{request.command!r} is none of {FORGET}")
+        if request.reader is None:
+            if request.command is not None or request.trans_id is not None:
+                return ledger.refuse_field(call, "reader", "is missing")
+            return ledger.park(call, done(request, PositionReply, shard=state.shard, readers=self.rows()))
+        if request.reader not in known and (request.trans_id is None or request.command is not None):
+            return ledger.refuse(call, ErrorWord.NO_SUCH_READER, f"there is no reader {request.reader!r}")
+        if request.command is None and request.trans_id is None:
+            at = known[request.reader].upto
+            return ledger.park(call, done(request, PositionReply, shard=state.shard, trans_id=at))
+        if ledger.level < READERS_LEVEL:
+            reason = f"the cluster is at feature level {ledger.level}, readers need {READERS_LEVEL}"
+            return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
+        if request.command == FORGET:
+            upto = None
+        elif (upto := request.trans_id) is not None and upto > ledger.committed:
+            return ledger.refuse_field(
+                call, "trans_id", f"is {upto}, and records up to {ledger.committed} are committed"
+            )
+        elif request.reader not in known and len(known) >= READERS_MAX:
+            return ledger.refuse(call, ErrorWord.LIMIT, f"there are {READERS_MAX} readers already")
+        if request.reader not in known or known[request.reader].upto != upto:
+            ledger.append(Position("", request.reader, upto, ledger.now))
+        return ledger.park(call, done(request, PositionReply, shard=state.shard, trans_id=upto))
+
+    def rows(self) -> list[ReaderRow]:
+        """All readers, in the order of their names."""
+        return [self._row(name, at) for name, at in sorted(self._ledger.state.readers.items())]
+
+    def _row(self, name: str, at: ReaderPosition) -> ReaderRow:
+        lag = max(self._ledger.committed - at.upto, 0)
+        return ReaderRow(name, at.upto, at.at, lag, max(self._around.trimmed - at.upto, 0))

@@ -1,0 +1,113 @@
+"""A shard's change log for reading alone: in a node's folder while the node runs, or in a copy or a backup of it.
+
+What LMDB holds is committed; a running node moves what is committed there within some 50 ms. What the journal alone
+holds is not seen here. Opened by one process once at a time, as LMDB wants it.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from storage.entry import entry_time
+from storage.errors import DamagedError, StorageError
+from storage.log_store import SIDE_KEY, TRIMMED_KEY, number_key
+from storage.tables import LOG, META, LmdbTables, ReadTransaction
+
+DATA_FILE: Final = "data.mdb"
+SHARD_PREFIX: Final = "shard-"
+
+
+class LogBounds(NamedTuple):
+    """The log holds the records behind `trimmed` up to `last`."""
+
+    trimmed: int
+    last: int
+
+
+def shards_in(data_dir: Path) -> dict[int, Path]:
+    """The shards' folders in a node's data folder, or in a backup of it, by number. Raises `StorageError` without any.
+
+    A shard's own folder stands for itself.
+    """
+    if (data_dir / DATA_FILE).exists():
+        number = data_dir.name.removeprefix(SHARD_PREFIX)
+        return {int(number) if number.isdigit() else 0: data_dir}
+    found = {
+        int(folder.name.removeprefix(SHARD_PREFIX)): folder
+        for folder in sorted(data_dir.glob(f"{SHARD_PREFIX}*"))
+        if folder.name.removeprefix(SHARD_PREFIX).isdigit() and (folder / DATA_FILE).exists()
+    }
+    if not found:
+        raise StorageError(f"{data_dir} holds no shard of a node")
+    return found
+
+
+class LogReader:
+    """The log in a shard's `folder`. Raises `DamagedError` for what is not LMDB's, `StorageError` if there is none."""
+
+    def __init__(self, folder: Path) -> None:
+        if not (folder / DATA_FILE).exists():
+            raise StorageError(f"{folder} holds no log")
+        # a backup may lie where nothing can be written; nobody writes into it, so it needs no lock
+        self._tables = LmdbTables(folder, writable=False, lock=os.access(folder, os.W_OK))
+        self._folder = folder
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give it back."""
+        self._tables.close()
+
+    @staticmethod
+    def _log(transaction: ReadTransaction) -> str:
+        return LOG + (transaction.get(META, SIDE_KEY) or b"").decode()
+
+    def bounds(self) -> LogBounds:
+        """What it holds now."""
+        with self._tables.read() as transaction:
+            trimmed = int.from_bytes(transaction.get(META, TRIMMED_KEY) or b"", "big")
+            last = transaction.last(self._log(transaction))
+            return LogBounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
+
+    def parts(self, after: int, upto: int, bytes_max: int = 4 << 20) -> Iterator[list[bytes]]:
+        """The entries that hold the records behind `after` up to `upto`, in parts of about `bytes_max`.
+
+        Each part is read in a transaction of its own, so that a running node may reuse its pages meanwhile. Raises
+        `DamagedError` if the log does not go on where it should: its head was trimmed, say.
+        """
+        while after < upto:
+            part: list[bytes] = []
+            size = 0
+            with self._tables.read() as transaction:
+                for key, data in transaction.range(self._log(transaction), number_key(after + 1)):
+                    part.append(data)
+                    size += len(data)
+                    after = int.from_bytes(key, "big")
+                    if size >= bytes_max or after >= upto:
+                        break
+            if not part:
+                raise DamagedError(str(self._folder), f"the log ends behind record {after}, and {upto} was expected")
+            yield part
+
+    def first_since(self, time: float) -> int:
+        """The first record that was made at `time` (Unix seconds) or later; one behind the last if none was."""
+        low, high = self.bounds()
+        while low < high:
+            middle = (low + high) // 2
+            with self._tables.read() as transaction:
+                found = next(transaction.range(self._log(transaction), number_key(middle + 1)), None)
+            if found is None:
+                break
+            if entry_time(found[1]) >= time:
+                high = middle
+            else:
+                low = int.from_bytes(found[0], "big")
+        return low + 1

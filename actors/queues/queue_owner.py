@@ -10,7 +10,7 @@ from typing import Any
 import pykka
 
 from actors.messages.calls import Call, ClientGone, Execute, Returned, send_answers
-from actors.messages.checkpoints import DescribeRows, ReadersMoved
+from actors.messages.checkpoints import DescribeRows
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
     Apply,
@@ -74,7 +74,6 @@ class QueueOwner(LoopActor):
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._linger: Timer | None = None
         self._is_looking_again = False
-        self._told_readers: object = None
         self._continues = False
         self._stopping: Stop | None = None
         self._take_state(state)
@@ -116,7 +115,7 @@ class QueueOwner(LoopActor):
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
         )
         self._broker.disk_full = self._disk_full
-        self._told_readers = None
+        self._rows.readers = None
         self._ledger = self._broker.ledger
         self._ledger.level = self._level
         self._clock = LeaderClock(state.time)
@@ -329,17 +328,13 @@ class QueueOwner(LoopActor):
             self.actor_ref.tell(_Continue())
         if tenure.stage is Stage.DRAINING and ledger.is_settled and not self._broker.has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
-        if ledger.state.readers is not self._told_readers:
-            self._tell_readers()
-        if self._rows.is_ready and (described := self._rows.take_ready()) is not None:
-            self._checkpointer.tell(described)
+        if ledger.state.readers is not self._rows.readers:
+            self._rows.readers_moved(ledger)
+        if self._rows.is_ready:
+            for message in self._rows.take_ready():
+                self._checkpointer.tell(message)
         if self._stopping is not None:
             self._go_on_stopping()
-
-    def _tell_readers(self) -> None:
-        """The Checkpointer keeps what they have not read, once it is committed where they are."""
-        self._told_readers = readers = self._ledger.state.readers
-        self._ledger.after_commit(lambda: self._checkpointer.tell(ReadersMoved(readers)))
 
     def _send(self) -> None:
         answers = self._ledger.take_answers()

@@ -1,21 +1,24 @@
-"""What the messages and queues are now that stand in the log's head, said only once that is committed. A machine.
+"""What the Checkpointer has to know to trim the log's head, said only once it is committed. A machine.
 
-The Checkpointer asks before it trims. A leader's state runs ahead of what is committed: what it says waits for that. A
-follower's is committed, unless the node has just stopped leading: then it waits until the log has caught up with it.
+It asks what the messages and queues are now that stand in the head; where the log's readers are it is told unasked. A
+leader's state runs ahead of what is committed: what it says waits for that. A follower's is committed, unless the node
+has just stopped leading: then it waits until the log has caught up with it.
 """
 
-from actors.messages.checkpoints import DescribeRows, RowsDescribed
+from actors.messages.checkpoints import DescribeRows, ReadersMoved, RowsDescribed
 from actors.queues.ledger import Ledger
 from storage.log_store import rows_now
+from storage.records import ReaderPosition
 
 
 class RowDescription:
-    """Answers the Checkpointer's last question; `is_ready`: the answer may be taken."""
+    """Answers the Checkpointer's last question; `is_ready`: something may be taken. `readers`: as they were seen last."""
 
     def __init__(self) -> None:
         self._asked: DescribeRows | None = None
-        self._ready: RowsDescribed | None = None
+        self._ready: list[RowsDescribed | ReadersMoved] = []
         self.is_ready = False
+        self.readers: dict[str, ReaderPosition] | None = None
 
     def asked(self, message: DescribeRows) -> None:
         """It is to be answered as soon as that is possible."""
@@ -33,11 +36,19 @@ class RowDescription:
     def _settled(self, asked: DescribeRows, described: RowsDescribed) -> None:
         if self._asked is asked:
             self._asked = None
-            self._ready = described
-            self.is_ready = True
+            self._say(described)
 
-    def take_ready(self) -> RowsDescribed | None:
-        """The answer, once."""
-        ready, self._ready = self._ready, None
+    def readers_moved(self, ledger: Ledger) -> None:
+        """The readers are others than those that were seen."""
+        self.readers = readers = ledger.state.readers
+        ledger.after_commit(lambda: self._say(ReadersMoved(readers)))
+
+    def _say(self, message: RowsDescribed | ReadersMoved) -> None:
+        self._ready.append(message)
+        self.is_ready = True
+
+    def take_ready(self) -> list[RowsDescribed | ReadersMoved]:
+        """What may be said; it is the caller's now."""
+        ready, self._ready = self._ready, []
         self.is_ready = False
         return ready

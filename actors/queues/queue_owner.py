@@ -89,7 +89,7 @@ class QueueOwner(LoopActor):
             MembersChanged: self._members_changed,
             Propose: self._propose,
             Drain: self._drain,
-            Undrain: self._undrain,
+            Undrain: lambda m: self._tenure.undrain(),
             ClientGone: self._client_gone,
             _TimePassed: self._time_passed,
             _Continue: self._continue,
@@ -309,9 +309,6 @@ class QueueOwner(LoopActor):
     def _drain(self, message: Drain) -> None:
         if self._tenure.drain(message.vote_id):
             self._return(self._broker.delivery.take_waiting())
-
-    def _undrain(self, message: Undrain) -> None:
-        self._tenure.undrain()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 

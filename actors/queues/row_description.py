@@ -12,7 +12,7 @@ from storage.records import ReaderPosition
 
 
 class RowDescription:
-    """Answers the Checkpointer's last question; `is_ready`: something may be taken. `readers`: as they were seen last."""
+    """`is_ready`: something may be taken; `readers`: as they were seen last."""
 
     def __init__(self) -> None:
         self._asked: DescribeRows | None = None

@@ -327,9 +327,8 @@ class QueueOwner(LoopActor):
             self._replicator.tell(Drained(tenure.vote_id))
         if ledger.state.readers is not self._rows.readers:
             self._rows.readers_moved(ledger)
-        if self._rows.is_ready:
-            for message in self._rows.take_ready():
-                self._checkpointer.tell(message)
+        for message in self._rows.take_ready() if self._rows.is_ready else ():
+            self._checkpointer.tell(message)
         if self._stopping is not None:
             self._go_on_stopping()
 

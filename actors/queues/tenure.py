@@ -93,12 +93,10 @@ class Tenure:
         is_open, self._is_drain_open = self._is_drain_open, False
         return is_open
 
-    def undrain(self) -> bool:
-        """The node leads on after all; whether it was about not to."""
-        if self.stage is not Stage.DRAINING:
-            return False
-        self._become(Stage.SERVING)
-        return True
+    def undrain(self) -> None:
+        """The node leads on after all, if it was about not to."""
+        if self.stage is Stage.DRAINING:
+            self._become(Stage.SERVING)
 
     def deposed(self, *, is_in_log: bool) -> None:
         """The node does not lead any more. `is_in_log`: its state holds nothing that the log does not."""

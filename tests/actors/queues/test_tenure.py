@@ -25,9 +25,10 @@ def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
     assert (tenure.serves, tenure.lets_time_pass, tenure.is_urgent) == (True, False, True)
     assert tenure.drained()
     assert not tenure.drained()
-    assert tenure.undrain()
+    tenure.undrain()
     assert tenure.stage is Stage.SERVING
-    assert not tenure.undrain()
+    tenure.undrain()
+    assert tenure.stage is Stage.SERVING, "asked twice"
 
 
 def test_who_is_deposed_with_more_than_the_log_says_begins_anew() -> None:
@@ -43,7 +44,8 @@ def test_who_is_deposed_with_more_than_the_log_says_begins_anew() -> None:
 def test_a_step_that_can_not_be_is_a_bug(step: str) -> None:
     tenure = Tenure()
     if step == "undrain":
-        assert not tenure.undrain(), "a follower was never about to hand over"
+        tenure.undrain()
+        assert tenure.stage is Stage.FOLLOWING, "a follower was never about to hand over"
         return
     with pytest.raises(AssertionError, match="does not become"):
         tenure.loaded()

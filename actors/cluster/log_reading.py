@@ -13,7 +13,8 @@ from actors.cluster.decisions import Decisions
 from actors.cluster.replication import Replication
 from actors.messages.calls import Answered, Call
 from actors.messages.checkpoints import LogRead, RawRead, ReadLog, ReadRaw
-from quorate.protocol import Code, ErrorWord, LogReply, Reply, Request, TrimmedReply, WithEntries, refusal
+from quorate.log_replies import LogReply, TrimmedReply, WithEntries
+from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 from storage import entry as entry_codec
 from storage.kinds import shown
 

@@ -8,7 +8,8 @@ from typing import Final
 from actors.messages.calls import Call
 from actors.queues.ledger import Ledger
 from actors.queues.surroundings import Surroundings
-from quorate.protocol import ErrorWord, PositionReply, ReaderRow, done
+from quorate.log_replies import PositionReply, ReaderRow
+from quorate.protocol import ErrorWord, done
 from storage.records import READERS_LEVEL, Position, ReaderPosition
 
 READERS_MAX: Final = 1000

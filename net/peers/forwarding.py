@@ -12,10 +12,31 @@ from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
 from quorate.actions import LATER
-from quorate.protocol import NO_DATA, REPLY_KINDS, DeliveredReply, PeekReply, Reply, Request, ShowReply
+from quorate.log_replies import LogReply, PositionReply, TrimmedReply
+from quorate.protocol import (
+    NO_DATA,
+    ClusterReply,
+    DeliveredReply,
+    LeaderReply,
+    ListReply,
+    MonitorReply,
+    PeekReply,
+    RedirectReply,
+    Reply,
+    Request,
+    SettingsReply,
+    ShowReply,
+    StatusReply,
+)
 
 _FILLER: Final = Raw(b"\xa0")
 """Stands where a payload belongs: not nil, which would be none."""
+
+REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
+    *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
+    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
+)
+"""Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
 _encode = msgspec.msgpack.Encoder().encode
 HOLD_MANY: Final = (DeliveredReply, PeekReply)

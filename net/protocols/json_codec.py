@@ -15,6 +15,7 @@ from msgspec.structs import astuple
 from net.protocols.codec import CodecLimits, Fault
 from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.json_payload import plain_payload, shown, unreadable
+from quorate.log_replies import WithEntries
 from quorate.protocol import (
     NO_DATA,
     Code,
@@ -25,7 +26,6 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
-    WithEntries,
     name_fault,
 )
 

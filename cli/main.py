@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli import bench, cluster, config, log, msg, node, queue
+from cli import bench, cluster, config, data, log, msg, node, queue
 from quorate.version import VERSION
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(msg.app, name="msg")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
+app.add_typer(data.app, name="data")
 app.command(name="bench")(bench.bench)
 
 

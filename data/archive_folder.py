@@ -75,6 +75,15 @@ class ArchiveFolder:
         except (OSError, ValueError) as error:
             raise ArchiveError(f"{self.path} is no archive: {error}") from error
 
+    def check(self) -> None:
+        """Raises `ArchiveError` if data and checkpoint are not of each other: batches would be skipped."""
+        has_data = bool(self.batches()) or self._merged_upto() >= 0
+        has_begun = any((self.checkpoint / "commits").glob("[0-9]*"))
+        if has_data and not any((self.checkpoint / "offsets").glob("[0-9]*")):
+            raise ArchiveError(f"{self.path} has lost its {CHECKPOINT}: nothing can be added to it; begin another one")
+        if has_begun and not has_data:
+            raise ArchiveError(f"{self.path} has lost its data, and {CHECKPOINT} says that they are there")
+
     def _write_about(self, about: dict[str, Any]) -> None:
         part = self.path / f"{ABOUT}.part"
         part.write_text(json.dumps(about, indent=1) + "\n")

@@ -102,6 +102,11 @@ class ClusterLog:
             after = int(reply["last_trans_id"])
             patience_until = time.monotonic() + self._timeout_s
 
+    def hold(self, reader: str, shard: int, upto: int) -> None:
+        """Let the log keep what comes behind `upto` for `reader`, unless it knows where that is."""
+        if self._client.position(reader, shard) is None:
+            self._client.set_position(reader, upto, shard)
+
     def moved(self, reader: str, shard: int, upto: int) -> None:
         """Into the log itself."""
         self._client.set_position(reader, upto, shard)

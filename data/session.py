@@ -30,6 +30,7 @@ def session(
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.maxConcurrentOutputFileWriters": "32",  # or every task sorts its rows by date and shard first
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

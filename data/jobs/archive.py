@@ -1,7 +1,7 @@
 """Archive: the change log as Parquet, for ever; and compaction, which merges its small files.
 
-A stream from the log into `ArchiveFolder`, once (what is there now) or for as long as it is let. Spark's checkpoint says
-where it is; the reader's position in the log follows only behind what is in the archive, so that the log keeps the rest.
+A stream from the log into `ArchiveFolder`, once (what is there now) or for as long as it is let. Spark's checkpoint
+says where it is; the reader's position in the log follows only behind what is in the archive: the log keeps the rest.
 """
 
 import shutil
@@ -23,7 +23,7 @@ FORMAT: Final = 1
 TRIGGER: Final = "2 seconds"
 READER: Final = "archive"
 MERGED_BYTES: Final = 256 << 20
-POLL_S: Final = 0.5
+POLL_S: Final = 1
 
 
 def run(
@@ -36,7 +36,7 @@ def run(
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> int:
-    """Archive until nothing is left (`once`), or until `stop` is set; returns how many records the archive gained.
+    """Archive until nothing is left (`once`), or until `stop` is set; returns how many rows the archive gained.
 
     `options` are the source's. `latest` as a beginning is looked up once, and kept with the archive. Raises
     `ArchiveError`, `OptionError`, and what the source raises.
@@ -48,6 +48,8 @@ def run(
         raise ArchiveError(f"{out} has format {about.get('format')}, and this version writes {FORMAT}")
     given = {**options, "startingOffsets": about["starting"]}
     given.pop("startingTimestamp", None)
+    folder.check()
+    _hold(given, reader)
     job = _Job(folder, given, reader, progress)
     stream = spark.readStream.format("quorate").options(**given).load()
     writer = stream.writeStream.foreachBatch(job.take).option("checkpointLocation", str(folder.checkpoint))
@@ -57,7 +59,7 @@ def run(
             query.stop()
             break
     job.say_position()
-    return job.records
+    return job.rows
 
 
 def _about(options: dict[str, str]) -> dict[str, Any]:
@@ -79,11 +81,25 @@ def _about(options: dict[str, str]) -> dict[str, Any]:
     return {"format": FORMAT, "starting": starting, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
 
 
+def _hold(options: dict[str, str], reader: str) -> None:
+    """From now on the log keeps what the archive lacks, also before the first batch is done."""
+    parsed = source_options(options)
+    if not parsed.servers:
+        return
+    log = ClusterLog(parsed.servers)
+    try:
+        ranges = chosen(log.ranges(), parsed)
+        for shard, at in resolved(log, ranges, parsed.starting, None).items():
+            log.hold(reader, int(shard), min(at, ranges[int(shard)].end) - 1)
+    finally:
+        log.close()
+
+
 class _Job:
     """Writes one batch after another."""
 
     def __init__(self, folder: ArchiveFolder, options: dict[str, str], reader: str, progress: Progress) -> None:
-        self.records = 0
+        self.rows = 0
         self._folder = folder
         self._servers = source_options(options).servers
         self._reader = reader
@@ -104,12 +120,11 @@ class _Job:
         path = self._folder.data / f"batch={batch}"
         if not path.exists():
             return
-        rows = spark.read.parquet(str(path)).groupBy("shard")
-        ends = rows.agg(F.max("trans_id").alias("upto"), F.countDistinct("trans_id").alias("records")).collect()
-        for row in ends:
-            self._upto[int(row.shard)] = int(row.upto)
-            self.records += int(row.records)
-        self._progress.step(f"batch {batch} archived", self.records)
+        by_shard = spark.read.parquet(str(path)).groupBy("shard")
+        for row in by_shard.agg(F.max("trans_id").alias("upto"), F.count("*").alias("count")).collect():
+            self._upto[int(row["shard"])] = int(row["upto"])
+            self.rows += int(row["count"])
+        self._progress.step(f"batch {batch} archived", self.rows)
         self.say_position()
 
     def say_position(self) -> None:

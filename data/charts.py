@@ -1,0 +1,101 @@
+"""Charts for the report: SVG that takes its colours from the page around it, so that it is right in light and dark."""
+
+import io
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.figure import Figure
+
+INK: Final = "#010203"
+FAINT: Final = "#010204"
+SERIES: Final = tuple(f"#0102{number:02x}" for number in range(0x10, 0x19))
+"""Stand-ins, which `_themed` turns into the page's colours: no chart has them for anything else."""
+
+NAME_MAX: Final = 28
+
+Line = tuple[str, Sequence[datetime], Sequence[float]]
+
+
+def _figure(height: float) -> tuple[Figure, Any]:
+    figure = Figure(figsize=(9.0, height), layout="constrained")
+    figure.patch.set_alpha(0.0)
+    axes = figure.add_subplot()
+    axes.patch.set_alpha(0.0)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(FAINT)
+    axes.tick_params(colors=INK, labelsize=9)
+    axes.grid(visible=True, color=FAINT, linewidth=0.5, alpha=0.6)
+    axes.set_axisbelow(True)
+    return figure, axes
+
+
+def _themed(figure: Figure, title: str) -> str:
+    """The figure as inline SVG, with the page's colours and its own ids."""
+    out = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = text.replace(INK, "var(--ink)").replace(FAINT, "var(--faint)")
+    for number, colour in enumerate(SERIES):
+        text = text.replace(colour, f"var(--series-{number})")
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r'\1 width="100%"', text, count=1)
+    mark = f"c{abs(hash(title)) % 10**8}"
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{mark}-", text)
+
+
+def shortened(name: str) -> str:
+    """A queue's name as a chart has room for."""
+    return name if len(name) <= NAME_MAX else name[: NAME_MAX - 1] + "…"
+
+
+def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False) -> str:
+    """Values over time, one line a series: nine at most."""
+    figure, axes = _figure(3.4)
+    for number, (name, times, values) in enumerate(series):
+        colour = SERIES[number]
+        if steps:
+            axes.step(list(times), list(values), where="post", color=colour, linewidth=1.6, label=shortened(name))
+        else:
+            axes.plot(list(times), list(values), color=colour, linewidth=1.6, label=shortened(name))
+    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's
+    axes.xaxis.set_major_locator(locator)
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
+    axes.xaxis.get_offset_text().set_color(INK)
+    axes.set_ylim(bottom=0)
+    axes.set_ylabel(unit, color=INK, fontsize=9)
+    if len(series) > 1:
+        legend = figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+        for text in legend.get_texts():
+            text.set_color(INK)
+    return _themed(figure, title)
+
+
+def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str, Sequence[float | None]]]) -> str:
+    """A group of horizontal bars for each name, on a logarithmic scale: latencies differ by orders of magnitude."""
+    figure, axes = _figure(max(0.42 * len(names) * max(len(groups) * 0.6, 1.0) + 1.2, 2.2))
+    height = 0.8 / len(groups)
+    known = [value for _, values in groups for value in values if value]
+    least = min(known, default=0.001) / 2
+    for number, (label, values) in enumerate(groups):
+        places = [index + (number - (len(groups) - 1) / 2) * height for index in range(len(names))]
+        widths = [max((value or 0.0) - least, 0.0) for value in values]
+        axes.barh(places, widths, height=height * 0.9, left=least, color=SERIES[number], label=label)
+    axes.set_xscale("log")
+    axes.set_xlim(left=least)
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.tick_params(which="minor", colors=INK)
+    axes.set_xlabel(unit, color=INK, fontsize=9)
+    legend = figure.legend(loc="outside lower center", ncols=len(groups), frameon=False, fontsize=9)
+    for text in legend.get_texts():
+        text.set_color(INK)
+    return _themed(figure, title)

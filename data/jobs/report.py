@@ -1,0 +1,205 @@
+"""Report: what the log says of its queues, as Parquet tables and one page that a person reads.
+
+Lifecycles are made once and stored; everything else is read from them.
+"""
+
+import json
+import shutil
+from collections import defaultdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
+
+from data import frames
+from data.charts import bars as bar_chart
+from data.charts import lines
+from data.page import Section, Table, duration, page
+from data.progress import Progress, Silent
+
+STEPS_S: Final = (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400)
+POINTS_MAX: Final = 240
+LINES_MAX: Final = 8
+BARS_MAX: Final = 12
+ROWS_MAX: Final = 50
+SLOWEST: Final = 100
+PAGE: Final = "report.html"
+ALL_OTHERS: Final = "all others"
+
+QUEUE_COLUMNS: Final = (
+    ("queue", "queue"), ("produced", "produced"), ("delivered", "delivered"), ("confirmed", "confirmed"),
+    ("taken", "taken (at most once)"), ("redeliveries", "redeliveries"), ("expired", "expired"),
+    ("buried", "dead-lettered"), ("cleared", "cleared"), ("open", "still there"), ("produced_per_s", "produced/s"),
+    ("deliver_p50", "first delivery p50"), ("deliver_p95", "p95"), ("deliver_p99", "p99"),
+    ("confirm_p50", "done p50"), ("confirm_p95", "p95"), ("confirm_p99", "p99"),
+)  # fmt: skip
+SLOW_COLUMNS: Final = (
+    ("queue", "queue"), ("msg_id", "msg_id"), ("produced", "produced"), ("first_delivered", "first delivered"),
+    ("ended", "done"), ("deliveries", "deliveries"), ("took", "took"),
+)  # fmt: skip
+
+
+def run(
+    spark: SparkSession, records: DataFrame, out: Path, *, source: str, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Make the report of `records` (`data.schema`) in the folder `out`; returns its totals. `source` says where from.
+
+    Tables: lifecycles, queues, backlog, slowest. Raises FileExistsError for a folder of other things.
+    """
+    progress = progress or Silent()
+    if out.exists() and not (out / PAGE).exists() and any(out.iterdir()):
+        raise FileExistsError(f"{out} is not empty, and no report")
+    part = out.with_name(f"{out.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    progress.step("lifecycles", 0, 4)
+    stored = str(part / "lifecycles")
+    frames.lifecycles(records).write.parquet(stored)
+    lives = spark.read.parquet(stored)
+    progress.step("queues", 1, 4)
+    frames.per_queue(lives).coalesce(1).write.parquet(str(part / "queues"))
+    queues = [_plain(row) for row in spark.read.parquet(str(part / "queues")).collect()]
+    queues.sort(key=lambda row: (-row["produced"], row["queue"]))
+    since = min((row["since"] for row in queues if row["since"]), default=None)
+    until = max((row["until"] for row in queues if row["until"]), default=None)
+    step_s = _step(since, until)
+    progress.step("backlog", 2, 4)
+    frames.backlog(lives, step_s).coalesce(1).write.parquet(str(part / "backlog"))
+    progress.step("slowest messages", 3, 4)
+    frames.slowest(lives, SLOWEST).coalesce(1).write.parquet(str(part / "slowest"))
+    totals = _totals(queues, since, until)
+    text = _page(spark, part, queues, totals, step_s, source)
+    (part / PAGE).write_text(text)
+    (part / "totals.json").write_text(json.dumps(totals, default=str, indent=1) + "\n")
+    shutil.rmtree(out, ignore_errors=True)
+    part.rename(out)
+    progress.step("report", 4, 4)
+    return totals
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    """A row as a dict; its instants, which Spark gives as this machine's time, as UTC."""
+    return {
+        name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+        for name, value in row.asDict().items()
+    }
+
+
+def _step(since: datetime | None, until: datetime | None) -> int:
+    """How long a step of the backlog is: so that there are not too many."""
+    if since is None or until is None:
+        return STEPS_S[0]
+    span = (until - since).total_seconds()
+    return next((step for step in STEPS_S if span / step <= POINTS_MAX), STEPS_S[-1])
+
+
+COUNTED: Final = ("produced", "confirmed", "taken", "redeliveries", "expired", "buried", "cleared", "open")
+
+
+def _totals(queues: list[dict[str, Any]], since: datetime | None, until: datetime | None) -> dict[str, Any]:
+    found: dict[str, Any] = {name: sum(int(row[name] or 0) for row in queues) for name in COUNTED}
+    span_s = 0.0 if since is None or until is None else (until - since).total_seconds()
+    return {**found, "queues": len(queues), "since": since, "until": until, "span_s": span_s}
+
+
+def _page(
+    spark: SparkSession, part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step_s: int, source: str
+) -> str:
+    span_s = totals["span_s"]
+    per_s = totals["produced"] / span_s if span_s else None
+    facts = [(_FACTS[name], f"{totals[name]:,}") for name in COUNTED]
+    facts.insert(1, ("produced/s, mean", "-" if per_s is None else f"{per_s:,.0f}"))
+    about = [
+        f"From {source}; made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. All times are UTC.",
+        f"{totals['queues']:,} queues, {totals['since'] or '-'} to {totals['until'] or '-'} ({duration(span_s)}).",
+    ]
+    rows = [_shown_queue(row) for row in queues[:ROWS_MAX]]
+    slow = [
+        {**_plain(row), "took": duration(row["to_confirm_s"])}
+        for row in spark.read.parquet(str(part / "slowest")).orderBy(F.desc("to_confirm_s")).limit(20).collect()
+    ]
+    sections = [
+        Section("Throughput", f"Messages a second, by steps of {duration(step_s)}.", _throughput(spark, part, step_s)),
+        Section(
+            "Backlog",
+            f"Messages in a queue at the end of each step of {duration(step_s)}, those that were there before the log "
+            f"begins included. The {LINES_MAX} queues with the longest, and all others together.",
+            _backlog(spark, part),
+        ),
+        Section(
+            "Time from produce to done",
+            "The busiest queues. Half of a queue's messages were done within p50, all but one in a hundred within p99.",
+            _latencies(queues),
+        ),
+        Section("Queues", "The busiest first.", table=Table(QUEUE_COLUMNS, rows, len(queues))),
+        Section(
+            "Slowest messages", "Those that took longest from produce to done.", table=Table(SLOW_COLUMNS, slow, 0)
+        ),
+    ]
+    return page("Quorate: what the change log says", about, facts, sections)
+
+
+_FACTS: Final = {
+    "produced": "produced", "confirmed": "confirmed", "taken": "taken at most once", "redeliveries": "redeliveries",
+    "expired": "expired", "buried": "dead-lettered", "cleared": "cleared", "open": "still there",
+}  # fmt: skip
+
+
+def _shown_queue(row: dict[str, Any]) -> dict[str, Any]:
+    latencies = {
+        f"{name}_p{part}": duration(row[f"to_{name}_s_p{part}"])
+        for name in ("deliver", "confirm")
+        for part in (50, 95, 99)
+    }
+    return {**row, **latencies}
+
+
+def _throughput(spark: SparkSession, part: Path, step_s: int) -> str:
+    """All queues together."""
+    frame = spark.read.parquet(str(part / "backlog"))
+    summed = frame.groupBy("time").agg(F.sum("came").alias("came"), F.sum("left").alias("left"))
+    rows = [_plain(row) for row in summed.orderBy("time").collect()]
+    times = [row["time"] for row in rows]
+    series = [(name, times, [row[name] / step_s for row in rows]) for name in ("came", "left")]
+    return lines("Throughput", "messages/s", series)
+
+
+def _backlog(spark: SparkSession, part: Path) -> str:
+    """The longest queues, and the rest as one line, each carried on where a step has no change."""
+    frame = spark.read.parquet(str(part / "backlog"))
+    peaks = frame.groupBy("queue").agg(F.max("size").alias("peak")).orderBy(F.desc("peak"), "queue")
+    longest = [row["queue"] for row in peaks.limit(LINES_MAX).collect()]
+    named = frame.where(F.col("queue").isin(longest)).orderBy("time").collect() if longest else []
+    by_queue: dict[str, dict[datetime, float]] = defaultdict(dict)
+    for row in map(_plain, named):
+        by_queue[row["queue"]][row["time"]] = row["size"]
+    rest = frame.where(~F.col("queue").isin(longest)) if longest else frame.limit(0)
+    first = rest.groupBy("queue").agg(F.min_by(F.col("size") - F.col("came") + F.col("left"), "time").alias("opening"))
+    opening = first.agg(F.sum("opening").alias("all")).collect()[0]["all"] or 0
+    changes = rest.groupBy("time").agg(F.sum(F.col("came") - F.col("left")).alias("change")).orderBy("time").collect()
+    size = float(opening)
+    for row in map(_plain, changes):
+        size += row["change"]
+        by_queue[ALL_OTHERS][row["time"]] = size
+    times = sorted({moment for sizes in by_queue.values() for moment in sizes})
+    names = [*longest, *([ALL_OTHERS] if changes else [])]
+    return lines("Backlog", "messages", [(name, times, _carried(by_queue[name], times)) for name in names], steps=True)
+
+
+def _carried(sizes: dict[datetime, float], times: list[datetime]) -> list[float]:
+    found: list[float] = []
+    last = 0.0
+    for moment in times:
+        last = sizes.get(moment, last)
+        found.append(last)
+    return found
+
+
+def _latencies(queues: list[dict[str, Any]]) -> str:
+    busiest = [row for row in queues if row["to_confirm_s_p50"] is not None][:BARS_MAX]
+    if not busiest:
+        return "<p>No message was done.</p>"
+    groups = [(f"p{part}", [row[f"to_confirm_s_p{part}"] for row in busiest]) for part in (50, 95, 99)]
+    return bar_chart("Latency", "seconds", [row["queue"] for row in busiest], groups)

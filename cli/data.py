@@ -56,12 +56,12 @@ def _reason(error: Exception) -> str:
     """The line of an error that says what is wrong: Spark wraps a task's traceback in several of its own."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = ("Error: ", "Refused: ")
-    told = [
-        line
-        for line in lines
-        if any(mark in line for mark in ours) and line.split(":")[0].replace(".", "").isidentifier()
-    ]
+    told = [line for line in lines if any(mark in line for mark in ours) and _is_name(line.split(":")[0])]
     return (told or lines or [type(error).__name__])[-1 if told else 0]
+
+
+def _is_name(text: str) -> bool:
+    return text.replace(".", "").isidentifier()
 
 
 class _Shown:
@@ -143,9 +143,7 @@ def archive(
     servers: Servers,
     out: Annotated[Path, typer.Option("--out", help="The archive's folder; made if it is not there.")],
     once: Annotated[bool, typer.Option("--once", help="Take what is there now, and end.")] = False,
-    reader: Annotated[
-        str, typer.Option("--reader", help="The name under which the log keeps its position.")
-    ] = "archive",
+    reader: Annotated[str, typer.Option("--reader", help="Its name in the log, which keeps its position.")] = "archive",
     option: Options = None,
     master: Master = None,
     conf: Settings = None,
@@ -247,12 +245,8 @@ def replay(
     where: Annotated[str | None, typer.Option("--where", help="Which rows, in SQL: \"queue = 'mail'\".")] = None,
     into: Annotated[str | None, typer.Option("--into", help="The queue; without it each goes into its own.")] = None,
     rate: Annotated[int, typer.Option("--rate", min=0, help="Messages a second; 0: as fast as it goes.")] = 0,
-    refused: Annotated[
-        Path | None, typer.Option("--refused", help="Put rows that are refused here, and go on.")
-    ] = None,
-    notes: Annotated[
-        Path | None, typer.Option("--notes", help="Note here how far it came, and go on from there.")
-    ] = None,
+    refused: Annotated[Path | None, typer.Option("--refused", help="Put refused rows here, and go on.")] = None,
+    notes: Annotated[Path | None, typer.Option("--notes", help="Note here how far it came; go on from there.")] = None,
     master: Master = None,
     conf: Settings = None,
 ) -> None:
@@ -284,9 +278,7 @@ def stream(
     window: Annotated[str, typer.Option("--window", help="How long a window is, as '1 minute'.")] = "1 minute",
     out: Annotated[Path | None, typer.Option("--out", help="A folder for Parquet; without it: the console.")] = None,
     into: Annotated[str | None, typer.Option("--into", help="A queue for the counts, as JSON.")] = None,
-    checkpoint: Annotated[
-        Path | None, typer.Option("--checkpoint", help="Where the stream notes how far it is.")
-    ] = None,
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="Where it notes how far it is.")] = None,
     late: Annotated[str, typer.Option("--late", help="How long a window waits for what comes late.")] = "1 minute",
     once: Annotated[bool, typer.Option("--once", help="Take what is there now, and end.")] = False,
     option: Options = None,

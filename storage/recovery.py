@@ -26,11 +26,19 @@ from storage.log_store import (
     decode_readers,
     trimmed_vote_id,
 )
-from storage.records import Members
+from storage.records import Lead, Members
 from storage.state import ShardState
 from storage.tables import META, Tables
 
 RowT = TypeVar("RowT")
+
+
+class Belonging(NamedTuple):
+    """What a log says of its cluster: the last members, where it ends, and which node led last (0: none)."""
+
+    members: Members | None
+    log_end: int
+    led_by: int
 
 
 class Recovered(NamedTuple):
@@ -49,6 +57,7 @@ class Recovered(NamedTuple):
     later_members: list[tuple[int, Members]]
     torn: str | None
     torn_at: tuple[str, int] | None
+    belonging: Belonging
 
 
 def recover(
@@ -57,7 +66,7 @@ def recover(
     store: LogStore,
     state: ShardState,
     now: float,
-    is_alone: Callable[[Members | None, int], bool] = lambda members, log_end: True,
+    is_alone: Callable[[Belonging], bool] = lambda belonging: True,
 ) -> Recovered:
     """Bring an empty `state` to where the disk says it was; messages due by `now` (Unix seconds) are ready.
 
@@ -131,7 +140,7 @@ def _recover(
     store: LogStore,
     state: ShardState,
     now: float,
-    is_alone: Callable[[Members | None, int], bool],
+    is_alone: Callable[[Belonging], bool],
 ) -> Recovered:
     torn: list[str] = []
     backlog_messages = load_rows(tables, store, state)
@@ -156,6 +165,7 @@ def _recover(
         if entry.last_trans_id > state.trans_id and entry.vote_id >= reader.history[-1][1]
     ]
     committed_members = members = state.members
+    led_by = state.led_by
     later_members: list[tuple[int, Members]] = []
     after = state.trans_id
     tail: list[Entry] = []
@@ -163,6 +173,8 @@ def _recover(
         tail.append(decode_in_chain(stored.data, f"journal entry {index}", after))
         after = stored.last_trans_id
         for offset, record in enumerate(tail[-1].records):
+            if isinstance(record, Lead):
+                led_by = record.node_id
             if isinstance(record, Members):
                 members = record
                 later_members.append((tail[-1].first_trans_id + offset, record))
@@ -171,7 +183,7 @@ def _recover(
         if after >= bad_end:
             torn[:] = [f"log entry {bad_end} was damaged, and the journal still had it: nothing is lost"]
     for entry in tail:
-        if is_alone(members, after) or (
+        if is_alone(Belonging(members, after, led_by)) or (
             bad_end is not None and entry.last_trans_id <= bad_end
         ):  # LMDB had it: committed
             reader.take(entry)
@@ -188,6 +200,7 @@ def _recover(
         later_members,
         "; ".join(torn) or None,
         content.torn_at,
+        Belonging(members, after, led_by),
     )
 
 

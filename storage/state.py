@@ -40,7 +40,7 @@ class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
     `data_bytes` is the sum of the live messages' data; `readers`, where the log's named readers are, is another object
-    whenever it has changed.
+    whenever it has changed. `led_by`: the node whose leading the log's records say last, 0 if they say nothing of it.
     """
 
     def __init__(self, shard: int = 0) -> None:
@@ -51,6 +51,7 @@ class ShardState:
         self.loading = False
         self.members: Members | None = None
         self.readers: dict[str, ReaderPosition] = {}
+        self.led_by = 0
         self.messages: dict[int, Message] = {}
         self.queues: dict[str, QueueState] = {}
         self._apply: dict[type, Callable[[int, Any], None]] = {
@@ -241,7 +242,7 @@ class ShardState:
         return message
 
     def _lead(self, trans_id: int, record: Lead) -> None:
-        """It changes nothing: that it is there is what it says."""
+        self.led_by = record.node_id
 
     def _take_members(self, trans_id: int, record: Members) -> None:
         self.members = record

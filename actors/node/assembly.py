@@ -35,8 +35,8 @@ from storage.errors import DiskFullError, StorageError, UnknownFormatError
 from storage.journal_writer import JournalWriter, begin_journal
 from storage.log_store import LogStore
 from storage.log_tail import LogTail
-from storage.records import LEVEL, Member, Members
-from storage.recovery import Recovered, recover
+from storage.records import LEVEL, Member
+from storage.recovery import Belonging, Recovered, recover
 from storage.state import ShardState
 from storage.tables import Tables
 from storage.vote_file import Identity, VoteFile, open_vote_file
@@ -132,15 +132,18 @@ def open_shard(
     store = LogStore(tables, settings.shard)
     state = ShardState(settings.shard)
 
-    def is_alone(members: Members | None, log_end: int) -> bool:
+    def is_alone(belonging: Belonging) -> bool:
+        members = belonging.members
         if members is not None:
             own = members.find(identity.node_id)
             return members.voters == [identity.node_id] and own is not None and own.disk_id == identity.disk_id
-        return not identity.cluster_id and (not settings.listed or log_end > 0)
+        if belonging.led_by not in (0, identity.node_id):
+            return False  # another node's log, of which the part that says who its members are has not come yet
+        return not identity.cluster_id and (not settings.listed or belonging.log_end > 0)
 
     recovered = recover(tables, folder, store, state, now, is_alone)
-    last_members = recovered.later_members[-1][1] if recovered.later_members else recovered.members
-    alone = is_alone(last_members, recovered.log_records + store.bounds.trimmed)
+    last_members = recovered.belonging.members
+    alone = is_alone(recovered.belonging)
     if vote_file.is_new and last_members is not None and not alone:
         raise StorageError(_FORGOTTEN.format(identity.node_id))
     if last_members is not None and last_members.level > settings.level:

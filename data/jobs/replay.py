@@ -1,8 +1,8 @@
 """Replay: messages of an archive, or rows of any Parquet, into queues, chosen by SQL, at a rate.
 
-It goes on where it ended: an archive's rows are replayed in pieces, in the order of the log, and after each piece a file
-notes how far it came. A piece that is done again, and a replay that is begun anew, produce nothing twice: each message
-has a key that says where it is from, as long as it is still in its queue.
+It goes on where it ended: an archive's rows are replayed in pieces, in the order of the log, and after each piece a
+file notes how far it came. A piece that is done again, and a replay that is begun anew, produce nothing twice: each
+message has a key that says where it is from, as long as it is still in its queue.
 """
 
 import hashlib

@@ -9,6 +9,7 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 INK: Final = "#010203"
 FAINT: Final = "#010204"
@@ -80,7 +81,7 @@ def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False)
 
 def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str, Sequence[float | None]]]) -> str:
     """A group of horizontal bars for each name, on a logarithmic scale: latencies differ by orders of magnitude."""
-    figure, axes = _figure(max(0.42 * len(names) * max(len(groups) * 0.6, 1.0) + 1.2, 2.2))
+    figure, axes = _figure(max(0.16 * len(names) * (len(groups) + 0.6) + 1.2, 2.2))
     height = 0.8 / len(groups)
     known = [value for _, values in groups for value in values if value]
     least = min(known, default=0.001) / 2
@@ -90,6 +91,7 @@ def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str
         axes.barh(places, widths, height=height * 0.9, left=least, color=SERIES[number], label=label)
     axes.set_xscale("log")
     axes.set_xlim(left=least)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.set_yticks(range(len(names)), [shortened(name) for name in names])
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")

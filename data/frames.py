@@ -56,6 +56,7 @@ def lifecycles(records: DataFrame) -> DataFrame:
             _last(kind.isin("deliver", "take")).alias("last_delivered"),
             F.count_if(kind.isin("deliver", "take")).alias("deliveries"),
             F.count_if(kind == "release").alias("releases"),
+            F.count_if(kind == "arrive").alias("arrivals"),
             F.min("trans_id").alias("first_trans_id"),
             F.max("trans_id").alias("last_trans_id"),
             F.max(F.length("data")).alias("data_bytes"),
@@ -80,13 +81,17 @@ def _seconds(since: Column, until: Column) -> Column:
 
 
 def per_queue(lives: DataFrame) -> DataFrame:
-    """One row a queue: counts, rates and latencies (s, p50, p95, p99), the busiest first."""
+    """One row a queue: counts, rates and latencies (s, p50, p95, p99), the busiest first.
+
+    `arrived` are those that another queue gave up on: this one is its dead letter queue.
+    """
     of_time = [
         F.percentile_approx(name, F.array(*map(F.lit, PERCENTILES)), ACCURACY).alias(f"_{name}")
         for name in ("to_deliver_s", "to_confirm_s")
     ]
     summed = lives.groupBy("queue").agg(
-        F.count_if(~F.col("is_truncated")).alias("produced"),
+        F.count_if(~F.col("is_truncated") & (F.col("arrivals") == 0)).alias("produced"),
+        F.count_if(F.col("arrivals") > 0).alias("arrived"),
         F.count_if(F.col("deliveries") > 0).alias("delivered"),
         *(F.count_if(F.col(why).isNotNull()).alias(why) for why in ENDS),
         F.sum(F.greatest(F.col("deliveries") - 1, F.lit(0))).alias("redeliveries"),

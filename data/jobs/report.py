@@ -6,7 +6,7 @@ Lifecycles are made once and stored; everything else is read from them.
 import json
 import shutil
 from collections import defaultdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from data import frames
 from data.charts import bars as bar_chart
 from data.charts import lines
-from data.page import Section, Table, duration, page
+from data.page import Section, Table, duration, page, shown
 from data.progress import Progress, Silent
 
 STEPS_S: Final = (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400)
@@ -31,9 +31,9 @@ ALL_OTHERS: Final = "all others"
 QUEUE_COLUMNS: Final = (
     ("queue", "queue"), ("produced", "produced"), ("delivered", "delivered"), ("confirmed", "confirmed"),
     ("taken", "taken (at most once)"), ("redeliveries", "redeliveries"), ("expired", "expired"),
-    ("buried", "dead-lettered"), ("cleared", "cleared"), ("open", "still there"), ("produced_per_s", "produced/s"),
-    ("deliver_p50", "first delivery p50"), ("deliver_p95", "p95"), ("deliver_p99", "p99"),
-    ("confirm_p50", "done p50"), ("confirm_p95", "p95"), ("confirm_p99", "p99"),
+    ("buried", "dead-lettered"), ("arrived", "dead letters here"), ("cleared", "cleared"), ("open", "still there"),
+    ("produced_per_s", "produced/s"), ("deliver_p50", "first delivery p50"), ("deliver_p95", "p95"),
+    ("deliver_p99", "p99"), ("confirm_p50", "done p50"), ("confirm_p95", "p95"), ("confirm_p99", "p99"),
 )  # fmt: skip
 SLOW_COLUMNS: Final = (
     ("queue", "queue"), ("msg_id", "msg_id"), ("produced", "produced"), ("first_delivered", "first delivered"),
@@ -113,7 +113,7 @@ def _page(
     facts.insert(1, ("produced/s, mean", "-" if per_s is None else f"{per_s:,.0f}"))
     about = [
         f"From {source}; made {datetime.now(UTC):%Y-%m-%d %H:%M} UTC. All times are UTC.",
-        f"{totals['queues']:,} queues, {totals['since'] or '-'} to {totals['until'] or '-'} ({duration(span_s)}).",
+        f"{totals['queues']:,} queues, {shown(totals['since'])} to {shown(totals['until'])} ({duration(span_s)}).",
     ]
     rows = [_shown_queue(row) for row in queues[:ROWS_MAX]]
     slow = [
@@ -160,10 +160,19 @@ def _throughput(spark: SparkSession, part: Path, step_s: int) -> str:
     """All queues together."""
     frame = spark.read.parquet(str(part / "backlog"))
     summed = frame.groupBy("time").agg(F.sum("came").alias("came"), F.sum("left").alias("left"))
-    rows = [_plain(row) for row in summed.orderBy("time").collect()]
-    times = [row["time"] for row in rows]
-    series = [(name, times, [row[name] / step_s for row in rows]) for name in ("came", "left")]
-    return lines("Throughput", "messages/s", series)
+    rows = {row["time"]: row for row in map(_plain, summed.collect())}
+    times = _steps(min(rows), max(rows), step_s) if rows else []
+    series = [(name, times, [_of(rows.get(at), name) / step_s for at in times]) for name in ("came", "left")]
+    return lines("Throughput", "messages/s", series, steps=True)
+
+
+def _steps(first: datetime, last: datetime, step_s: int) -> list[datetime]:
+    """All steps, also those in which nothing happened."""
+    return [first + timedelta(seconds=at) for at in range(0, int((last - first).total_seconds()) + 1, step_s)]
+
+
+def _of(row: dict[str, Any] | None, name: str) -> float:
+    return 0.0 if row is None else float(row[name])
 
 
 def _backlog(spark: SparkSession, part: Path) -> str:

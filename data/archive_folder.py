@@ -108,16 +108,20 @@ class ArchiveFolder:
         """Whether that batch is a part of the data, or was merged with others."""
         return (self.data / f"{BATCH}{batch}").exists() or batch <= self._merged_upto()
 
+    def staged_path(self, batch: int) -> Path:
+        """Where a batch is written, beside the data."""
+        return self.path / STAGING / f"{BATCH}{batch}"
+
     def staged(self, batch: int) -> Path:
         """Where to write a batch; what a killed job left there is gone."""
-        path = self.path / STAGING / f"{BATCH}{batch}"
+        path = self.staged_path(batch)
         shutil.rmtree(path, ignore_errors=True)
         path.parent.mkdir(exist_ok=True)
         return path
 
     def add(self, batch: int) -> None:
         """The staged batch is whole: make it a part of the data, by one rename."""
-        staged = self.path / STAGING / f"{BATCH}{batch}"
+        staged = self.staged_path(batch)
         for name in ("_SUCCESS", "._SUCCESS.crc"):
             (staged / name).unlink(missing_ok=True)
         if not any(staged.glob("date=*")):  # nothing was in it: a batch without rows has no folder

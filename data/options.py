@@ -127,12 +127,13 @@ def places(name: str, text: str) -> Places:
         return Places(text.lower(), {})
     try:
         parsed: Any = json.loads(text)
-        found = {int(shard): IN_JSON.get(at, at) for shard, at in parsed.items()}
+        given = {int(shard): at for shard, at in parsed.items()}
     except (ValueError, AttributeError, TypeError) as error:
         raise OptionError(f'{name}: {text!r} is neither earliest, latest, nor JSON as {{"0": 123}}') from error
-    for at in found.values():
-        if isinstance(at, bool) or not isinstance(at, int | str) or (isinstance(at, int) and at < 0):
+    for at in given.values():
+        if isinstance(at, bool) or not isinstance(at, int) or (at < 0 and at not in IN_JSON):
             raise OptionError(f"{name}: {at!r} is no trans_id, and neither -2 (earliest) nor -1 (latest)")
+    found: dict[int, Place] = {shard: IN_JSON.get(at, at) for shard, at in given.items()}
     return Places(EARLIEST if name == "startingOffsets" else LATEST, found)
 
 

@@ -40,3 +40,8 @@ class PeerNode:
         self.at = 0
         if is_elsewhere and self.link is not None:
             self.link.close("it has moved")
+
+
+def shown_address(host: str, port: int) -> str:
+    """HOST:PORT for people, an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -11,7 +11,7 @@ from typing import Any, Final, Protocol
 import pykka
 
 from actors.cluster.membership import hello_fault
-from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode
+from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode, shown_address
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import (
     CutPeer,
@@ -45,6 +45,9 @@ log = logging.getLogger("quorate.peers")
 BACKOFF_MAX_S: Final = 1.0
 HELLO_S: Final = 3.0
 """A link on which nobody has introduced himself by then is closed."""
+
+INTRODUCE_S: Final = 1.0
+"""How often a node that does not belong yet is told again to which cluster this one does."""
 
 INCOMING_MAX: Final = 200
 REFUSED_MAX: Final = 100
@@ -96,6 +99,7 @@ class Peers(LoopActor):
         self._last_serials: dict[int, int] = {}
         self._refused: dict[tuple[int, str], None] = {}
         self._has_stopped = False
+        self._introduces = False
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
         self.handlers = {SendPeers: self._send, Introduce: self._know, CutPeer: self._cut, Stop: self._close_all}
@@ -184,6 +188,22 @@ class Peers(LoopActor):
             for link in self._incoming:
                 if link.is_open and link.peer is not None:
                     link.renew(self._hello(link.peer.node_id))
+
+        if message.identity.cluster_id and not self._introduces:
+            self._introduces = True
+            self.runtime.call_later(INTRODUCE_S, self._introduce_again)
+
+    def _introduce_again(self) -> None:
+        """Say it again to those who do not belong to this cluster: they may not have heard, and wait for that."""
+        if self._has_stopped or not self.actor_ref.is_alive():
+            return
+        for node in self._nodes.values():
+            link = node.link
+            if link is None or not link.is_open or link.peer is None:
+                continue
+            if link.peer.cluster_id != self._known.identity.cluster_id:
+                link.renew(self._hello(node.node_id))
+        self.runtime.call_later(INTRODUCE_S, self._introduce_again)
 
     def _addresses(self, member: Member) -> list[tuple[str, int]]:
         at = (member.host, member.port)
@@ -379,8 +399,3 @@ class Peers(LoopActor):
             node = self._nodes.pop(node_id, None)
             if node is not None and node.link is not None:
                 node.link.close("it has left")
-
-
-def shown_address(host: str, port: int) -> str:
-    """HOST:PORT for people, an IPv6 address in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

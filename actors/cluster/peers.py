@@ -53,9 +53,7 @@ INCOMING_MAX: Final = 200
 REFUSED_MAX: Final = 100
 """So many refusals are remembered, so that each is logged once."""
 
-RECEIVING_S: Final = 0.02
-"""How often it is told that a long message is coming in."""
-
+RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
 FOR_ROUTER: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
 
 

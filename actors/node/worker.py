@@ -22,7 +22,7 @@ from typing import Any, Final
 import pykka
 import uvloop
 
-from actors.cluster.peers import shown_address
+from actors.cluster.peer_node import shown_address
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.messages.lifecycle import HandOver, Reconfigure, Stop
 from actors.node import config as configuration

@@ -58,7 +58,6 @@ def run(
         if stop is not None and stop.is_set():
             query.stop()
             break
-    job.say_position()
     return job.rows
 
 
@@ -121,9 +120,15 @@ class _Job:
         if not path.exists():
             return
         by_shard = spark.read.parquet(str(path)).groupBy("shard")
-        for row in by_shard.agg(F.max("trans_id").alias("upto"), F.count("*").alias("count")).collect():
-            self._upto[int(row["shard"])] = int(row["upto"])
+        counts = by_shard.agg(
+            F.max("trans_id").alias("upto"),
+            F.count("*").alias("count"),
+            F.count_if(F.col("kind") != "position").alias("news"),
+        )
+        for row in counts.collect():
             self.rows += int(row["count"])
+            if row["news"]:  # to say where it is makes a record, which is archived: that alone is nothing to say again
+                self._upto[int(row["shard"])] = int(row["upto"])
         self._progress.step(f"batch {batch} archived", self.rows)
         self.say_position()
 
@@ -133,8 +138,9 @@ class _Job:
             return
         log = ClusterLog(self._servers)
         try:
-            for shard, upto in self._upto.items():
-                log.moved(self._reader, shard, upto)
+            for shard in list(self._upto):
+                log.moved(self._reader, shard, self._upto[shard])
+                del self._upto[shard]
         finally:
             log.close()
 

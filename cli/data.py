@@ -131,9 +131,9 @@ def _records(spark: "SparkSession", archive: Path | None, data: Path | None, ser
 
     log = None
     if data is not None:
-        log = spark.read.format("quorate").option("path", str(data)).load()
+        log = spark.read.format("quorate").option("pushFilters", "true").option("path", str(data)).load()
     elif servers is not None:
-        log = spark.read.format("quorate").option("bootstrap.servers", servers).load()
+        log = spark.read.format("quorate").options(**{"pushFilters": "true", "bootstrap.servers": servers}).load()
     return together(None if archive is None else archived(spark, archive), log)
 
 
@@ -143,7 +143,7 @@ def archive(
     servers: Servers,
     out: Annotated[Path, typer.Option("--out", help="The archive's folder; made if it is not there.")],
     once: Annotated[bool, typer.Option("--once", help="Take what is there now, and end.")] = False,
-    reader: Annotated[str, typer.Option("--reader", help="Its name in the log, which keeps its position.")] = "archive",
+    reader: Annotated[str | None, typer.Option("--reader", help="Its name in the log, if not one of its own.")] = None,
     option: Options = None,
     master: Master = None,
     conf: Settings = None,

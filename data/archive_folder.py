@@ -30,6 +30,9 @@ CHECKPOINT: Final = "_checkpoint"
 ABOUT: Final = "archive.json"
 BATCH: Final = "batch="
 MERGED: Final = "_merged"
+LOCK: Final = "_lock"
+ARCHIVING: Final = "_archiving"
+COMPACTING: Final = "_compacting"
 
 
 class ArchiveError(RuntimeError):
@@ -61,11 +64,12 @@ class ArchiveFolder:
         """Make it if it is not there; returns what it is about. Raises `ArchiveError` for a folder of other things."""
         if self.is_there:
             return self.about()
-        if self.path.exists() and any(one for one in self.path.iterdir() if one.name not in (VERSIONS, DATA)):
+        others = [one.name for one in self.path.iterdir()] if self.path.exists() else []
+        if any(name not in (VERSIONS, DATA, LOCK) and not name.endswith(".part") for name in others):
             raise ArchiveError(f"{self.path} is not empty, and no archive")
         (self.path / VERSIONS / "0").mkdir(parents=True, exist_ok=True)
         self._point_to("0")
-        self._write_about(about)  # last: from now on it is one
+        self.write_about(about)  # last: from now on it is one
         return about
 
     def about(self) -> dict[str, Any]:
@@ -84,7 +88,8 @@ class ArchiveFolder:
         if has_begun and not has_data:
             raise ArchiveError(f"{self.path} has lost its data, and {CHECKPOINT} says that they are there")
 
-    def _write_about(self, about: dict[str, Any]) -> None:
+    def write_about(self, about: dict[str, Any]) -> None:
+        """Note what it is about, whole or not at all."""
         part = self.path / f"{ABOUT}.part"
         part.write_text(json.dumps(about, indent=1) + "\n")
         part.replace(self.path / ABOUT)
@@ -98,9 +103,30 @@ class ArchiveFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Nobody else changes what counts meanwhile: an archive job and a compaction may run at the same time."""
-        with (self.path / "_lock").open("w") as file:
+        with (self.path / LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
+
+    @contextmanager
+    def alone(self, what: str) -> Iterator[None]:
+        """Nobody else does `what` (`ARCHIVING`, `COMPACTING`) meanwhile. Raises `ArchiveError` if somebody does."""
+        with (self.path / what).open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise ArchiveError(f"{self.path}: another process is{what.replace('_', ' ')} already") from error
+            yield
+
+    def committed_ends(self) -> dict[int, int] | None:
+        """By shard, the first record that no batch holds which Spark has noted as done; None before the first batch.
+
+        Spark plans the next batch from here, also after a kill: nothing before it is asked for again.
+        """
+        done = [int(one.name) for one in (self.checkpoint / "commits").glob("[0-9]*") if one.name.isdigit()]
+        if not done:
+            return None
+        text = (self.checkpoint / "offsets" / str(max(done))).read_text().strip().splitlines()[-1]
+        return {int(shard): int(end) for shard, end in json.loads(text).items()}
 
     # -- batches -----------------------------------------------------------------------------------------------
 
@@ -124,9 +150,9 @@ class ArchiveFolder:
         staged = self.staged_path(batch)
         for name in ("_SUCCESS", "._SUCCESS.crc"):
             (staged / name).unlink(missing_ok=True)
-        if not any(staged.glob("date=*")):  # nothing was in it: a batch without rows has no folder
+        if not any(staged.glob("date=*")):  # a batch without rows leaves an empty folder: it was done
             shutil.rmtree(staged)
-            return
+            staged.mkdir()
         _flush(staged)
         with self.locked():
             staged.rename(self.data.resolve() / staged.name)
@@ -139,7 +165,7 @@ class ArchiveFolder:
     def _merged_upto(self) -> int:
         try:
             return int((self.data / MERGED).read_text())
-        except OSError:
+        except (OSError, ValueError):
             return -1
 
     # -- compaction --------------------------------------------------------------------------------------------
@@ -162,8 +188,10 @@ class ArchiveFolder:
                 if int(one.name.removeprefix(BATCH)) not in merged:
                     shutil.copytree(one, new / one.name, copy_function=os.link)
             (new / MERGED).write_text(str(max(merged)))
-            _flush_folder(new)
+            _flush(new)
+            _flush_folder(new.parent)
             self._point_to(new.name)
+            _flush_folder(self.path)
 
 
 def _flush(folder: Path) -> None:

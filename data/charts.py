@@ -57,15 +57,24 @@ def shortened(name: str) -> str:
     return name if len(name) <= NAME_MAX else name[: NAME_MAX - 1] + "…"
 
 
+def _legend(figure: Figure, handles: Sequence[Any], names: Sequence[str], columns: int) -> None:
+    """With the names as they are: matplotlib would read a `$` as mathematics, and leave out what begins with `_`."""
+    shown = [shortened(name) for name in names]
+    legend = figure.legend(list(handles), shown, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
+    for text in legend.get_texts():
+        text.set_color(INK)
+        text.set_parse_math(False)
+
+
 def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False) -> str:
     """Values over time, one line a series: nine at most."""
     figure, axes = _figure(3.4)
-    for number, (name, times, values) in enumerate(series):
+    for number, (_, times, values) in enumerate(series):
         colour = SERIES[number]
         if steps:
-            axes.step(list(times), list(values), where="post", color=colour, linewidth=1.6, label=shortened(name))
+            axes.step(list(times), list(values), where="post", color=colour, linewidth=1.6)
         else:
-            axes.plot(list(times), list(values), color=colour, linewidth=1.6, label=shortened(name))
+            axes.plot(list(times), list(values), color=colour, linewidth=1.6)
     locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
@@ -73,9 +82,7 @@ def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit, color=INK, fontsize=9)
     if len(series) > 1:
-        legend = figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)
-        for text in legend.get_texts():
-            text.set_color(INK)
+        _legend(figure, axes.lines, [name for name, _, _ in series], 3)
     return _themed(figure, title)
 
 
@@ -85,10 +92,10 @@ def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str
     height = 0.8 / len(groups)
     known = [value for _, values in groups for value in values if value]
     least = min(known, default=0.001) / 2
-    for number, (label, values) in enumerate(groups):
+    for number, (_, values) in enumerate(groups):
         places = [index + (number - (len(groups) - 1) / 2) * height for index in range(len(names))]
         widths = [max((value or 0.0) - least, 0.0) for value in values]
-        axes.barh(places, widths, height=height * 0.9, left=least, color=SERIES[number], label=label)
+        axes.barh(places, widths, height=height * 0.9, left=least, color=SERIES[number])
     axes.set_xscale("log")
     axes.set_xlim(left=least)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
@@ -97,7 +104,7 @@ def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str
     axes.grid(visible=False, axis="y")
     axes.tick_params(which="minor", colors=INK)
     axes.set_xlabel(unit, color=INK, fontsize=9)
-    legend = figure.legend(loc="outside lower center", ncols=len(groups), frameon=False, fontsize=9)
-    for text in legend.get_texts():
-        text.set_color(INK)
+    for tick in axes.get_yticklabels():
+        tick.set_parse_math(False)
+    _legend(figure, axes.containers, [label for label, _ in groups], len(groups))
     return _themed(figure, title)

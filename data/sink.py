@@ -107,6 +107,7 @@ class SinkTask:
         self._options = options
         self._client = client
         self._begun = time.monotonic()
+        self._batch_size = min(options.batch_size, options.rate or options.batch_size)
         self._collected: Any = None
         self.produced = self.known = self.refused = 0
 
@@ -114,8 +115,9 @@ class SinkTask:
         """Produce the rows: those of one queue that follow each other together, `batch_size` a request at most."""
         for queue, rows in itertools.groupby(_items(batch, self._options.queue), key=lambda row: row[0]):
             items = [item for _, item in rows]
-            for first in range(0, len(items), self._options.batch_size):
-                self._produce(queue, items[first : first + self._options.batch_size])
+            for first in range(0, len(items), self._batch_size):
+                until = time.monotonic() + self._options.timeout_s
+                self._produce(queue, items[first : first + self._batch_size], until)
                 self._hold_back()
 
     def _hold_back(self) -> None:
@@ -125,40 +127,32 @@ class SinkTask:
             if ahead_s > 0:
                 time.sleep(ahead_s)
 
-    def _produce(self, queue: str | None, items: list[Item]) -> None:
-        """All of them in one request; where that is refused, in halves, down to the row that it is about."""
-        until = time.monotonic() + self._options.timeout_s
+    def _produce(self, queue: str | None, items: list[Item], until: float) -> None:
+        """All in one request; where a row is refused, in halves, down to that row. Tries again before `until`."""
         while True:
             try:
                 self._client.request(Action.PRODUCE, queue=queue, messages=items)
                 self.produced += len(items)
                 return
-            except UnknownOutcomeError:
+            except UnknownOutcomeError:  # without a key it may be there twice then: at least once
                 if time.monotonic() > until:
                     raise
-                if len(items) == 1 and "key" not in items[0]:
-                    continue  # it may be there twice then: at least once
-                self._halve(queue, items)
-                return
             except RefusedError as refused:
-                if refused.error in FOR_NOW and time.monotonic() < until:
+                if refused.error in FOR_NOW:
+                    if time.monotonic() > until:
+                        raise
                     time.sleep(PAUSE_S)
-                    continue
-                if len(items) > 1:
-                    self._halve(queue, items)
+                elif len(items) > 1:
+                    middle = len(items) // 2
+                    self._produce(queue, items[:middle], until)
+                    self._produce(queue, items[middle:], until)
+                    return
                 elif refused.error == ErrorWord.DUPLICATE_KEY:
                     self.known += 1
+                    return
                 else:
                     self._refuse(queue, items[0], f"{refused.error}: {refused.reason}")
-                return
-
-    def _halve(self, queue: str | None, items: list[Item]) -> None:
-        if len(items) == 1:
-            self._produce(queue, items)
-            return
-        middle = len(items) // 2
-        self._produce(queue, items[:middle])
-        self._produce(queue, items[middle:])
+                    return
 
     def _refuse(self, queue: str | None, item: Item, why: str) -> None:
         """Fail the job, or put the row aside with its reason."""

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from data import schema as columns
 from data.decode import Selection, batches
 from data.logs import Range, TrimmedError, open_log
-from data.options import SourceOptions, sink_options, source_options
+from data.options import EARLIEST, SourceOptions, sink_options, source_options
 from data.planning import Offsets, advanced, chosen, cut, resolved, within
 from data.sink import QuorateStreamWriter, QuorateWriter
 
@@ -183,8 +183,9 @@ class PushingReader(LogReader):
             self._narrow_since(one.value)
 
     def _narrow_since(self, moment: Any) -> None:
-        if self._options.starting_time is None and self._options.starting.others == "earliest":
-            self._since = max(self._since or 0.0, moment.timestamp())
+        starting = self._options.starting
+        if self._options.starting_time is None and starting.others == EARLIEST and not starting.by_shard:
+            self._since = max(self._since or 0.0, moment.timestamp() - 1e-6)  # the column is rounded
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -221,7 +222,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             finally:
                 log.close()
             self._initial = within(asked, ranges, fails_on_loss=options.fails_on_loss)
+            self._hold(self._initial)
         return self._initial
+
+    def _hold(self, start: Offsets) -> None:
+        """A new reader's log is kept from where it begins, also before its first batch is done."""
+        if self._options.group is None:
+            return
+        log = open_log(self._options)
+        try:
+            for shard, at in start.items():
+                log.hold(self._options.group, int(shard), max(at - 1, 0))
+        finally:
+            log.close()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
         """As `maxOffsetsPerTrigger` says."""

@@ -44,14 +44,23 @@ def shards_in(data_dir: Path) -> dict[int, Path]:
     return found
 
 
+def _needs_lock(folder: Path) -> bool:
+    """Whether somebody may be writing there. Raises `StorageError` where that has to be told him and can't be."""
+    lock = folder / "lock.mdb"
+    if os.access(lock if lock.exists() else folder, os.W_OK):
+        return True
+    if not lock.exists() or os.statvfs(folder).f_flag & os.ST_RDONLY:
+        return False  # a backup, where nothing can be written, so nobody does
+    raise StorageError(f"{lock} can't be written: a node that is running has to see who reads; read a copy instead")
+
+
 class LogReader:
     """The log in a shard's `folder`. Raises `DamagedError` for what is not LMDB's, `StorageError` if there is none."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / DATA_FILE).exists():
             raise StorageError(f"{folder} holds no log")
-        # a backup may lie where nothing can be written; nobody writes into it, so it needs no lock
-        self._tables = LmdbTables(folder, writable=False, lock=os.access(folder, os.W_OK))
+        self._tables = LmdbTables(folder, writable=False, lock=_needs_lock(folder))
         self._folder = folder
 
     def __enter__(self) -> Self:

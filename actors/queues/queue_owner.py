@@ -299,6 +299,7 @@ class QueueOwner(LoopActor):
         self._tenure.loaded()
         self._take_state(message.state)
         self._around.committed = message.state.trans_id
+        self._rows.readers_moved(self._ledger)  # before it is said what may be trimmed
         self._describe()
 
     def _propose(self, message: Propose) -> None:
@@ -325,7 +326,7 @@ class QueueOwner(LoopActor):
             self.actor_ref.tell(_Continue())
         if tenure.stage is Stage.DRAINING and ledger.is_settled and not self._broker.has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
-        if ledger.state.readers is not self._rows.readers:
+        if ledger.state.readers is not self._rows.readers and tenure.stage is not Stage.RELOADING:
             self._rows.readers_moved(ledger)
         for message in self._rows.take_ready() if self._rows.is_ready else ():
             self._checkpointer.tell(message)

@@ -4,24 +4,23 @@ A stream from the log into `ArchiveFolder`, once (what is there now) or for as l
 says where it is; the reader's position in the log follows only behind what is in the archive: the log keeps the rest.
 """
 
-import shutil
 import threading
 import time
+import uuid
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-from data.archive_folder import ArchiveError, ArchiveFolder
-from data.logs import ClusterLog, open_log
-from data.options import LATEST, places, source_options
-from data.planning import chosen, resolved
+from data.archive_folder import ARCHIVING, COMPACTING, ArchiveError, ArchiveFolder
+from data.logs import ClusterLog
+from data.options import source_options
+from data.planning import chosen, resolved, start_in_numbers
 from data.progress import Progress, Silent
 
 FORMAT: Final = 1
 TRIGGER: Final = "2 seconds"
-READER: Final = "archive"
 MERGED_BYTES: Final = 256 << 20
 POLL_S: Final = 1
 
@@ -32,14 +31,15 @@ def run(
     out: Path,
     *,
     once: bool,
-    reader: str = READER,
+    reader: str | None = None,
     progress: Progress | None = None,
     stop: threading.Event | None = None,
 ) -> int:
     """Archive until nothing is left (`once`), or until `stop` is set; returns how many rows the archive gained.
 
-    `options` are the source's. `latest` as a beginning is looked up once, and kept with the archive. Raises
-    `ArchiveError`, `OptionError`, and what the source raises.
+    `options` are the source's. `reader`: the name under which the log keeps the position, None: one of its own.
+    `latest` as a beginning is looked up once, and kept with the archive. Raises `ArchiveError`, `OptionError`, and what
+    the source raises.
     """
     progress = progress or Silent()
     folder = ArchiveFolder(out)
@@ -47,49 +47,51 @@ def run(
     if about.get("format") != FORMAT:
         raise ArchiveError(f"{out} has format {about.get('format')}, and this version writes {FORMAT}")
     given = {**options, "startingOffsets": about["starting"]}
-    given.pop("startingTimestamp", None)
-    folder.check()
-    _hold(given, reader)
-    job = _Job(folder, given, reader, progress)
-    stream = spark.readStream.format("quorate").options(**given).load()
-    writer = stream.writeStream.foreachBatch(job.take).option("checkpointLocation", str(folder.checkpoint))
-    query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TRIGGER)).start()
-    while not query.awaitTermination(POLL_S):
-        if stop is not None and stop.is_set():
+    given = {name: value for name, value in given.items() if name.lower() != "startingtimestamp"}
+    with folder.alone(ARCHIVING):
+        folder.check()
+        name = reader or f"archive-{about['id']}"
+        _hold(folder, given, name, about)
+        job = _Job(folder, given, name, progress)
+        stream = spark.readStream.format("quorate").options(**given).load()
+        writer = stream.writeStream.foreachBatch(job.take).option("checkpointLocation", str(folder.checkpoint))
+        query = (writer.trigger(availableNow=True) if once else writer.trigger(processingTime=TRIGGER)).start()
+        try:
+            while not query.awaitTermination(POLL_S):
+                if stop is not None and stop.is_set():
+                    break
+        finally:
             query.stop()
-            break
+        job.say_position()
     return job.rows
 
 
 def _about(options: dict[str, str]) -> dict[str, Any]:
     """What a new archive is about: where it begins is said in numbers, whatever was asked for."""
-    parsed = source_options(options)
-    starting = options.get("startingOffsets", "earliest")
-    if (
-        parsed.starting_time is not None
-        or LATEST in places("startingOffsets", starting).by_shard.values()
-        or (parsed.starting.names_latest)
-    ):
-        log = open_log(parsed)
-        try:
-            ranges = chosen(log.ranges(), parsed)
-            found = resolved(log, ranges, parsed.starting, parsed.starting_time)
-        finally:
-            log.close()
-        starting = "{" + ", ".join(f'"{shard}": {at}' for shard, at in found.items()) + "}"
-    return {"format": FORMAT, "starting": starting, "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    starting = start_in_numbers(options)
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return {"format": FORMAT, "id": uuid.uuid4().hex[:8], "starting": starting, "created": created}
 
 
-def _hold(options: dict[str, str], reader: str) -> None:
-    """From now on the log keeps what the archive lacks, also before the first batch is done."""
+def _hold(folder: ArchiveFolder, options: dict[str, str], reader: str, about: dict[str, Any]) -> None:
+    """From now on the log keeps what the archive lacks, also before the first batch is done.
+
+    Raises `ArchiveError` if the archive is of another cluster than the one that answers.
+    """
     parsed = source_options(options)
     if not parsed.servers:
         return
-    log = ClusterLog(parsed.servers)
+    log = ClusterLog(parsed.servers, parsed.timeout_s)
     try:
+        cluster = log.cluster_id()
+        if about.setdefault("cluster", cluster) != cluster:
+            raise ArchiveError(f"{folder.path} is of cluster {about['cluster']}, and this one is {cluster}")
+        folder.write_about(about)
         ranges = chosen(log.ranges(), parsed)
-        for shard, at in resolved(log, ranges, parsed.starting, None).items():
-            log.hold(reader, int(shard), min(at, ranges[int(shard)].end) - 1)
+        begins = {int(shard): at for shard, at in resolved(log, ranges, parsed.starting, None).items()}
+        for shard, at in {**begins, **(folder.committed_ends() or {})}.items():
+            if shard in ranges:
+                log.hold(reader, shard, max(min(at, ranges[shard].end) - 1, 0))
     finally:
         log.close()
 
@@ -103,10 +105,11 @@ class _Job:
         self._servers = source_options(options).servers
         self._reader = reader
         self._progress = progress
-        self._upto: dict[int, int] = {}
+        self._has_news = False
 
     def take(self, frame: DataFrame, batch: int) -> None:
         """Write a batch beside the data, and make it a part of them; one that is there already stays as it is."""
+        self.say_position()  # of the batches before: Spark has noted that they are done
         if not self._folder.has_batch(batch):
             staged = self._folder.staged(batch)
             dated = frame.withColumn("date", F.to_date("time"))
@@ -115,32 +118,27 @@ class _Job:
         self._note(frame.sparkSession, batch)
 
     def _note(self, spark: SparkSession, batch: int) -> None:
-        """How far the batch went, by its own files; the log may let go of what is before that."""
+        """Count what the batch holds, by its own files."""
         path = self._folder.data / f"batch={batch}"
-        if not path.exists():
+        if not any(path.rglob("*.parquet")):
             return
-        by_shard = spark.read.parquet(str(path)).groupBy("shard")
-        counts = by_shard.agg(
-            F.max("trans_id").alias("upto"),
-            F.count("*").alias("count"),
-            F.count_if(F.col("kind") != "position").alias("news"),
-        )
-        for row in counts.collect():
-            self.rows += int(row["count"])
-            if row["news"]:  # to say where it is makes a record, which is archived: that alone is nothing to say again
-                self._upto[int(row["shard"])] = int(row["upto"])
+        is_news = F.col("kind") != "position"  # to say where it is makes a record: that alone is no reason to say it
+        count = spark.read.parquet(str(path)).agg(F.count("*").alias("rows"), F.count_if(is_news).alias("news"))
+        [row] = count.collect()
+        self.rows += int(row["rows"])
+        self._has_news = self._has_news or row["news"] > 0
         self._progress.step(f"batch {batch} archived", self.rows)
-        self.say_position()
 
     def say_position(self) -> None:
-        """Behind what is in the archive."""
-        if not self._servers or not self._upto:
+        """Behind what Spark has noted as done: it never asks for that again, whatever is killed."""
+        ends = self._folder.committed_ends()
+        if not self._servers or not self._has_news or ends is None:
             return
+        self._has_news = False
         log = ClusterLog(self._servers)
         try:
-            for shard in list(self._upto):
-                log.moved(self._reader, shard, self._upto[shard])
-                del self._upto[shard]
+            for shard, end in ends.items():
+                log.moved(self._reader, shard, end - 1)
         finally:
             log.close()
 
@@ -153,18 +151,22 @@ def compact(spark: SparkSession, out: Path, *, progress: Progress | None = None)
     progress = progress or Silent()
     folder = ArchiveFolder(out)
     folder.about()
+    with folder.alone(COMPACTING):
+        return _compacted(spark, folder, progress)
+
+
+def _compacted(spark: SparkSession, folder: ArchiveFolder, progress: Progress) -> tuple[int, int]:
     batches = folder.batches()[:-1]
     before = len(list(folder.data.rglob("*.parquet")))
-    if len(batches) < 2:
+    files_before = [one for batch in batches for one in (folder.data / f"batch={batch}").rglob("*.parquet")]
+    if len(batches) < 2 or not files_before:
         return before, before
     new = folder.begin_version()
     target = new / f"batch={batches[-1]}"
     progress.step(f"merging {len(batches)} batches")
-    records = spark.read.option("basePath", str(folder.data)).parquet(
-        *(str(folder.data / f"batch={batch}") for batch in batches)
-    )
-    size = sum(one.stat().st_size for batch in batches for one in (folder.data / f"batch={batch}").rglob("*.parquet"))
-    files = max(-(-size // MERGED_BYTES), 1)
+    paths = sorted({str(one.parent.parent.parent) for one in files_before})
+    records = spark.read.option("basePath", str(folder.data)).parquet(*paths)
+    files = max(-(-sum(one.stat().st_size for one in files_before) // MERGED_BYTES), 1)
     (
         records.drop("batch")
         .repartitionByRange(files, "date", "shard", "trans_id")
@@ -175,11 +177,9 @@ def compact(spark: SparkSession, out: Path, *, progress: Progress | None = None)
     )
     (target / "_SUCCESS").unlink(missing_ok=True)
     (target / "._SUCCESS.crc").unlink(missing_ok=True)
-    try:
-        folder.switch(new, batches)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+    if spark.read.parquet(str(target)).count() != records.count():
+        raise ArchiveError(f"{target} does not hold what was to be merged; nothing has changed")
+    folder.switch(new, batches)
     return before, len(list(folder.data.rglob("*.parquet")))
 
 
@@ -187,6 +187,6 @@ def archived(spark: SparkSession, out: Path) -> DataFrame:
     """The archive as a table with the source's columns. Raises `ArchiveError` for what is none, or is empty."""
     folder = ArchiveFolder(out)
     folder.about()
-    if not folder.batches():
+    if not any(folder.data.resolve().rglob("*.parquet")):
         raise ArchiveError(f"{out} holds nothing yet")
     return spark.read.parquet(str(folder.data.resolve())).drop("batch", "date")

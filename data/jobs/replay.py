@@ -1,8 +1,9 @@
 """Replay: messages of an archive, or rows of any Parquet, into queues, chosen by SQL, at a rate.
 
-It goes on where it ended: an archive's rows are replayed in pieces, in the order of the log, and after each piece a
-file notes how far it came. A piece that is done again, and a replay that is begun anew, produce nothing twice: each
-message has a key that says where it is from, as long as it is still in its queue.
+It goes on where it ended: an archive's rows are replayed in pieces, in the order of the log (within a piece several
+tasks write at the same time, unless a rate is given), and after each piece a file notes how far it came. A piece that
+is done again, and a replay that is begun anew, produce nothing twice: each message has a key that says where it is
+from, as long as it is still in its queue.
 """
 
 import hashlib
@@ -65,7 +66,8 @@ def run(
             of_shard = chosen.where((F.col("shard") == shard) & (F.col("trans_id") > after))
             ends = of_shard.select("trans_id").orderBy("trans_id").limit(piece).agg(F.max("trans_id")).collect()
             end = int(ends[0][0])
-            total += _write(_messages(of_shard.where(F.col("trans_id") <= end), into), options, rate)
+            rows_now = of_shard.where(F.col("trans_id") <= end).orderBy("trans_id")
+            total += _write(_messages(rows_now, into), options, rate)
             after = done[str(shard)] = end
             _note(notes, asked, done)
             progress.step(f"shard {shard} replayed up to record {end}", total)
@@ -95,7 +97,7 @@ def _messages(rows: DataFrame, into: str | None) -> DataFrame:
 def _write(messages: DataFrame, options: dict[str, str], rate: int) -> int:
     """Through the sink; one task where the order or the rate is one for all."""
     if rate:
-        messages = messages.coalesce(1)
+        messages = messages.coalesce(1)  # one task, so that the rate is one for all
     count = messages.count()
     if count:
         messages.write.format("quorate").options(**options).mode("append").save()

@@ -26,6 +26,7 @@ BARS_MAX: Final = 12
 ROWS_MAX: Final = 50
 SLOWEST: Final = 100
 PAGE: Final = "report.html"
+OURS: Final = frozenset({PAGE, "totals.json", "lifecycles", "queues", "backlog", "slowest"})
 ALL_OTHERS: Final = "all others"
 
 QUEUE_COLUMNS: Final = (
@@ -49,7 +50,7 @@ def run(
     Tables: lifecycles, queues, backlog, slowest. Raises FileExistsError for a folder of other things.
     """
     progress = progress or Silent()
-    if out.exists() and not (out / PAGE).exists() and any(out.iterdir()):
+    if out.exists() and not {one.name for one in out.iterdir()} <= OURS:
         raise FileExistsError(f"{out} is not empty, and no report")
     part = out.with_name(f"{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -73,8 +74,12 @@ def run(
     text = _page(spark, part, queues, totals, step_s, source)
     (part / PAGE).write_text(text)
     (part / "totals.json").write_text(json.dumps(totals, default=str, indent=1) + "\n")
-    shutil.rmtree(out, ignore_errors=True)
+    old = out.with_name(f"{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    if out.exists():
+        out.rename(old)
     part.rename(out)
+    shutil.rmtree(old, ignore_errors=True)
     progress.step("report", 4, 4)
     return totals
 

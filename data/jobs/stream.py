@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data import frames
+from data.planning import start_in_numbers
 
 LATE: Final = "1 minute"
 TRIGGER: Final = "5 seconds"
@@ -32,7 +33,9 @@ def run(
     A window is told when `late` has passed behind its end: what comes later is not counted. To the folder `out`, the
     queue `into` (with a `checkpoint`), or the console. Raises what the source raises.
     """
-    records = spark.readStream.format("quorate").options(**{"includeData": "false", **options}).load()
+    at = checkpoint or (None if out is None else out / CHECKPOINT)
+    given = options if at is None else _kept_start(options, at)
+    records = spark.readStream.format("quorate").options(**{"includeData": "false", **given}).load()
     counts = frames.windows(records.withWatermark("time", late), window)
     if out is not None:
         writer = counts.writeStream.format("parquet").option("path", str(out))
@@ -40,7 +43,8 @@ def run(
     elif into is not None:
         if checkpoint is None:
             raise ValueError("into a queue: a folder for the checkpoint is wanted")
-        key = F.concat_ws("/", F.lit("window"), "queue", F.col("since").cast("string"))
+        about = F.concat_ws("/", F.lit(window), F.col("since").cast("string"), "queue")
+        key = F.concat(F.lit("window:"), F.sha2(about, 256))  # a queue's name may be as long as a key
         messages = counts.select(F.to_json(F.struct("*")).cast("binary").alias("data"), key.alias("key"))
         messages = messages.withColumn("encoding", F.lit("json")).withColumn("retry", F.lit(60.0))
         writer = messages.writeStream.format("quorate").option("queue", into).outputMode("append")
@@ -55,3 +59,15 @@ def run(
             break
     last = query.lastProgress
     return 0 if last is None else int(last["batchId"]) + 1
+
+
+def _kept_start(options: dict[str, str], checkpoint: Path) -> dict[str, str]:
+    """`latest` and times as numbers, looked up once and kept: Spark would look again if it were killed early on."""
+    note = checkpoint.with_name(f"{checkpoint.name}.start.json")
+    given = {name: value for name, value in options.items() if name.lower() != "startingtimestamp"}
+    if not note.exists():
+        note.parent.mkdir(parents=True, exist_ok=True)
+        part = note.with_name(f"{note.name}.part")
+        part.write_text(start_in_numbers(options))
+        part.replace(note)
+    return {**given, "startingOffsets": note.read_text()}

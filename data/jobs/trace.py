@@ -1,6 +1,7 @@
 """Trace: one message's whole life, from the archive and the log together."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
@@ -40,11 +41,22 @@ def run(records: DataFrame, *, msg_id: int | None, key: str | None, queue: str |
         ids = [int(row["msg_id"]) for row in records.where(is_it).select("msg_id").collect()]
     else:
         ids = [msg_id]
+        records = records.where(
+            F.col("trans_id") >= msg_id // SHARDS_MAX
+        )  # its first record, which the source skips to
     if not ids:
         return []
     shards = sorted({one % SHARDS_MAX for one in ids})
     found = records.where(_is_in("shard", shards) & _is_in("msg_id", ids)).select(*COLUMNS)
-    return [row.asDict() for row in found.orderBy("msg_id", "trans_id").collect()]
+    return [_in_utc(row.asDict()) for row in found.orderBy("msg_id", "trans_id").collect()]
+
+
+def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
+    """Spark gives instants as this machine's time."""
+    return {
+        name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
+        for name, value in row.items()
+    }
 
 
 def _is_in(name: str, values: list[int]) -> Column:

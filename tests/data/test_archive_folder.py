@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from data.archive_folder import ArchiveError, ArchiveFolder
+from data.archive_folder import ARCHIVING, COMPACTING, ArchiveError, ArchiveFolder
 
 
 def listed(folder: ArchiveFolder) -> list[str]:
@@ -44,11 +44,34 @@ def test_what_a_killed_job_left_beside_the_data_is_gone_when_the_batch_is_done_a
     assert listed(folder) == ["batch=0/date=2026-01-01/shard=0/0.parquet"]
 
 
-def test_a_batch_without_rows_leaves_nothing(tmp_path: Path) -> None:
+def test_a_batch_without_rows_was_done_all_the_same(tmp_path: Path) -> None:
     folder = archive(tmp_path / "a")
     folder.staged(0).mkdir()
     folder.add(0)
-    assert folder.batches() == []
+    assert (folder.batches(), listed(folder)) == ([0], [])
+    (folder.checkpoint / "commits").mkdir()
+    (folder.checkpoint / "commits" / "0").touch()
+    folder.check()
+
+
+def test_one_job_of_a_kind_runs_at_a_time(tmp_path: Path) -> None:
+    folder = archive(tmp_path / "a")
+    with folder.alone(ARCHIVING):
+        with pytest.raises(ArchiveError, match="another process is archiving"), folder.alone(ARCHIVING):
+            pass
+        with folder.alone(COMPACTING):
+            pass
+
+
+def test_what_spark_has_noted_as_done_is_read_from_its_checkpoint(tmp_path: Path) -> None:
+    folder = archive(tmp_path / "a")
+    assert folder.committed_ends() is None
+    (folder.checkpoint / "commits").mkdir()
+    for batch in (9, 10):
+        (folder.checkpoint / "commits" / str(batch)).touch()
+        (folder.checkpoint / "offsets" / str(batch)).write_text(f'v1\n{{"x":1}}\n{{"0":{batch * 100}}}')
+    (folder.checkpoint / "offsets" / "11").write_text('v1\n{}\n{"0":9999}')
+    assert folder.committed_ends() == {0: 1000}
 
 
 def test_merged_batches_are_known_and_the_version_before_stays_until_the_next(tmp_path: Path) -> None:
@@ -84,6 +107,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_killed_creation_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "_versions" / "0").mkdir(parents=True)
+    (tmp_path / "archive.json.part").touch()
     assert ArchiveFolder(tmp_path).create({"format": 1}) == {"format": 1}
     assert ArchiveFolder(tmp_path).create({"format": 2}) == {"format": 1}, "it is there already"
 

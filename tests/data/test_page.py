@@ -1,5 +1,6 @@
 """The report's charts and page, without Spark."""
 
+import html
 import re
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
@@ -45,6 +46,13 @@ def test_charts_take_the_pages_colours() -> None:
     assert {f"var(--series-{n})" for n in range(9)} <= set(re.findall(r"var\(--series-\d\)", chart))
     assert INK not in chart
     assert not re.search(r"#(?!c\d)[0-9a-f]{6}\b", chart.replace("#ffffff", "")), "no other colour is fixed"
+
+
+def test_a_queues_name_is_only_a_name() -> None:
+    names = ["$\\foo$", "a_$^_$", "_hidden", "<b>"]
+    chart = lines("Backlog", "messages", [(name, TIMES, [1.0] * 50) for name in names])
+    assert all(name in html.unescape(chart) for name in names)
+    assert "_hidden" in bars("Latency", "s", names, [("p50", [1.0] * 4)])
 
 
 def test_a_page_is_whole_and_holds_a_thousand_queues_and_hostile_names() -> None:

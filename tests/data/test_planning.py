@@ -25,6 +25,9 @@ class FakeLog:
     def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
         raise AssertionError
 
+    def hold(self, reader: str, shard: int, upto: int) -> None:
+        raise AssertionError
+
     def moved(self, reader: str, shard: int, upto: int) -> None:
         raise AssertionError
 

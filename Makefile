@@ -3,12 +3,18 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
+SPARK := $(VENV)/.spark
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test check lint types lock clean
+.PHONY: demo demo-data test check lint types lock clean
 demo: $(STAMP)
 	$(RUN) -m bench.demo
 
-test: $(STAMP)
+# The demo, and its log archived and reported on. Brings Spark, as `make test` does.
+demo-data: $(SPARK)
+	$(RUN) -m bench.demo_data
+
+test: $(SPARK)
 	$(RUN) -m pytest
 
 check: lint types
@@ -18,20 +24,29 @@ lint: $(STAMP)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/lint-imports
 
-types: $(STAMP)
+types: $(SPARK)
 	$(VENV)/bin/mypy
 
 $(STAMP): requirements.lock pyproject.toml quorate/pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Quorate needs Python 3.11 or newer: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN) -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(RUN) -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable ./quorate --editable .
+	$(PIP) --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation --editable ./quorate --editable .
 	touch $(STAMP)
 
-# Renews the pins; needs uv (pip install uv).
+# Spark, and a Java for it where there is none that it runs on.
+$(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock
+	$(PIP) --require-hashes --no-build-isolation -r requirements-spark.lock
+	$(RUN) -m data.java || $(PIP) --require-hashes -r requirements-jdk.lock
+	touch $(SPARK)
+
+# Renews the pins; needs uv (pip install uv). Those of Spark and Java hold to the first.
+COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	--no-emit-find-links --no-emit-package quorate-client --upgrade
 lock:
-	uv pip compile --universal --python-version 3.11 --extra dev --generate-hashes --no-header --no-emit-index-url \
-		--no-emit-find-links --no-emit-package quorate-client --upgrade --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
+	$(COMPILE) --extra spark --constraint requirements.lock --output-file requirements-spark.lock pyproject.toml
+	$(COMPILE) --extra jdk --constraint requirements.lock --output-file requirements-jdk.lock pyproject.toml
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -43,7 +43,7 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path: Path) -> None:
     assert "ready on" in qctl("node", "start", "-b", "-p", port, folder=tmp_path)
     try:
         assert (tmp_path / "quorate-data").is_dir()
-        assert "version 0.2.0" in qctl("node", "status", "--port", port)
+        assert f"version {VERSION}" in qctl("node", "status", "--port", port)
         assert "is in use by process" in qctl("node", "start", "-b", "-p", port, folder=tmp_path, code=1)
         assert "reads its configuration again" in qctl("node", "reload", folder=tmp_path)
     finally:
@@ -105,7 +105,7 @@ def test_all_queues_are_listed_and_a_row_is_a_line_in_a_pipe(node: Node) -> None
 
 
 def test_every_part_says_which_version_it_is(node: Node) -> None:
-    assert qctl("--version") == "qctl 0.2.0\n"
+    assert qctl("--version") == f"qctl {VERSION}\n"
 
 
 def test_a_folder_named_as_ours_in_the_way_does_no_harm(node: Node, tmp_path: Path) -> None:

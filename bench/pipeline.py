@@ -137,7 +137,7 @@ def _archive_again_and_again(out: Path, stop: threading.Event) -> None:
 
 def serving(folder: Path) -> None:
     """Requests of 8 connections while the node's log is archived on the same cores."""
-    with running_node(PORT) as node, Client(port=PORT, timeout=60) as client:
+    with running_node(PORT), Client(port=PORT, timeout=60) as client:
         for _ in range(1000):
             client.produce_many("q", ["x" * 100] * 1000, retry=3600)
         load("quorate", PORT, 8, 20_000)
@@ -145,7 +145,6 @@ def serving(folder: Path) -> None:
         stop = threading.Event()
         thread = threading.Thread(target=_archive_again_and_again, args=(folder / "serving", stop))
         thread.start()
-        worker = _worker(node.supervisor_pid)
         time.sleep(12.0)  # Spark is up and reads
         during: list[float] = []
         until = time.monotonic() + 40

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from quorate.version import VERSION
 from tests.conftest import StartNode
 from tests.node import Node, free_port
 

@@ -23,6 +23,7 @@ app = typer.Typer(help="The data pipeline, on Spark: needs the extra `spark`.", 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
+MARKS: Final = ("Error: ", "Refused: ")
 NEEDED: Final = "the pipeline needs Spark: pip install 'quorate-server[spark]'"
 
 Servers = Annotated[str, typer.Option("--servers", help="Nodes to read from: HOST:PORT, several separated by commas.")]
@@ -54,10 +55,11 @@ def _saying(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
 def _reason(error: Exception) -> str:
     """The line of an error that says what is wrong: Spark wraps a task's traceback in several of its own."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = ("Error: ", "Refused: ")
-    told = [line for line in lines if any(mark in line for mark in ours) and _is_name(line.split(":")[0])]
-    return (told or lines or [type(error).__name__])[-1 if told else 0]
+    texts = [str(error), str(getattr(error, "java_exception", ""))]
+    lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
+    told = [line for line in lines if any(mark in line for mark in MARKS) and _is_name(line.split(":")[0])]
+    causes = [line.removeprefix("Caused by: ") for line in lines if line.startswith("Caused by: ")]
+    return (told or causes or lines or [type(error).__name__])[-1 if told or causes else 0]
 
 
 def _is_name(text: str) -> bool:

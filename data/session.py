@@ -8,6 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from data.java import java_home
+from data.source import QuorateDataSource
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -22,6 +23,7 @@ def session(
     is_local = master is None or master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or the workers would run any python3
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["PYTHONSAFEPATH"] = "1"  # or the workers would take a user's folder `data` for this package
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -32,6 +34,7 @@ def session(
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.maxConcurrentOutputFileWriters": "32",  # or every task sorts its rows by date and shard first
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
+        "spark.executorEnv.PYTHONSAFEPATH": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -45,4 +48,6 @@ def session(
         ours["spark.sql.shuffle.partitions"] = str(partitions)
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    made = builder.getOrCreate()
+    made.dataSource.register(QuorateDataSource)  # Spark finds it by itself only where a wheel is installed
+    return made

@@ -1,5 +1,6 @@
 """qctl data: archive the change log, report on it, trace a message, replay, count as it grows. On Spark."""
 
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,9 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 MARKS: Final = ("Error: ", "Refused: ")
+NICE: Final = 10
+"""How much a job on this machine stands back: a node beside it goes first."""
+
 NEEDED: Final = "the pipeline needs Spark: pip install 'quorate-server[spark]'"
 
 Servers = Annotated[str, typer.Option("--servers", help="Nodes to read from: HOST:PORT, several separated by commas.")]
@@ -98,6 +102,8 @@ def _running(name: str, master: str | None, conf: list[str] | None) -> "Iterator
     """A session for a command, and what shows how far it is."""
     from data.session import session  # Spark is an extra
 
+    if master is None or master.startswith("local"):
+        os.nice(NICE)
     spark = session(f"quorate {name}", master, _pairs("--conf", conf))
     shown = _Shown()
     try:
@@ -126,17 +132,24 @@ def _until_stopped() -> threading.Event:
     return stop
 
 
-def _records(spark: "SparkSession", archive: Path | None, data: Path | None, servers: str | None) -> "DataFrame":
+def _records(
+    spark: "SparkSession",
+    archive: Path | None,
+    data: Path | None,
+    servers: str | None,
+    columns: tuple[str, ...] | None = None,
+) -> "DataFrame":
     """The records of an archive, of a data folder, or of a cluster; an archive's together with the cluster's."""
     from data.jobs.archive import archived
     from data.jobs.trace import together
+    from data.schema import NAMES, ddl
 
+    names = columns or NAMES
     log = None
-    if data is not None:
-        log = spark.read.format("quorate").option("pushFilters", "true").option("path", str(data)).load()
-    elif servers is not None:
-        log = spark.read.format("quorate").options(**{"pushFilters": "true", "bootstrap.servers": servers}).load()
-    return together(None if archive is None else archived(spark, archive), log)
+    where = {"path": str(data)} if data is not None else {"bootstrap.servers": servers} if servers is not None else None
+    if where is not None:
+        log = spark.read.format("quorate").schema(ddl(names)).options(pushFilters="true", **where).load()
+    return together(None if archive is None else archived(spark, archive).select(*names), log)
 
 
 @app.command()
@@ -182,11 +195,13 @@ def report(
     conf: Settings = None,
 ) -> None:
     """Report on queues: throughput, latencies, redeliveries, backlog. Parquet tables and a page to read."""
+    from data.frames import LIFE_COLUMNS
     from data.jobs import report as job
 
     source = ", ".join(str(one) for one in (archive, data, servers) if one is not None)
     with _running("report", master, conf) as (spark, shown):
-        totals = job.run(spark, _records(spark, archive, data, servers), out, source=source, progress=shown)
+        records = _records(spark, archive, data, servers, LIFE_COLUMNS)
+        totals = job.run(spark, records, out, source=source, progress=shown)
     if as_json:
         print_json({name: str(value) if name in ("since", "until") else value for name, value in totals.items()})
     else:

@@ -13,6 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 PERCENTILES: Final = (0.5, 0.95, 0.99)
 ACCURACY: Final = 10_000
 WINDOW_COUNTS: Final = ("queue", "produced", "delivered", "redelivered", "done", "expired", "buried")
+LIFE_COLUMNS: Final = ("shard", "trans_id", "time", "kind", "queue", "msg_id", "due", "ended", "target")
+"""What lifecycles are made of: a source that is asked for no more is nearly twice as fast."""
+
 ENDS: Final = ("confirmed", "taken", "expired", "cleared", "buried")
 
 
@@ -25,16 +28,15 @@ def _last(condition: Column) -> Column:
 
 
 def with_arrivals(records: DataFrame) -> DataFrame:
-    """The rows about messages, and one more for each bury: the arrival in the dead letter queue, of kind `arrive`."""
+    """The rows about messages, and one more for each bury: the arrival in the dead letter queue, of kind `arrive`.
+
+    A union, which reads the few buries once more: to explode every row for their sake takes longer than all the rest.
+    """
     about = records.where(F.col("msg_id").isNotNull())
-    is_bury = F.col("kind") == "bury"
-    here = F.struct(F.col("kind").alias("kind"), F.col("queue").alias("queue"), F.col("ended").alias("ended"))
-    there = F.struct(
-        F.lit("arrive").alias("kind"), F.col("target").alias("queue"), F.lit(None).cast("string").alias("ended")
+    arrivals = about.where(F.col("kind") == "bury").withColumns(
+        {"kind": F.lit("arrive"), "queue": F.col("target"), "ended": F.lit(None).cast("string")}
     )
-    both = F.explode(F.when(is_bury, F.array(here, there)).otherwise(F.array(here)))
-    kept = [F.col(name) for name in about.columns if name not in ("kind", "queue", "ended")]
-    return about.select(*kept, both.alias("_as")).select(*kept, "_as.kind", "_as.queue", "_as.ended")
+    return about.unionByName(arrivals)
 
 
 def lifecycles(records: DataFrame) -> DataFrame:
@@ -59,7 +61,6 @@ def lifecycles(records: DataFrame) -> DataFrame:
             F.count_if(kind == "arrive").alias("arrivals"),
             F.min("trans_id").alias("first_trans_id"),
             F.max("trans_id").alias("last_trans_id"),
-            F.max(F.length("data")).alias("data_bytes"),
             *ended,
         )
     )
@@ -98,7 +99,6 @@ def per_queue(lives: DataFrame) -> DataFrame:
         F.sum("releases").alias("releases"),
         F.count_if("is_open").alias("open"),
         F.count_if("is_truncated").alias("truncated"),
-        F.sum("data_bytes").alias("data_bytes"),
         F.min(F.coalesce("produced", "first_delivered", "ended")).alias("since"),
         F.max(F.coalesce("ended", "last_delivered", "produced")).alias("until"),
         *of_time,

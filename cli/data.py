@@ -146,9 +146,10 @@ def _records(
 
     names = columns or NAMES
     log = None
-    where = {"path": str(data)} if data is not None else {"bootstrap.servers": servers} if servers is not None else None
-    if where is not None:
-        log = spark.read.format("quorate").schema(ddl(names)).options(pushFilters="true", **where).load()
+    if data is not None:
+        log = spark.read.format("quorate").schema(ddl(names)).option("path", str(data)).load()
+    elif servers is not None:
+        log = spark.read.format("quorate").schema(ddl(names)).option("bootstrap.servers", servers).load()
     return together(None if archive is None else archived(spark, archive).select(*names), log)
 
 
@@ -197,11 +198,16 @@ def report(
     """Report on queues: throughput, latencies, redeliveries, backlog. Parquet tables and a page to read."""
     from data.frames import LIFE_COLUMNS
     from data.jobs import report as job
+    from data.schema import ddl
 
     source = ", ".join(str(one) for one in (archive, data, servers) if one is not None)
     with _running("report", master, conf) as (spark, shown):
         records = _records(spark, archive, data, servers, LIFE_COLUMNS)
-        totals = job.run(spark, records, out, source=source, progress=shown)
+        buries = None
+        if archive is None and data is not None:  # a load of its own: Spark keeps what is pushed for all uses of one
+            options = {"path": str(data), "pushFilters": "true"}
+            buries = spark.read.format("quorate").schema(ddl(LIFE_COLUMNS)).options(**options).load()
+        totals = job.run(spark, records, out, source=source, buries=buries, progress=shown)
     if as_json:
         print_json({name: str(value) if name in ("since", "until") else value for name, value in totals.items()})
     else:

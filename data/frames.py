@@ -27,19 +27,22 @@ def _last(condition: Column) -> Column:
     return F.max(F.when(condition, F.col("time")))
 
 
-def with_arrivals(records: DataFrame) -> DataFrame:
+def with_arrivals(records: DataFrame, buries: DataFrame | None = None) -> DataFrame:
     """The rows about messages, and one more for each bury: the arrival in the dead letter queue, of kind `arrive`.
 
     A union, which reads the few buries once more: to explode every row for their sake takes longer than all the rest.
+    `buries`: the same records, from where those of that kind alone are read more quickly.
     """
     about = records.where(F.col("msg_id").isNotNull())
-    arrivals = about.where(F.col("kind") == "bury").withColumns(
-        {"kind": F.lit("arrive"), "queue": F.col("target"), "ended": F.lit(None).cast("string")}
+    arrivals = (
+        (records if buries is None else buries)
+        .where(F.col("kind") == "bury")
+        .withColumns({"kind": F.lit("arrive"), "queue": F.col("target"), "ended": F.lit(None).cast("string")})
     )
     return about.unionByName(arrivals)
 
 
-def lifecycles(records: DataFrame) -> DataFrame:
+def lifecycles(records: DataFrame, buries: DataFrame | None = None) -> DataFrame:
     """One row a message and queue: when it was produced, first delivered, and why and when it left.
 
     `is_truncated`: its beginning lies before the records; `is_open`: it had not left by their end. `to_deliver_s` is
@@ -49,7 +52,7 @@ def lifecycles(records: DataFrame) -> DataFrame:
     begins = kind.isin("produce", "arrive")
     ended = [_last(F.col("ended") == why).alias(why) for why in ENDS]
     grouped = (
-        with_arrivals(records)
+        with_arrivals(records, buries)
         .groupBy("shard", "msg_id", "queue")
         .agg(
             _first(begins).alias("produced"),

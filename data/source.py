@@ -158,6 +158,7 @@ def _parts(start: Offsets, end: Offsets, parts_min: int) -> list[tuple[int, int,
 class PushingReader(LogReader):
     """Leaves out what the query's filters exclude; Spark looks at every row all the same.
 
+    Only for a load that is used once: Spark 4.3 keeps the reader that came out of this for every other use of the load.
     A class of its own: Spark fails a reader with this method while `spark.sql.python.filterPushdown.enabled` is off.
     """
 

@@ -43,11 +43,18 @@ SLOW_COLUMNS: Final = (
 
 
 def run(
-    spark: SparkSession, records: DataFrame, out: Path, *, source: str, progress: Progress | None = None
+    spark: SparkSession,
+    records: DataFrame,
+    out: Path,
+    *,
+    source: str,
+    buries: DataFrame | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Make the report of `records` (`data.schema`) in the folder `out`; returns its totals. `source` says where from.
 
-    Tables: lifecycles, queues, backlog, slowest. Raises FileExistsError for a folder of other things.
+    `buries`: see `frames.with_arrivals`. Tables: lifecycles, queues, backlog, slowest. Raises FileExistsError for a
+    folder of other things.
     """
     progress = progress or Silent()
     if out.exists() and not {one.name for one in out.iterdir()} <= OURS:
@@ -57,7 +64,7 @@ def run(
     part.mkdir(parents=True)
     progress.step("lifecycles", 0, 4)
     stored = str(part / "lifecycles")
-    frames.lifecycles(records).write.parquet(stored)
+    frames.lifecycles(records, buries).write.parquet(stored)
     lives = spark.read.parquet(stored)
     progress.step("queues", 1, 4)
     frames.per_queue(lives).coalesce(1).write.parquet(str(part / "queues"))

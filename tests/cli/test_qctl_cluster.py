@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from storage.records import LEVEL
 from tests.cli.test_qctl import qctl
 from tests.node import free_port
 
@@ -31,7 +32,7 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
         others = [row for row in rows if row is not leader]
         own = int(others[0]["clients"].split(":")[1])
         assert "votes" in qctl("cluster", "add-node", leader["node_id"], leader["address"], "--port", own)
-        assert "at feature level 2 already" in qctl("cluster", "upgrade", "--port", port, code=1)
+        assert f"at feature level {LEVEL} already" in qctl("cluster", "upgrade", "--port", port, code=1)
         assert "belongs to a cluster already" in qctl("cluster", "init", "--port", port, code=1)
         assert "HOST:PORT is wanted" in qctl("cluster", "add-node", 7, "nonsense", "--port", port, code=1)
     finally:

@@ -76,7 +76,7 @@ def test_the_client_brings_one_name_and_needs_one_package(wheels: dict[str, Path
 
 @pytest.mark.slow
 def test_the_server_runs_whatever_a_users_own_packages_are_called(wheels: dict[str, Path], tmp_path: Path) -> None:
-    names = {"actors", "cli", "data", "net", "storage", "quorate_server.py"}
+    names = {"actors", "cli", "data", "net", "storage", "quorate_server.py", "pyspark_quorate.py"}
     assert top_level(wheels["quorate_server"]) == names
     programs = environment(tmp_path / "venv", *wheels.values())
     for name in ("storage", "data", "cli", "net", "actors"):

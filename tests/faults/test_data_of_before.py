@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from quorate import Client, RefusedError
+from storage.records import LEVEL
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
 
@@ -46,7 +47,7 @@ def test_old_data_take_nothing_that_an_old_version_could_not_read_until_they_are
         assert caught.value.error == "not_supported"
         client.request(15, command="upgrade")
         client.produce("bytes", b"\xff", retry=60)
-        assert client.status()["shards"][0]["level"] == 2
+        assert client.status()["shards"][0]["level"] == LEVEL
     node.kill()
     node.start()
     with node.client() as client:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.cluster import Cluster
 from tests.node import Node
 
 settings.register_profile(
@@ -31,3 +32,14 @@ def start_node(tmp_path: Path) -> Iterator[StartNode]:
     yield start
     for node in nodes:
         node.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes that are up."""
+    made = Cluster(tmp_path, 3, {})
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,17 +24,6 @@ from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
 from tests.data.conftest import ROOT
 from tests.node import Node
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes that are up."""
-    made = Cluster(tmp_path, 3, {})
-    try:
-        made.start()
-        yield made
-    finally:
-        made.kill()
 
 
 def listed(out: Path) -> list[tuple[int, int, int | None]]:

@@ -7,7 +7,6 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +17,6 @@ from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load
 from tests.faults.proxy import Proxy
 from tests.node import free_port
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes that are up."""
-    made = Cluster(tmp_path, 3, {})
-    try:
-        made.start()
-        yield made
-    finally:
-        made.kill()
 
 
 def ports(cluster: Cluster) -> list[int]:

@@ -43,7 +43,7 @@ def tail(
                 if as_json:
                     print_json(record)
                 else:
-                    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record["time"]))
+                    when = time.strftime(WHEN, time.localtime(record["time"]))
                     rest = " ".join(f"{name}={value}" for name, value in record.items() if name not in HIDDEN)
                     print(record["trans_id"], when, record["kind"], record["queue"], rest)
             after = reply["last_trans_id"]

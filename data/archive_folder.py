@@ -4,7 +4,7 @@
     ARCHIVE/_versions/N/batch=B/date=D/shard=S/*.parquet
     ARCHIVE/_staging/batch=B    a batch that is being written
     ARCHIVE/_checkpoint         where the stream is; it must live and die with the data
-    ARCHIVE/archive.json        what was archived: servers, and where it began
+    ARCHIVE/archive.json        what it is of: which cluster, and where it began; and its name in the log
 
 A batch is written beside the data and becomes a part of them by one rename, whole, once: Spark does a batch again with
 the same records if it was killed before it had noted that it was done, and a batch that is there is not written again.

@@ -75,9 +75,9 @@ def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False)
             axes.step(list(times), list(values), where="post", color=colour, linewidth=1.6)
         else:
             axes.plot(list(times), list(values), color=colour, linewidth=1.6)
-    locator = AutoDateLocator(maxticks=8)  # type: ignore[no-untyped-call]  # matplotlib's
+    locator = AutoDateLocator(maxticks=8)
     axes.xaxis.set_major_locator(locator)
-    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]  # matplotlib's
+    axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     axes.xaxis.get_offset_text().set_color(INK)
     axes.set_ylim(bottom=0)
     axes.set_ylabel(unit, color=INK, fontsize=9)

@@ -52,6 +52,12 @@ def start_in_numbers(options: Mapping[str, str]) -> str:
         log.close()
 
 
+def started_at(options: Mapping[str, str], starting: str) -> dict[str, str]:
+    """The options with that `startingOffsets`, instead of however else the beginning was said."""
+    said = ("startingoffsets", "startingtimestamp")
+    return {**{name: value for name, value in options.items() if name.lower() not in said}, "startingOffsets": starting}
+
+
 def within(offsets: Offsets, ranges: Mapping[int, Range], *, fails_on_loss: bool) -> Offsets:
     """The offsets, none before what is kept. Raises `TrimmedError` for one that is, unless that is no fault."""
     found: Offsets = {}

@@ -13,7 +13,7 @@ import itertools
 import os
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -204,9 +204,8 @@ def _payloads(batch: pa.RecordBatch) -> list[Item]:
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         return [{"data": value} for value in values]
     encodings = batch.column("encoding").to_pylist() if "encoding" in batch.schema.names else [None] * len(values)
-    made: Callable[[bytes], Item] = _bytes_item
     return [
-        {"data": None} if value is None else {"data": msgspec.Raw(value)} if kind == "json" else made(value)
+        {"data": None} if value is None else {"data": msgspec.Raw(value)} if kind == "json" else _bytes_item(value)
         for value, kind in zip(values, encodings, strict=True)
     ]
 

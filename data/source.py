@@ -65,7 +65,7 @@ class QuorateDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For a batch; of the columns that `schema` names."""
         options = source_options(self._given)
-        return (PushingReader if options.pushes_filters else LogReader)(options, _names(schema))
+        return (PushingReader if options.pushes_filters else LogBatchReader)(options, _names(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """For a stream."""
@@ -118,7 +118,7 @@ def _rows(options: SourceOptions, selection: Selection, part: InputPartition) ->
         log.close()
 
 
-class LogReader(DataSourceReader):
+class LogBatchReader(DataSourceReader):
     """A batch."""
 
     def __init__(self, options: SourceOptions, names: tuple[str, ...]) -> None:
@@ -155,7 +155,7 @@ def _parts(start: Offsets, end: Offsets, parts_min: int) -> list[tuple[int, int,
     return cut({shard: min(at, end.get(shard, at)) for shard, at in start.items()}, end, parts_min)
 
 
-class PushingReader(LogReader):
+class PushingReader(LogBatchReader):
     """Leaves out what the query's filters exclude; Spark looks at every row all the same.
 
     Only for a load that is used once: Spark 4.3 keeps the reader that came out of this for every other use of the load.

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any, Final
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.replication import Replication
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.calls import Answered, Call
 from actors.messages.checkpoints import LogRead, RawRead, ReadLog, ReadRaw
 from quorate.log_replies import LogReply, TrimmedReply, WithEntries
@@ -75,8 +75,8 @@ class LogReading:
     `next_at`: when `tick` has something to do (monotonic seconds, as all times here).
     """
 
-    def __init__(self, replication: Replication) -> None:
-        self._log = replication.log
+    def __init__(self, log: ReplicatedLog) -> None:
+        self._log = log
         self._raw: deque[Call] = deque()
         self._is_reading = False
         self._begun_at = self._rests_until = -math.inf

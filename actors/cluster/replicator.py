@@ -98,7 +98,7 @@ class Replicator(LoopActor):
             },
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
-        self._reading = LogReading(replication)
+        self._reading = LogReading(replication.log)
         self._reads_later = False
         self._checkpointing = Checkpointing()
         self._near: Neighbours

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from data.archive_folder import ARCHIVING, COMPACTING, ArchiveError, ArchiveFolder
 from data.logs import ClusterLog
 from data.options import source_options
-from data.planning import chosen, resolved, start_in_numbers
+from data.planning import chosen, resolved, start_in_numbers, started_at
 from data.progress import Progress, Silent
 
 FORMAT: Final = 1
@@ -46,8 +46,7 @@ def run(
     about = folder.create(_about(options))
     if about.get("format") != FORMAT:
         raise ArchiveError(f"{out} has format {about.get('format')}, and this version writes {FORMAT}")
-    given = {**options, "startingOffsets": about["starting"]}
-    given = {name: value for name, value in given.items() if name.lower() != "startingtimestamp"}
+    given = started_at(options, about["starting"])
     with folder.alone(ARCHIVING):
         folder.check()
         name = reader or f"archive-{about['id']}"
@@ -84,9 +83,10 @@ def _hold(folder: ArchiveFolder, options: dict[str, str], reader: str, about: di
     log = ClusterLog(parsed.servers, parsed.timeout_s)
     try:
         cluster = log.cluster_id()
-        if about.setdefault("cluster", cluster) != cluster:
+        if "cluster" not in about:
+            folder.write_about({**about, "cluster": cluster})
+        elif about["cluster"] != cluster:
             raise ArchiveError(f"{folder.path} is of cluster {about['cluster']}, and this one is {cluster}")
-        folder.write_about(about)
         ranges = chosen(log.ranges(), parsed)
         begins = {int(shard): at for shard, at in resolved(log, ranges, parsed.starting, None).items()}
         for shard, at in {**begins, **(folder.committed_ends() or {})}.items():

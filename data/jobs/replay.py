@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 from pyspark.sql.types import BinaryType, StringType
 
@@ -98,10 +98,10 @@ def _write(messages: DataFrame, options: dict[str, str], rate: int) -> int:
     """Through the sink; one task where the order or the rate is one for all."""
     if rate:
         messages = messages.coalesce(1)  # one task, so that the rate is one for all
-    count = messages.count()
-    if count:
-        messages.write.format("quorate").options(**options).mode("append").save()
-    return count
+    counted = Observation()
+    rows = messages.observe(counted, F.count("*").alias("rows"))
+    rows.write.format("quorate").options(**options).mode("append").save()
+    return int(counted.get["rows"])
 
 
 def _noted(notes: Path | None, asked: str) -> dict[str, int]:

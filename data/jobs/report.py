@@ -10,12 +10,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data import frames
 from data.charts import bars as bar_chart
 from data.charts import lines
+from data.instants import in_utc
 from data.page import Section, Table, duration, page, shown
 from data.progress import Progress, Silent
 
@@ -68,7 +69,7 @@ def run(
     lives = spark.read.parquet(stored)
     progress.step("queues", 1, 4)
     frames.per_queue(lives).coalesce(1).write.parquet(str(part / "queues"))
-    queues = [_plain(row) for row in spark.read.parquet(str(part / "queues")).collect()]
+    queues = [in_utc(row) for row in spark.read.parquet(str(part / "queues")).collect()]
     queues.sort(key=lambda row: (-row["produced"], row["queue"]))
     since = min((row["since"] for row in queues if row["since"]), default=None)
     until = max((row["until"] for row in queues if row["until"]), default=None)
@@ -89,14 +90,6 @@ def run(
     shutil.rmtree(old, ignore_errors=True)
     progress.step("report", 4, 4)
     return totals
-
-
-def _plain(row: Row) -> dict[str, Any]:
-    """A row as a dict; its instants, which Spark gives as this machine's time, as UTC."""
-    return {
-        name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
-        for name, value in row.asDict().items()
-    }
 
 
 def _step(since: datetime | None, until: datetime | None) -> int:
@@ -129,7 +122,7 @@ def _page(
     ]
     rows = [_shown_queue(row) for row in queues[:ROWS_MAX]]
     slow = [
-        {**_plain(row), "took": duration(row["to_confirm_s"])}
+        {**in_utc(row), "took": duration(row["to_confirm_s"])}
         for row in spark.read.parquet(str(part / "slowest")).orderBy(F.desc("to_confirm_s")).limit(20).collect()
     ]
     sections = [
@@ -172,7 +165,7 @@ def _throughput(spark: SparkSession, part: Path, step_s: int) -> str:
     """All queues together."""
     frame = spark.read.parquet(str(part / "backlog"))
     summed = frame.groupBy("time").agg(F.sum("came").alias("came"), F.sum("left").alias("left"))
-    rows = {row["time"]: row for row in map(_plain, summed.collect())}
+    rows = {row["time"]: row for row in map(in_utc, summed.collect())}
     times = _steps(min(rows), max(rows), step_s) if rows else []
     series = [(name, times, [_of(rows.get(at), name) / step_s for at in times]) for name in ("came", "left")]
     return lines("Throughput", "messages/s", series, steps=True)
@@ -194,14 +187,14 @@ def _backlog(spark: SparkSession, part: Path) -> str:
     longest = [row["queue"] for row in peaks.limit(LINES_MAX).collect()]
     named = frame.where(F.col("queue").isin(longest)).orderBy("time").collect() if longest else []
     by_queue: dict[str, dict[datetime, float]] = defaultdict(dict)
-    for row in map(_plain, named):
+    for row in map(in_utc, named):
         by_queue[row["queue"]][row["time"]] = row["size"]
     rest = frame.where(~F.col("queue").isin(longest)) if longest else frame.limit(0)
     first = rest.groupBy("queue").agg(F.min_by(F.col("size") - F.col("came") + F.col("left"), "time").alias("opening"))
     opening = first.agg(F.sum("opening").alias("all")).collect()[0]["all"] or 0
     changes = rest.groupBy("time").agg(F.sum(F.col("came") - F.col("left")).alias("change")).orderBy("time").collect()
     size = float(opening)
-    for row in map(_plain, changes):
+    for row in map(in_utc, changes):
         size += row["change"]
         by_queue[ALL_OTHERS][row["time"]] = size
     times = sorted({moment for sizes in by_queue.values() for moment in sizes})

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data import frames
-from data.planning import start_in_numbers
+from data.planning import start_in_numbers, started_at
 
 LATE: Final = "1 minute"
 TRIGGER: Final = "5 seconds"
@@ -64,10 +64,9 @@ def run(
 def _kept_start(options: dict[str, str], checkpoint: Path) -> dict[str, str]:
     """`latest` and times as numbers, looked up once and kept: Spark would look again if it were killed early on."""
     note = checkpoint.with_name(f"{checkpoint.name}.start.json")
-    given = {name: value for name, value in options.items() if name.lower() != "startingtimestamp"}
     if not note.exists():
         note.parent.mkdir(parents=True, exist_ok=True)
         part = note.with_name(f"{note.name}.part")
         part.write_text(start_in_numbers(options))
         part.replace(note)
-    return {**given, "startingOffsets": note.read_text()}
+    return started_at(options, note.read_text())

@@ -1,14 +1,13 @@
 """Trace: one message's whole life, from the archive and the log together."""
 
 import json
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
-SHARDS_MAX: Final = 1024
-"""As in `storage.records`: a msg_id says its shard."""
+from data.instants import in_utc
+from storage.records import SHARDS_MAX
 
 COLUMNS: Final = (
     *("trans_id", "time", "kind", "queue", "deliveries", "consumer", "due", "expires", "retry", "priority", "key"),
@@ -48,15 +47,7 @@ def run(records: DataFrame, *, msg_id: int | None, key: str | None, queue: str |
         return []
     shards = sorted({one % SHARDS_MAX for one in ids})
     found = records.where(_is_in("shard", shards) & _is_in("msg_id", ids)).select(*COLUMNS)
-    return [_in_utc(row.asDict()) for row in found.orderBy("msg_id", "trans_id").collect()]
-
-
-def _in_utc(row: dict[str, Any]) -> dict[str, Any]:
-    """Spark gives instants as this machine's time."""
-    return {
-        name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
-        for name, value in row.items()
-    }
+    return [in_utc(row) for row in found.orderBy("msg_id", "trans_id").collect()]
 
 
 def _is_in(name: str, values: list[int]) -> Column:

@@ -1,7 +1,7 @@
 """Entries to rows, without Spark."""
 
-import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ from storage.kinds import KINDS
 from tests.data.records import TIME, LogMaker, every_kind
 
 
-def rows(entries: list[bytes], selection: Selection | None = None) -> list[dict[str, object]]:
+def rows(entries: list[bytes], selection: Selection | None = None) -> list[dict[str, Any]]:
     return [row for batch in batches(entries, 3, selection or Selection()) for row in batch.to_pylist()]
 
 
@@ -39,7 +39,7 @@ def test_a_record_about_two_messages_is_two_rows_and_one_about_none_is_one() -> 
     assert delivered[0]["consumer"] == "worker"
     [settings] = [row for row in found if row["kind"] == "configure"]
     assert (settings["msg_id"], settings["queue"], settings["encoding"]) == (None, "a", "json")
-    assert b'"dead"' in settings["data"]  # type: ignore[operator]
+    assert b'"dead"' in settings["data"]
 
 
 def test_why_a_message_left_is_said() -> None:
@@ -61,7 +61,7 @@ def test_the_schema_is_one() -> None:
 def test_records_are_cut_where_a_partition_ends_also_within_an_entry(after: int, upto: int) -> None:
     log = every_kind()
     whole = rows(log.entries)
-    assert rows(log.entries, Selection(after, upto)) == [row for row in whole if after < row["trans_id"] <= upto]  # type: ignore[operator]
+    assert rows(log.entries, Selection(after, upto)) == [row for row in whole if after < row["trans_id"] <= upto]
 
 
 def test_queues_kinds_and_columns_are_chosen() -> None:
@@ -77,8 +77,8 @@ def test_queues_kinds_and_columns_are_chosen() -> None:
 
 def test_batches_are_bounded_in_rows_and_in_bytes() -> None:
     log = LogMaker()
-    for _ in range(3):
-        log.add(*[log.produce("q", b'"' + b"x" * 6_000_000 + b'"') for _ in range(1)])
+    for _ in range(6):
+        log.produce("q", b'"' + b"x" * 6_000_000 + b'"')
     assert [batch.num_rows for batch in batches(log.entries, 0, Selection())] == [3, 3]
     many = LogMaker()
     for _ in range(3 * ROWS_PER_BATCH // 2):
@@ -122,7 +122,6 @@ def test_a_part_is_split_into_its_entries_or_refused(entries: list[bytes], cut: 
 
 
 def test_a_time_that_is_no_number_does_not_hide() -> None:
-    assert math.isnan(float("nan"))  # an entry's time is a float by its type: NaN can't be an instant
     log = LogMaker()
     log.time = float("nan")
     log.produce("q")

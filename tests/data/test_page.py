@@ -4,6 +4,7 @@ import html
 import re
 from datetime import datetime, timedelta
 from html.parser import HTMLParser
+from typing import Any
 
 import pytest
 
@@ -57,8 +58,9 @@ def test_a_queues_name_is_only_a_name() -> None:
 
 def test_a_page_is_whole_and_holds_a_thousand_queues_and_hostile_names() -> None:
     hostile = "<script>alert(1)</script>" + "x" * 230
-    rows = [{"queue": f"queue-{n}" if n else hostile, "produced": n} for n in range(1000)]
-    chart = bars("Latency", "seconds", [row["queue"] for row in rows[:12]], [("p50", [0.1] * 12), ("p99", [None] * 12)])  # type: ignore[misc]
+    rows: list[dict[str, Any]] = [{"queue": f"queue-{n}" if n else hostile, "produced": n} for n in range(1000)]
+    groups: list[tuple[str, list[float | None]]] = [("p50", [0.1] * 12), ("p99", [None] * 12)]
+    chart = bars("Latency", "seconds", [row["queue"] for row in rows[:12]], groups)
     table = Table((("queue", "queue"), ("produced", "produced")), rows[:50], len(rows))
     text = page("Title", ["about"], [("produced", "1")], [Section("Queues", "says", chart, table)])
     checker = Checker()

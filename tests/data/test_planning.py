@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from data.logs import Range, TrimmedError
 from data.options import EARLIEST, LATEST, OptionError, places, sink_options, source_options
-from data.planning import advanced, chosen, cut, resolved, within
+from data.planning import advanced, chosen, cut, resolved, started_at, within
 
 
 class FakeLog:
@@ -81,6 +81,11 @@ def test_options_have_no_case_and_defaults_that_lose_nothing() -> None:
     found = source_options({"BOOTSTRAP.SERVERS": "a:1,b:2", "GroupID": "me", "SUBSCRIBE": "x, y"})
     assert (found.servers, found.group, found.queues) == (("a:1", "b:2"), "me", frozenset({"x", "y"}))
     assert (found.starting.others, found.fails_on_loss, found.offsets_per_trigger) == (EARLIEST, True, 200_000)
+
+
+def test_a_beginning_takes_the_place_of_another_however_it_was_spelled() -> None:
+    given = options(STARTINGOFFSETS="latest", startingTimestamp="5", subscribe="q")
+    assert started_at(given, "earliest") == options(subscribe="q", startingOffsets="earliest")
 
 
 def test_a_sink_needs_servers_and_bounds_its_batches() -> None:

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from quorate.actions import BY_NUMBER, LOOKS, NEEDS_SPACE, TABLE, WRITES
+from quorate.actions import BY_NUMBER, LATER, LOOKS, NEEDS_SPACE, TABLE, WRITES
 from quorate.protocol import Action
+from storage import records
 
 
 def test_every_action_has_one_row() -> None:
@@ -15,6 +16,10 @@ def test_every_action_has_one_row() -> None:
 def test_what_needs_space_writes_and_what_looks_does_not() -> None:
     assert NEEDS_SPACE <= WRITES
     assert not LOOKS & WRITES
+
+
+def test_the_feature_level_that_an_action_needs_is_that_of_its_record() -> None:
+    assert LATER == {Action.POSITION: records.READERS_LEVEL}
 
 
 def test_the_documentation_names_every_action() -> None:

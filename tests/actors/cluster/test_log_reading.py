@@ -1,10 +1,11 @@
 """Readers of the whole log: one part at a time, and a rest while others are being served."""
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 from actors.cluster.log_reading import LogReading
+from actors.cluster.membership import Membership
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.calls import Answered, Call
 from actors.messages.checkpoints import RawRead, ReadRaw
 from quorate.log_replies import WithEntries
@@ -12,13 +13,16 @@ from quorate.protocol import Request
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
-from storage.records import Lead
+from storage.records import Lead, Member
 
 
 class Client:
     """Somebody who reads."""
 
-    has_left = is_gone = False
+    has_left = False
+
+    def __init__(self) -> None:
+        self.is_gone = False
 
     def answer(self, order: int, request: Request, reply: Any) -> None:
         raise AssertionError("answers are decisions")
@@ -37,10 +41,9 @@ class Log:
     """A log whose records up to 10 are in LMDB, and those up to 15 in memory, of which 14 are committed."""
 
     def __init__(self) -> None:
-        self.log = SimpleNamespace(
-            trimmed=2, committed=14, tail=LogTail([(0, 1)], 10, [entry(n) for n in range(11, 16)])
-        )
-        self.reading = LogReading(SimpleNamespace(log=self.log))  # type: ignore[arg-type]
+        tail = LogTail([(0, 1)], 10, [entry(n) for n in range(11, 16)])
+        self.log = ReplicatedLog(tail, Membership(Member(1, "", 0), None), committed=14, trimmed=2)
+        self.reading = LogReading(self.log)
 
     def ask(self, now: float, *, after: int, count: int | None = None, **more: Any) -> list[Any]:
         call = Call(Request(14, raw=True, after=after, count=count), Client(), 1, Nobody(), **more)
@@ -111,11 +114,11 @@ def test_a_head_that_goes_while_it_is_read_is_told() -> None:
 def test_nothing_is_read_for_who_is_gone() -> None:
     log = Log()
     log.ask(0.0, after=2)
-    call = Call(Request(14, raw=True, after=5), Client(), 1, Nobody())
-    assert log.reading.asked(0.0, call) == []
-    call.client.is_gone = True  # type: ignore[misc]
+    client = Client()
+    assert log.reading.asked(0.0, Call(Request(14, raw=True, after=5), client, 1, Nobody())) == []
+    client.is_gone = True
     [answer] = log.reading.raw_read(0.0, RawRead(read_call(), [entry(3).data], 3))
-    assert isinstance(answer, Answered)
+    assert isinstance(answer, Answered), "and nothing more is read"
 
 
 def read_call() -> Call:

@@ -86,10 +86,6 @@ class LogWriter(LoopActor):
         self._journal.errand_done(message.segment)
         self._write()
 
-    def on_stop(self) -> None:
-        """Flush and close."""
-        self._journal.close()
-
     def _write(self) -> None:
         journal = self._journal
         while self._entries and journal.under_way < self._lane_count:

@@ -108,13 +108,24 @@ class OpenShard:
 class ShardActors:
     """A running shard. Requests go to `router`; `peers` is the actor itself, since sockets call it."""
 
+    journal: JournalWriter
+
     router: "pykka.ActorRef[Any]"
     owner: "pykka.ActorRef[Any]"
-    log_writer: "pykka.ActorRef[Any]"
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
     replicator: "pykka.ActorRef[Any]"
     peers: Peers
+
+    def end(self, timeout_s: float) -> None:
+        """After the loop's last turn: the disk's threads finish what they were given, and the journal is closed.
+
+        Not before: an actor that has stopped while another still tells it something is a failure. Raises
+        `pykka.Timeout` when the disk does not answer in time; then the journal has what recovery needs.
+        """
+        for ref in (*self.lanes, self.checkpointer):
+            ref.stop(block=True, timeout=timeout_s)
+        self.journal.close()
 
 
 def open_shard(
@@ -200,7 +211,7 @@ def start_shard(
     for actor in (log_writer, owner, router, peers, elector, replicator):
         actor.begin()
     return ShardActors(
-        router.actor_ref, owner.actor_ref, log_writer.actor_ref, lanes, checkpointer, replicator.actor_ref, peers
+        opened.journal, router.actor_ref, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, peers
     )
 
 

@@ -251,11 +251,10 @@ class Worker:
         self._loop.run_forever()
         mark_loop_thread(False)
         if self._code == 0:
-            for ref in (*self._shard.lanes, self._shard.checkpointer):
-                try:
-                    ref.stop(block=True, timeout=STOP_S)
-                except pykka.Timeout:
-                    log.warning("the disk does not answer; what it has not taken is recovered from the journal")
+            try:
+                self._shard.end(STOP_S)
+            except pykka.Timeout:
+                log.warning("the disk does not answer; what it has not taken is recovered from the journal")
         return self._code
 
     async def _listen(self) -> None:
@@ -326,7 +325,6 @@ class Worker:
     def _replies_written(self) -> None:
         for datagrams in self._datagrams:
             datagrams.close()
-        self._shard.log_writer.stop(block=False)  # last of all: it flushes what is left
         self._loop.call_later(0.05, self._loop.stop)  # the sockets' last bytes leave in this time
 
 

@@ -146,6 +146,19 @@ def test_rolling_restart_under_load_fails_no_request(cluster: Cluster) -> None:
     check(cluster, load)
 
 
+def test_a_follower_that_is_stopped_while_entries_stream_in_stops_in_order(cluster: Cluster) -> None:
+    """Its disk is still writing when it ends: the log writer was gone before the last write was told to it once."""
+    load = Load([cluster.leader().port], threads=8)
+    follower = cluster.followers()[0]
+    for _ in range(5):
+        load.wait_more(50)
+        assert follower.stop(10.0) == 0
+        assert "CRITICAL" not in follower.log, follower.log
+        follower.start()
+    load.stop()
+    check(cluster, load)
+
+
 def test_a_leader_that_hears_nobody_steps_down_and_a_slow_link_does_no_harm(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, 3, {})
     proxies = {n: Proxy(cluster.node_port(n)) for n in (2, 3)}

@@ -18,6 +18,7 @@ from data.logs import ClusterLog
 from data.options import source_options
 from data.planning import chosen, resolved, start_in_numbers, started_at
 from data.progress import Progress, Silent
+from data.schema import DDL
 
 FORMAT: Final = 1
 TRIGGER: Final = "2 seconds"
@@ -189,4 +190,5 @@ def archived(spark: SparkSession, out: Path) -> DataFrame:
     folder.about()
     if not any(folder.data.resolve().rglob("*.parquet")):
         raise ArchiveError(f"{out} holds nothing yet")
-    return spark.read.parquet(str(folder.data.resolve())).drop("batch", "date")
+    columns = f"{DDL}, batch BIGINT, date DATE"  # told, or Spark would look into the files for them
+    return spark.read.schema(columns).parquet(str(folder.data.resolve())).drop("batch", "date")

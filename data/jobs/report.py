@@ -1,22 +1,25 @@
 """Report: what the log says of its queues, as Parquet tables and one page that a person reads.
 
-Lifecycles are made once and stored; everything else is read from them.
+Lifecycles are made once and stored; everything else is read from them. What the page shows is small by then, and is
+read without Spark, of which each first query of a kind costs half a second.
 """
 
 import json
 import shutil
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data import frames
 from data.charts import bars as bar_chart
 from data.charts import lines
-from data.instants import in_utc
 from data.page import Section, Table, duration, page, shown
 from data.progress import Progress, Silent
 
@@ -26,6 +29,7 @@ LINES_MAX: Final = 8
 BARS_MAX: Final = 12
 ROWS_MAX: Final = 50
 SLOWEST: Final = 100
+SHOWN_SLOWEST: Final = 20
 PAGE: Final = "report.html"
 OURS: Final = frozenset({PAGE, "totals.json", "lifecycles", "queues", "backlog", "slowest"})
 ALL_OTHERS: Final = "all others"
@@ -63,23 +67,25 @@ def run(
     part = out.with_name(f"{out.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
-    progress.step("lifecycles", 0, 4)
+    progress.step("lifecycles", 0, 3)
     stored = str(part / "lifecycles")
-    frames.lifecycles(records, buries).write.parquet(stored)
-    lives = spark.read.parquet(stored)
-    progress.step("queues", 1, 4)
-    frames.per_queue(lives).coalesce(1).write.parquet(str(part / "queues"))
-    queues = [in_utc(row) for row in spark.read.parquet(str(part / "queues")).collect()]
-    queues.sort(key=lambda row: (-row["produced"], row["queue"]))
-    since = min((row["since"] for row in queues if row["since"]), default=None)
-    until = max((row["until"] for row in queues if row["until"]), default=None)
-    step_s = _step(since, until)
-    progress.step("backlog", 2, 4)
-    frames.backlog(lives, step_s).coalesce(1).write.parquet(str(part / "backlog"))
-    progress.step("slowest messages", 3, 4)
-    frames.slowest(lives, SLOWEST).coalesce(1).write.parquet(str(part / "slowest"))
+    found = frames.lifecycles(records, buries)
+    found.write.parquet(stored)
+    lives = spark.read.schema(found.schema).parquet(stored)
+    with ThreadPoolExecutor(2) as beside:  # planning takes a core of its own
+        slow = beside.submit(_write, frames.slowest(lives, SLOWEST), part / "slowest")
+        progress.step("queues", 1, 3)
+        _write(frames.per_queue(lives), part / "queues")
+        queues: list[dict[str, Any]] = _read(part / "queues").to_pylist()
+        queues.sort(key=lambda row: (-row["produced"], row["queue"]))
+        since = min((row["since"] for row in queues if row["since"]), default=None)
+        until = max((row["until"] for row in queues if row["until"]), default=None)
+        step_s = _step(since, until)
+        progress.step("backlog", 2, 3)
+        _write(frames.backlog(lives, step_s), part / "backlog")
+        slow.result()
     totals = _totals(queues, since, until)
-    text = _page(spark, part, queues, totals, step_s, source)
+    text = _page(part, queues, totals, step_s, source)
     (part / PAGE).write_text(text)
     (part / "totals.json").write_text(json.dumps(totals, default=str, indent=1) + "\n")
     old = out.with_name(f"{out.name}.old")
@@ -88,7 +94,7 @@ def run(
         out.rename(old)
     part.rename(out)
     shutil.rmtree(old, ignore_errors=True)
-    progress.step("report", 4, 4)
+    progress.step("report", 3, 3)
     return totals
 
 
@@ -109,9 +115,21 @@ def _totals(queues: list[dict[str, Any]], since: datetime | None, until: datetim
     return {**found, "queues": len(queues), "since": since, "until": until, "span_s": span_s}
 
 
-def _page(
-    spark: SparkSession, part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step_s: int, source: str
-) -> str:
+def _write(table: DataFrame, folder: Path) -> None:
+    """A table that is small."""
+    table.coalesce(1).write.parquet(str(folder))
+
+
+def _read(folder: Path) -> pa.Table:
+    """A small table that was just written; its instants are UTC without a zone, to the microsecond."""
+    table = pq.read_table(folder)
+    plain = [
+        field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field for field in table.schema
+    ]
+    return table.cast(pa.schema(plain))
+
+
+def _page(part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step_s: int, source: str) -> str:
     span_s = totals["span_s"]
     per_s = totals["produced"] / span_s if span_s else None
     facts = [(_FACTS[name], f"{totals[name]:,}") for name in COUNTED]
@@ -121,17 +139,16 @@ def _page(
         f"{totals['queues']:,} queues, {shown(totals['since'])} to {shown(totals['until'])} ({duration(span_s)}).",
     ]
     rows = [_shown_queue(row) for row in queues[:ROWS_MAX]]
-    slow = [
-        {**in_utc(row), "took": duration(row["to_confirm_s"])}
-        for row in spark.read.parquet(str(part / "slowest")).orderBy(F.desc("to_confirm_s")).limit(20).collect()
-    ]
+    slowest = _read(part / "slowest").sort_by([("to_confirm_s", "descending"), ("msg_id", "ascending")])
+    slow = [{**row, "took": duration(row["to_confirm_s"])} for row in slowest.slice(0, SHOWN_SLOWEST).to_pylist()]
+    steps = _read(part / "backlog")
     sections = [
-        Section("Throughput", f"Messages a second, by steps of {duration(step_s)}.", _throughput(spark, part, step_s)),
+        Section("Throughput", f"Messages a second, by steps of {duration(step_s)}.", _throughput(steps, step_s)),
         Section(
             "Backlog",
             f"Messages in a queue at the end of each step of {duration(step_s)}, those that were there before the log "
             f"begins included. The {LINES_MAX} queues with the longest, and all others together.",
-            _backlog(spark, part),
+            _backlog(steps),
         ),
         Section(
             "Time from produce to done",
@@ -161,13 +178,12 @@ def _shown_queue(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **latencies}
 
 
-def _throughput(spark: SparkSession, part: Path, step_s: int) -> str:
+def _throughput(steps: pa.Table, step_s: int) -> str:
     """All queues together."""
-    frame = spark.read.parquet(str(part / "backlog"))
-    summed = frame.groupBy("time").agg(F.sum("came").alias("came"), F.sum("left").alias("left"))
-    rows = {row["time"]: row for row in map(in_utc, summed.collect())}
+    summed = steps.group_by("time").aggregate([("came", "sum"), ("left", "sum")]).to_pylist()
+    rows = {row["time"]: row for row in summed}
     times = _steps(min(rows), max(rows), step_s) if rows else []
-    series = [(name, times, [_of(rows.get(at), name) / step_s for at in times]) for name in ("came", "left")]
+    series = [(name, times, [_of(rows.get(at), f"{name}_sum") / step_s for at in times]) for name in ("came", "left")]
     return lines("Throughput", "messages/s", series, steps=True)
 
 
@@ -180,22 +196,22 @@ def _of(row: dict[str, Any] | None, name: str) -> float:
     return 0.0 if row is None else float(row[name])
 
 
-def _backlog(spark: SparkSession, part: Path) -> str:
+def _backlog(steps: pa.Table) -> str:
     """The longest queues, and the rest as one line, each carried on where a step has no change."""
-    frame = spark.read.parquet(str(part / "backlog"))
-    peaks = frame.groupBy("queue").agg(F.max("size").alias("peak")).orderBy(F.desc("peak"), "queue")
-    longest = [row["queue"] for row in peaks.limit(LINES_MAX).collect()]
-    named = frame.where(F.col("queue").isin(longest)).orderBy("time").collect() if longest else []
+    peaks = steps.group_by("queue").aggregate([("size", "max")]).to_pylist()
+    peaks.sort(key=lambda row: (-row["size_max"], row["queue"]))
+    longest = [row["queue"] for row in peaks[:LINES_MAX]]
+    is_named = pc.is_in(steps["queue"], value_set=pa.array(longest, pa.string()))
     by_queue: dict[str, dict[datetime, float]] = defaultdict(dict)
-    for row in map(in_utc, named):
+    for row in steps.filter(is_named).to_pylist():
         by_queue[row["queue"]][row["time"]] = row["size"]
-    rest = frame.where(~F.col("queue").isin(longest)) if longest else frame.limit(0)
-    first = rest.groupBy("queue").agg(F.min_by(F.col("size") - F.col("came") + F.col("left"), "time").alias("opening"))
-    opening = first.agg(F.sum("opening").alias("all")).collect()[0]["all"] or 0
-    changes = rest.groupBy("time").agg(F.sum(F.col("came") - F.col("left")).alias("change")).orderBy("time").collect()
-    size = float(opening)
-    for row in map(in_utc, changes):
-        size += row["change"]
+    rest = steps.filter(pc.invert(is_named)).sort_by([("queue", "ascending"), ("time", "ascending")])
+    rest = rest.append_column("change", pc.subtract(rest["came"], rest["left"]))
+    firsts = rest.group_by("queue", use_threads=False).aggregate([("size", "first"), ("change", "first")]).to_pylist()
+    size = float(sum(row["size_first"] - row["change_first"] for row in firsts))
+    changes = rest.group_by("time").aggregate([("change", "sum")]).sort_by("time").to_pylist()
+    for row in changes:
+        size += row["change_sum"]
         by_queue[ALL_OTHERS][row["time"]] = size
     times = sorted({moment for sizes in by_queue.values() for moment in sizes})
     names = [*longest, *([ALL_OTHERS] if changes else [])]

@@ -30,7 +30,8 @@ class Facts(NamedTuple):
     node that was reached, from its own view; otherwise the leader answers. `is_long`: its reply may be as long as a
     reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
     disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
-    not know whether it was done (a produce with a key, too). `level`: the feature level that the cluster needs for it.
+    not know whether it was done (a produce with a key, too). `may_wait`: with `wait` it may be answered much later, and
+    only as long as its client is there. `level`: the feature level that the cluster needs for it.
     """
 
     action: Action
@@ -42,6 +43,7 @@ class Facts(NamedTuple):
     is_long: bool = False
     needs_space: bool = False
     is_repeatable: bool = False
+    may_wait: bool = False
     level: int = 1
 
 
@@ -50,7 +52,7 @@ READERS_LEVEL: Final = 3
 
 TABLE: Final = (
     Facts(Action.PRODUCE, "produce", Right.PRODUCE, writes=True, needs_space=True),
-    Facts(Action.CONSUME, "consume", Right.CONSUME, writes=True, is_repeatable=True),
+    Facts(Action.CONSUME, "consume", Right.CONSUME, writes=True, is_repeatable=True, may_wait=True),
     Facts(Action.CONFIRM, "confirm", Right.CONSUME, writes=True, is_repeatable=True),
     Facts(Action.MONITOR, "monitor", Right.LOOK, is_repeatable=True),
     Facts(Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True),
@@ -65,6 +67,7 @@ TABLE: Final = (
     Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
     Facts(Action.CLUSTER, "cluster", Right.ADMINISTER, is_repeatable=True),
     Facts(Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, level=READERS_LEVEL),
+    Facts(Action.WATCH, "watch", Right.CONSUME, is_repeatable=True, may_wait=True),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
     Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
     Facts(Action.NODE_STATUS, "node status", Right.LOOK, asks_node=True, is_repeatable=True),
@@ -79,6 +82,7 @@ LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if 
 
 IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
 ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)
+WAITS: Final = frozenset(facts.action for facts in TABLE if facts.may_wait)
 LONG_REPLIES: Final = frozenset(facts.action for facts in TABLE if facts.is_long)
 NEEDS_SPACE: Final = frozenset(facts.action for facts in TABLE if facts.needs_space)
 REPEATABLE: Final = frozenset(facts.action for facts in TABLE if facts.is_repeatable)

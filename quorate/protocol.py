@@ -46,6 +46,7 @@ class Action(IntEnum):
     LOG = 14
     CLUSTER = 15
     POSITION = 17
+    WATCH = 18
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108

@@ -20,7 +20,8 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
 from net.clients.udp import REPLY_BYTES_MAX, DatagramClient
-from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
+from quorate.actions import WAITS
+from quorate.protocol import ErrorWord, Request, StatusReply, refusal
 
 log = logging.getLogger("quorate.clients")
 
@@ -116,7 +117,7 @@ class Listener(LoopActor):
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A datagram's request. Its sender may be anybody, so few of them may wait."""
         call = Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX, is_single=True)
-        if request.wait and request.action == Action.CONSUME:
+        if request.wait and request.action in WAITS:
             refused = self._datagram_wait(client.address[0])
             if refused is not None:
                 client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
@@ -224,7 +225,7 @@ class Listener(LoopActor):
             if type(reply) is StatusReply:
                 self._complete(reply)
             client, request = call.client, call.request
-            if call.is_single and request.wait and type(client) is DatagramClient and request.action == Action.CONSUME:
+            if call.is_single and request.wait and type(client) is DatagramClient and request.action in WAITS:
                 self._datagram_answered(client)
             client.answer(call.order, request, reply)
             if reply.error is not None and reply.error in LIMITS_REACHED:

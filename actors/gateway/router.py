@@ -19,7 +19,8 @@ from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
-from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+from quorate.actions import WAITS
+from quorate.protocol import ErrorWord, Reply, Request, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -309,8 +310,8 @@ class Router(LoopActor):
 
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:
         """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
-        is_empty = reply.code == 0 and reply.msg_id is None and not getattr(reply, "messages", None)
-        if self._is_stopping and call.request.wait and call.request.action == Action.CONSUME and is_empty:
+        is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
+        if self._is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
             return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
         return call, reply
 

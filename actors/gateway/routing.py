@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from actors.messages.calls import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
-from quorate.actions import ASKS_NODE, LATER, LOOKS
+from quorate.actions import ASKS_NODE, LATER, LOOKS, WAITS
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, done, refusal
 
 HOLD_S: Final = 4.0
@@ -352,4 +352,4 @@ def _may_consume(call: Call) -> bool:
 
 
 def _consumes(call: Call) -> bool:
-    return call.request.action == Action.CONSUME
+    return call.request.action in WAITS

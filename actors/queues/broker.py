@@ -83,6 +83,7 @@ class Broker:
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self._produce,
             Action.CONSUME: self._consume,
+            Action.WATCH: self._consume,
             Action.CONFIRM: self.settling.confirm,
             Action.CONFIGURE: self.admin.configure,
             Action.CLEAR: self.admin.clear,
@@ -325,4 +326,6 @@ class Broker:
         if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
             reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
             return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
+        if request.action == Action.WATCH:
+            return self.delivery.watch_for(call, names, wait_s)
         return self.delivery.consume(call, names, request.count, wait_s)

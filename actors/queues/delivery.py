@@ -11,16 +11,14 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from collections import OrderedDict
-from itertools import count
 from typing import Final
 
 import msgspec
 from msgspec.structs import replace
-from sortedcontainers import SortedList
 
 from actors.messages.calls import Call, Client
 from actors.queues.ledger import Ledger
+from actors.queues.lines import Lines, Waiter
 from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
 from storage.queue_state import NEVER, QueueState
 from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
@@ -37,19 +35,6 @@ def wire_encoding(message: Message) -> str | None:
     return PLAIN if message.encoding == Encoding.PLAIN else None
 
 
-class Waiter:
-    """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds)."""
-
-    __slots__ = ("call", "count", "deadline", "queues", "serial")
-
-    def __init__(self, call: Call, queues: list[str], count: int | None, deadline: float, serial: int) -> None:
-        self.call = call
-        self.queues = queues
-        self.count = count
-        self.deadline = deadline
-        self.serial = serial
-
-
 class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too."""
 
@@ -57,16 +42,11 @@ class Delivery:
         self._ledger = ledger
         self._state = ledger.state
         self._leases_are_committed = leases_are_committed
-        self._lines: dict[str, OrderedDict[int, Waiter]] = {}
-        self._by_client: dict[Client, dict[int, Waiter]] = {}
-        self._deadlines: SortedList[tuple[float, int]] = SortedList()
-        self._waiters: dict[int, Waiter] = {}
-        self._serials = count(1)
+        self._lines = Lines()
         self._alarms: list[tuple[float, str]] = []
         self._alarm_at: dict[str, float] = {}
         self._to_serve: dict[str, QueueState] = {}
         self._is_serving = False
-        self._named = 0
         for queue in self._state.queues.values():
             self.watch(queue.name, queue.next_event_at)
 
@@ -74,6 +54,12 @@ class Delivery:
 
     def consume(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
         """Answer with what is ready in the first of the queues that has something, or let the consumer wait."""
+        told_of = self._lines.came(call.client) if self._lines.has_told else None
+        self._consume(call, names, count, wait_s)
+        if told_of:
+            self._serve_named(told_of)
+
+    def _consume(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and queue.ready and not queue.paused:
@@ -84,9 +70,39 @@ class Delivery:
                     self._hand_out(call, queue, messages, count)
                     return
         if wait_s > 0:
-            self._wait(Waiter(call, names, count, self._ledger.now + wait_s, next(self._serials)))
+            self._lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
         else:
             self._ledger.say(call, _nothing(call, names))
+
+    def watch_for(self, call: Call, names: list[str], wait_s: float) -> None:
+        """Answer as soon as one of the queues has a message for this client, and leave it there for now."""
+        for name in names:
+            queue = self._state.queues.get(name)
+            if queue is not None and not queue.paused and self._free(queue) > 0:
+                self._tell(call, queue)
+                return
+        if wait_s > 0:
+            self._lines.stand(Waiter(call, names, None, self._ledger.now + wait_s, only_watches=True))
+        else:
+            self._ledger.say(call, _nothing(call, names))
+
+    def _free(self, queue: QueueState) -> int:
+        """How many messages are ready that nobody was told of."""
+        ready = len(queue.ready)
+        return ready - self._lines.told(queue.name, self._ledger.now) if self._lines.has_told else ready
+
+    def _tell(self, call: Call, queue: QueueState) -> None:
+        self.watch(queue.name, self._lines.tell(queue.name, call.client, self._ledger.now))
+        request = call.request
+        self._ledger.say(
+            call, Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, count=len(queue.ready))
+        )
+
+    def _serve_named(self, names: list[str]) -> None:
+        for name in names:
+            queue = self._state.queues.get(name)
+            if queue is not None:
+                self.serve(queue)
 
     def serve(self, queue: QueueState) -> None:
         """Give what is ready to those who wait for it.
@@ -105,16 +121,22 @@ class Delivery:
         self._is_serving = False
 
     def _serve_one(self, queue: QueueState) -> None:
-        line = self._lines.get(queue.name)
-        while line and queue.ready and not queue.paused:
-            waiter = next(iter(line.values()))
+        lines = self._lines
+        while queue.ready and not queue.paused:
+            waiter = lines.first(queue.name)
+            if waiter is None or (lines.has_told and self._free(queue) <= 0):
+                return
+            if waiter.only_watches:
+                lines.leave(waiter)
+                self._tell(waiter.call, queue)
+                continue
             if self._is_too_large(waiter.call, queue):
-                self._leave(waiter)
+                lines.leave(waiter)
                 continue
             messages = self._take_ready(queue, waiter.count or 1, waiter.call.reply_bytes_max)
             if not messages:
                 return
-            self._leave(waiter)
+            lines.leave(waiter)
             self._hand_out(waiter.call, queue, messages, waiter.count)
 
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
@@ -128,35 +150,37 @@ class Delivery:
 
     def forget(self, client: Client) -> None:
         """The client is gone or about to go: its consumers do not wait any more."""
-        for waiter in list(self._by_client.get(client, {}).values()):
+        for waiter in self._lines.of_client(client):
             self._give_up(waiter)
+        if self._lines.has_told:
+            self._serve_named(self._lines.came(client))
 
     def take_waiting(self) -> list[Call]:
         """All consumers that wait; they do not any more, and ask for what is left of their time."""
-        waiters = list(self._waiters.values())
+        waiters = self._lines.all()
         for waiter in waiters:
-            self._leave(waiter)
+            self._lines.leave(waiter)
             left_s = max(waiter.deadline - self._ledger.now, 0.001)
             waiter.call.request = replace(waiter.call.request, wait=left_s)
         return [waiter.call for waiter in waiters]
 
     def waiting_for(self, name: str) -> int:
         """How many consumers wait for a queue."""
-        return len(self._lines.get(name, ()))
+        return self._lines.length(name)
 
     @property
     def waiter_count(self) -> int:
         """How many consumers wait in all."""
-        return len(self._waiters)
+        return len(self._lines)
 
     @property
     def waited_names(self) -> int:
         """How many queues they wait for, each consumer's counted: what takes memory."""
-        return self._named
+        return self._lines.named
 
     def waits_of(self, client: Client) -> int:
         """How many consumers of one client wait."""
-        return len(self._by_client.get(client, ()))
+        return len(self._lines.of_client(client))
 
     # -- placing -----------------------------------------------------------------------------------------------
 
@@ -213,9 +237,7 @@ class Delivery:
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds), `NEVER` if nothing is to be waited for."""
         at = self._alarms[0][0] if self._alarms else NEVER
-        if self._deadlines and self._deadlines[0][0] < at:
-            at = self._deadlines[0][0]
-        return at
+        return min(at, self._lines.next_deadline)
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's now, at most `TICK_EVENTS_MAX` messages of it."""
@@ -229,9 +251,9 @@ class Delivery:
             queue = self._state.queues.get(name)
             if queue is not None:
                 budget -= self._move_due(queue, now, budget)
-                self.watch(name, queue.next_event_at)
-        while self._deadlines and self._deadlines[0][0] <= now:
-            self._give_up(self._waiters[self._deadlines[0][1]])
+                self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))
+        for waiter in self._lines.late(now):
+            self._give_up(waiter)
 
     def _move_due(self, queue: QueueState, now: float, budget: int) -> int:
         moved = 0
@@ -357,35 +379,11 @@ class Delivery:
         )
         self.watch(queue.name, min(due_ats))
 
-    # -- waiting -----------------------------------------------------------------------------------------------
-
-    def _wait(self, waiter: Waiter) -> None:
-        self._waiters[waiter.serial] = waiter
-        self._deadlines.add((waiter.deadline, waiter.serial))
-        self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
-        self._named += len(waiter.queues)
-        for name in waiter.queues:
-            self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
-
     def _give_up(self, waiter: Waiter) -> None:
-        self._leave(waiter)
+        self._lines.leave(waiter)
         self._ledger.answer(waiter.call, _nothing(waiter.call, waiter.queues))
-
-    def _leave(self, waiter: Waiter) -> None:
-        del self._waiters[waiter.serial]
-        self._deadlines.remove((waiter.deadline, waiter.serial))
-        mine = self._by_client[waiter.call.client]
-        del mine[waiter.serial]
-        if not mine:
-            del self._by_client[waiter.call.client]
-        self._named -= len(waiter.queues)
-        for name in waiter.queues:
-            line = self._lines.get(name)
-            if line is not None:
-                line.pop(waiter.serial, None)
-                if not line:
-                    del self._lines[name]
 
 
 def _nothing(call: Call, names: list[str]) -> Reply:
+    """As the original says it; whoever watches goes by `count`."""
     return Reply(action=call.request.action, code=0, queue=names[0], seq=call.request.seq)

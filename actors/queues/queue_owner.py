@@ -35,7 +35,7 @@ from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Stage, Tenure
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
-from quorate.actions import ASKS_NODE, WRITES
+from quorate.actions import ASKS_NODE, WAITS, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage import entry as entry_codec
 from storage.queue_state import NEVER
@@ -177,7 +177,7 @@ class QueueOwner(LoopActor):
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
-        gone = [c for c in self._held if c.client is message.client and c.request.action == Action.CONSUME]
+        gone = [c for c in self._held if c.client is message.client and c.request.action in WAITS]
         if gone:
             self._held = [call for call in self._held if call not in gone]
             for call in gone:

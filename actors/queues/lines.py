@@ -1,0 +1,148 @@
+"""Who waits for which queue, in which order, and who was told of a message that nobody has taken yet. A machine.
+
+A consumer that waits takes a message when its turn comes. One that only watches is told of it, takes nothing, and has
+it kept from those that wait behind it until it has asked for it, says that it does not want it (its client is gone), or
+`TOLD_S` are over. So of a thousand that watch one queue only one comes for a message.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from sortedcontainers import SortedList
+
+from actors.messages.calls import Call, Client
+from storage.queue_state import NEVER
+
+TOLD_S: Final = 1.0
+"""For so long a message is kept from those in line for one who was told of it: some requests' way there and back."""
+
+
+class Waiter:
+    """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds)."""
+
+    __slots__ = ("call", "count", "deadline", "only_watches", "queues", "serial")
+
+    def __init__(
+        self, call: Call, queues: list[str], count: int | None, deadline: float, *, only_watches: bool = False
+    ) -> None:
+        self.call = call
+        self.queues = queues
+        self.count = count
+        self.deadline = deadline
+        self.only_watches = only_watches
+        self.serial = 0
+
+
+class Lines:
+    """One line a queue; a waiter may stand in several. Times are Unix seconds."""
+
+    def __init__(self) -> None:
+        self._lines: dict[str, OrderedDict[int, Waiter]] = {}
+        self._by_client: dict[Client, dict[int, Waiter]] = {}
+        self._deadlines: SortedList[tuple[float, int]] = SortedList()
+        self._waiters: dict[int, Waiter] = {}
+        self._last_serial = 0
+        self._told: dict[str, OrderedDict[Client, float]] = {}
+        self.named = 0
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._lines
+
+    def __len__(self) -> int:
+        return len(self._waiters)
+
+    def stand(self, waiter: Waiter) -> None:
+        """At the end of its queues' lines."""
+        self._last_serial += 1
+        waiter.serial = self._last_serial
+        self._waiters[waiter.serial] = waiter
+        self._deadlines.add((waiter.deadline, waiter.serial))
+        self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
+        self.named += len(waiter.queues)
+        for name in waiter.queues:
+            self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Out of all lines."""
+        del self._waiters[waiter.serial]
+        self._deadlines.remove((waiter.deadline, waiter.serial))
+        mine = self._by_client[waiter.call.client]
+        del mine[waiter.serial]
+        if not mine:
+            del self._by_client[waiter.call.client]
+        self.named -= len(waiter.queues)
+        for name in waiter.queues:
+            line = self._lines.get(name)
+            if line is not None:
+                line.pop(waiter.serial, None)
+                if not line:
+                    del self._lines[name]
+
+    def first(self, name: str) -> Waiter | None:
+        """Whose turn it is."""
+        line = self._lines.get(name)
+        return next(iter(line.values())) if line else None
+
+    def length(self, name: str) -> int:
+        """How many wait for a queue."""
+        return len(self._lines.get(name, ()))
+
+    def all(self) -> list[Waiter]:
+        """Everybody, in the order in which they came."""
+        return list(self._waiters.values())
+
+    def of_client(self, client: Client) -> list[Waiter]:
+        """A client's."""
+        return list(self._by_client.get(client, {}).values())
+
+    @property
+    def next_deadline(self) -> float:
+        """When the first has waited for long enough; `NEVER` if nobody waits."""
+        return self._deadlines[0][0] if self._deadlines else NEVER
+
+    def late(self, now: float) -> Iterable[Waiter]:
+        """Those that have waited for long enough; each is to leave before the next is asked for."""
+        while self._deadlines and self._deadlines[0][0] <= now:
+            yield self._waiters[self._deadlines[0][1]]
+
+    # -- who was told ------------------------------------------------------------------------------------------
+
+    @property
+    def has_told(self) -> bool:
+        """Whether anybody was told of a message and has not come for it."""
+        return bool(self._told)
+
+    def tell(self, name: str, client: Client, now: float) -> float:
+        """A client is told of a message of the queue; returns until when that message is kept for it."""
+        told = self._told.setdefault(name, OrderedDict())
+        told[client] = until = now + TOLD_S
+        told.move_to_end(client)
+        return until
+
+    def told(self, name: str, now: float) -> int:
+        """How many messages of the queue are kept for those that were told."""
+        told = self._told.get(name)
+        if not told:
+            return 0
+        while told:
+            client, until = next(iter(told.items()))
+            if until > now:
+                return len(told)
+            del told[client]
+        del self._told[name]
+        return 0
+
+    def told_until(self, name: str) -> float:
+        """When the first message of the queue is not kept any more; `NEVER` if none is."""
+        told = self._told.get(name)
+        return next(iter(told.values())) if told else NEVER
+
+    def came(self, client: Client) -> list[str]:
+        """The client has asked, or wants nothing any more; returns the queues that it was told of."""
+        names = [name for name, told in self._told.items() if client in told]
+        for name in names:
+            del self._told[name][client]
+            if not self._told[name]:
+                del self._told[name]
+        return names

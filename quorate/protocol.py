@@ -236,6 +236,13 @@ class DeliveredReply(Reply, kw_only=True):
     messages: list[DeliveredItem]
 
 
+class EmptyReply(Reply, kw_only=True):
+    """The reply to a consume over several shards that found nothing; `partial`: `missing_shards` were not asked."""
+
+    partial: bool = False
+    missing_shards: list[int] | None = None
+
+
 class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     """A message as peek and show give it: `state` is ready, delayed or in_flight; instants are Unix seconds.
 
@@ -320,12 +327,15 @@ class QueueRow(msgspec.Struct, gc=False):
 class ListReply(Reply, kw_only=True):
     """The reply to list: queues in the order of their names.
 
-    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that name.
+    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that name. `partial`: those of
+    `missing_shards` could not be asked for.
     """
 
     queue_list: list[QueueRow]
     queue_count: int
     next: str | None = None
+    partial: bool = False
+    missing_shards: list[int] | None = None
 
 
 class LeaderReply(Reply, kw_only=True):
@@ -364,6 +374,8 @@ class StatusReply(Reply, kw_only=True):
     limits_reached: list[str] = []
     node_host: str = ""
     node_port: int = 0
+    partial: bool = False
+    missing_shards: list[int] | None = None
 
 
 ReplyT = TypeVar("ReplyT", bound=Reply)

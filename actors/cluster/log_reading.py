@@ -75,8 +75,9 @@ class LogReading:
     `next_at`: when `tick` has something to do (monotonic seconds, as all times here).
     """
 
-    def __init__(self, log: ReplicatedLog) -> None:
+    def __init__(self, log: ReplicatedLog, shard: int = 0) -> None:
         self._log = log
+        self._shard = shard
         self._raw: deque[Call] = deque()
         self._is_reading = False
         self._begun_at = self._rests_until = -math.inf
@@ -93,7 +94,7 @@ class LogReading:
         after = request.after or 0
         if isinstance(after, str):
             return [Answered([(call, refusal(request, ErrorWord.FIELD, "after: a trans_id is wanted"))])]
-        if request.shard not in (None, 0):
+        if request.shard not in (None, self._shard):
             reply = refusal(request, ErrorWord.FIELD, f"shard: there is no shard {request.shard}")
             return [Answered([(call, reply)])]
         if request.raw:

@@ -98,7 +98,7 @@ class Replicator(LoopActor):
             },
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
-        self._reading = LogReading(replication.log)
+        self._reading = LogReading(replication.log, settings.shard)
         self._reads_later = False
         self._checkpointing = Checkpointing()
         self._near: Neighbours
@@ -353,6 +353,8 @@ class Replicator(LoopActor):
             recovery=self._settings.recovery,
             members=self._admin.members(),
         )
+        pid, resident_bytes = self.runtime.process()
+        shard |= {"pid": pid, "resident_bytes": resident_bytes}
         reply.shards = [{**one, **shard} for one in reply.shards]
         send_answers([(message.call, reply)])
 

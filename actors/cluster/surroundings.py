@@ -25,6 +25,7 @@ class ReplicatorSettings:
     level: int = LEVEL
     recovery: str = ""
     version: str = ""
+    shard: int = 0
 
 
 @dataclass

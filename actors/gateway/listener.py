@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pykka
 
-from actors.messages.calls import Answer, Answered, Call, ClientGone, Execute
-from actors.messages.lifecycle import Reconfigure, Stop, Stopped
+from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute
+from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
@@ -85,10 +85,12 @@ class Listener(LoopActor):
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
             Stopped: self._stopped,
+            CountsWanted: self._counts_wanted,
         }
 
     def on_start(self) -> None:
-        """Begin to sweep."""
+        """Begin to sweep, and say who counts the clients."""
+        self._router.tell(Listening(self.actor_ref))
         self.runtime.call_later(SWEEP_S, self._sweep)
 
     @property
@@ -222,7 +224,7 @@ class Listener(LoopActor):
     def _answer(self, answers: list[Answer]) -> None:
         self._open -= len(answers)
         for call, reply in answers:
-            if type(reply) is StatusReply:
+            if type(reply) is StatusReply and not reply.pid:
                 self._complete(reply)
             client, request = call.client, call.request
             if call.is_single and request.wait and type(client) is DatagramClient and request.action in WAITS:
@@ -230,6 +232,10 @@ class Listener(LoopActor):
             client.answer(call.order, request, reply)
             if reply.error is not None and reply.error in LIMITS_REACHED:
                 self._limit_reached(reply.reason or "", reply.reason or "")
+
+    def _counts_wanted(self, message: CountsWanted) -> None:
+        self._complete(message.reply)
+        message.call.reply_to.tell(Answered([(message.call, message.reply)]))
 
     def _complete(self, reply: StatusReply) -> None:
         reply.pid, reply.resident_bytes = self.runtime.process()

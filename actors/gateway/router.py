@@ -1,6 +1,7 @@
-"""Router: which node does a request. Hosts the routing machine; splits produces to virtual queues, and gathers.
+"""Router: which node does a shard's requests. Hosts the routing machine; splits produces to virtual queues.
 
-Its other half serves what other nodes forward: those calls come from a client that is a node, and go to the owner.
+Its other half serves what others forward: those calls come from a client that is a node, or a worker of this node, and
+go to the owner. A shard that another worker of this node has gets a Router without an owner, which forwards everything.
 """
 
 from typing import Any, Final
@@ -10,8 +11,8 @@ import pykka
 
 from actors.gateway.routing import Forwarding, Routed, Routing
 from actors.gateway.virtual_queues import Gather, VirtualQueues
-from actors.messages.calls import Answer, Answered, Call, ClientGone, Execute, Returned, send_answers
-from actors.messages.lifecycle import Reconfigure, Stop
+from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute, Returned, send_answers
+from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from actors.runtime.contract import Runtime, Timer
@@ -19,8 +20,8 @@ from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
-from quorate.actions import WAITS
-from quorate.protocol import ErrorWord, Reply, Request, refusal
+from quorate.actions import ASKS_NODE, WAITS
+from quorate.protocol import ErrorWord, Reply, Request, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -48,12 +49,12 @@ class RemoteClient:
 
 
 class Router(LoopActor):
-    """Hands requests on. `forward_bytes`: see `FORWARD_BYTES`."""
+    """Hands requests on. `forward_bytes`: see `FORWARD_BYTES`. `owner` None: the shard is another worker's."""
 
     def __init__(
         self,
         runtime: Runtime,
-        owner: "pykka.ActorRef[Any]",
+        owner: "pykka.ActorRef[Any] | None",
         virtual_queues: dict[str, list[str]],
         routing: Routing,
         forward_bytes: int = FORWARD_BYTES,
@@ -64,6 +65,8 @@ class Router(LoopActor):
         self._machine = routing
         self._forward_bytes = forward_bytes
         self._peers: pykka.ActorRef[Any]
+        self._siblings: pykka.ActorRef[Any]
+        self._listener: pykka.ActorRef[Any] | None = None
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
         self._is_stopping = False
@@ -87,12 +90,14 @@ class Router(LoopActor):
             Undrain: self._undrain,
             Reconfigure: self._reconfigure,
             ClientGone: self._client_gone,
+            Listening: self._listening,
             Stop: self._stop_asked,
         }
 
-    def attach(self, peers: "pykka.ActorRef[Any]") -> None:
-        """Whom it tells; called by the assembly before any message."""
+    def attach(self, peers: "pykka.ActorRef[Any]", siblings: "pykka.ActorRef[Any] | None" = None) -> None:
+        """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
         self._peers = peers
+        self._siblings = peers if siblings is None else siblings
 
     def on_receive(self, message: Any) -> None:
         """Dispatch; a node that stops goes on with that as soon as nothing is open here."""
@@ -104,7 +109,17 @@ class Router(LoopActor):
         return self.runtime.monotonic()
 
     def _say(self, node_id: int, message: Any) -> None:
-        self._peers.tell(SendPeers((node_id,), message))
+        (self._peers if node_id > 0 else self._siblings).tell(SendPeers((node_id,), message))
+
+    def _cut(self, node_id: int, reason: str) -> None:
+        (self._peers if node_id > 0 else self._siblings).tell(CutPeer(node_id, reason))
+
+    def _tell_owner(self, message: Any) -> None:
+        assert self._owner is not None, "without an owner nothing is for this worker"
+        self._owner.tell(message)
+
+    def _listening(self, message: Listening) -> None:
+        self._listener = message.listener
 
     # -- leading, draining, stopping ---------------------------------------------------------------------------
 
@@ -116,10 +131,10 @@ class Router(LoopActor):
 
     def _drain(self, message: Drain) -> None:
         self._machine.drain()
-        self._owner.tell(message)
+        self._tell_owner(message)
 
     def _undrain(self, message: Undrain) -> None:
-        self._owner.tell(message)
+        self._tell_owner(message)
         self._do(self._machine.undrain(self._now()))
 
     def _reconfigure(self, message: Reconfigure) -> None:
@@ -139,7 +154,10 @@ class Router(LoopActor):
             held = self._machine.take_held()
             send_answers([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in held])
             stopping, self._stopping = self._stopping, None
-            self._owner.tell(stopping)
+            if self._owner is None:
+                stopping.reply_to.tell(Stopped("router"))
+            else:
+                self._owner.tell(stopping)
 
     # -- requests of this node's clients -----------------------------------------------------------------------
 
@@ -150,14 +168,15 @@ class Router(LoopActor):
             if not calls:
                 return
             message = Execute(calls)
-        if self._machine.is_direct:
-            self._owner.tell(message)
+        owner = self._owner
+        if self._machine.is_direct and owner is not None:
+            owner.tell(message)
         else:
             self._do(self._machine.route(self._now(), message.calls))
 
     def _do(self, routed: Routed) -> None:
         if routed.own:
-            self._owner.tell(Execute(routed.own))
+            self._tell_owner(Execute(routed.own))
         if routed.forwards:
             if routed.to != self._forward_to:
                 self._send_forwards()
@@ -223,7 +242,8 @@ class Router(LoopActor):
         left = self._machine.client_gone(message.client)
         if left is not None:
             self._say(left.node_id, ClientLeft(left.number))
-        self._owner.tell(message)
+        if self._owner is not None:
+            self._owner.tell(message)
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -250,7 +270,7 @@ class Router(LoopActor):
         """No message is kept waiting for the clients of that node."""
         for client in self._remote.pop(node_id, {}).values():
             client.has_left = client.is_gone = True
-            self._owner.tell(ClientGone(client))
+            self._tell_owner(ClientGone(client))
 
     # -- answers -----------------------------------------------------------------------------------------------
 
@@ -260,6 +280,9 @@ class Router(LoopActor):
         for call, reply in message.answers:
             client = call.client
             if isinstance(client, RemoteClient):
+                if type(reply) is StatusReply and not reply.pid and self._listener is not None:
+                    self._listener.tell(CountsWanted(call, reply))  # it comes back with what the Listener counts
+                    continue
                 by_node.setdefault(client.node_id, []).append((call.order, packed_reply(reply)))
                 continue
             assert isinstance(client, Gather)
@@ -294,7 +317,7 @@ class Router(LoopActor):
             client = self._remote.get(node_id, {}).pop(message.client, None)
             if client is not None:
                 client.has_left = client.is_gone = True
-                self._owner.tell(ClientGone(client))
+                self._tell_owner(ClientGone(client))
         else:
             raise TypeError(message)
 
@@ -303,7 +326,7 @@ class Router(LoopActor):
         try:
             replies = [(serial, unpacked_reply(packed)) for serial, packed in message.answers]
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
-            self._peers.tell(CutPeer(node_id, f"an answer that is none: {error}"))
+            self._cut(node_id, f"an answer that is none: {error}")
             return
         found = [self._machine.answered(node_id, serial, reply) for serial, reply in replies]
         send_answers([self._as_stopping(*answer) for answer in found if answer is not None])
@@ -326,17 +349,22 @@ class Router(LoopActor):
             return
         self._heard[node_id] = (message.session, fresh[-1].serial)
         if not self._machine.is_serving or self._is_stopping:
-            self._say(node_id, ForwardReturned([one.serial for one in fresh]))
-            return
+            may_look = node_id < 0 and not self._is_stopping
+            own = [one for one in fresh if may_look and one.request.action in ASKS_NODE]
+            returned = [one.serial for one in fresh if one not in own]
+            if returned:
+                self._say(node_id, ForwardReturned(returned))
+            fresh = own
         clients = self._remote.setdefault(node_id, {})
         calls: list[Call] = []
         for one in fresh:
             request = unpacked_request(one)
             if request is None:
-                self._peers.tell(CutPeer(node_id, "a forwarded request without its payloads"))
+                self._cut(node_id, "a forwarded request without its payloads")
                 return
             client = clients.get(one.client) or RemoteClient(node_id)
             if one.client:
                 clients[one.client] = client
             calls.append(Call(request, client, one.serial, self.actor_ref, one.reply_bytes_max))
-        self._owner.tell(Execute(calls))
+        if calls:
+            self._tell_owner(Execute(calls))

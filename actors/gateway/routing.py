@@ -82,9 +82,13 @@ class Routed:
 
 
 class Routing:
-    """One node's. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds."""
+    """One node's, for one shard. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds.
 
-    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S) -> None:
+    `has_owner` False: the shard's owner is in another process, which is asked for everything.
+    """
+
+    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S, has_owner: bool = True) -> None:
+        self._has_owner = has_owner
         self.leader = 0
         self.leads = False
         self.next_at = math.inf
@@ -151,7 +155,7 @@ class Routing:
 
     def _is_for_this_node(self, action: int) -> bool:
         """Who leads is answered here, too, but not before it is known: a node that has just started soon knows."""
-        return action in ASKS_NODE and (action != Action.LEADER or self._port != 0)
+        return self._has_owner and action in ASKS_NODE and (action != Action.LEADER or self._port != 0)
 
     # -- holding -----------------------------------------------------------------------------------------------
 
@@ -218,7 +222,8 @@ class Routing:
         """Calls that came back from a node that does not lead, undone."""
         for call in calls:
             call.returns += 1
-            deadline = now + (self._hold_s if call.returns < RETURNS_MAX else 0.0)
+            patience_s = self._hold_s if call.request.patience is None else call.request.patience
+            deadline = now + (patience_s if call.returns < RETURNS_MAX else 0.0)
             self._hold(call, now + RETURN_S, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
@@ -316,7 +321,8 @@ class Routing:
         if request.action in LOOKS:
             self.returned(now, [one.call])
             return []
-        reason = f"node {one.node_id}, which the request was forwarded to, {what}: it may have been done or not"
+        who = f"node {one.node_id}" if one.node_id > 0 else "the shard's worker"
+        reason = f"{who}, which the request was forwarded to, {what}: it may have been done or not"
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
     @property

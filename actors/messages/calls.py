@@ -8,6 +8,7 @@
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status that wants the log's part added |
+| CountsWanted | Router | Listener | a status for another worker wants what this one's clients are added |
 """
 
 from dataclasses import dataclass
@@ -105,6 +106,14 @@ class ClusterAsked:
 @dataclass(slots=True)
 class StatusAsked:
     """A client asks how this node is: `reply` has the queues' part, and lacks the log's."""
+
+    call: Call
+    reply: StatusReply
+
+
+@dataclass(slots=True)
+class CountsWanted:
+    """`reply` lacks what the Listener counts; answered by `Answered`, as the call says."""
 
     call: Call
     reply: StatusReply

@@ -3,10 +3,12 @@
 | message | from | to | meaning |
 |---|---|---|---|
 | Attach | the assembly | Checkpointer | whom it tells: it was started, on its own thread, before they were |
-| Reconfigure | the worker | Listener, Router, QueueOwner | limits that changed |
+| Listening | Listener | Dispatcher, Router | who counts this worker's clients |
+| Reconfigure | the worker | Listener, Dispatcher, Router, QueueOwner | limits that changed |
+| ShardFaults | the worker | Dispatcher | which of the node's other workers do not run, and why |
 | HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
-| Stop | the worker, Listener, Router, QueueOwner, Replicator | the next | finish what is open |
-| Stopped | Replicator | Listener | nothing is open any more |
+| Stop | the worker, Listener, Dispatcher, Router, QueueOwner, Replicator | the next | finish what is open |
+| Stopped | Replicator, Router | Listener, Dispatcher | nothing is open any more |
 """
 
 from dataclasses import dataclass
@@ -27,6 +29,20 @@ class Reconfigure:
     """Take over the limits that can change while running."""
 
     limits: Any
+
+
+@dataclass(slots=True)
+class Listening:
+    """The Listener of this worker."""
+
+    listener: "pykka.ActorRef[Any]"
+
+
+@dataclass(slots=True)
+class ShardFaults:
+    """Why the workers of these shards do not run; those of all others do."""
+
+    faults: dict[int, str]
 
 
 @dataclass(slots=True)

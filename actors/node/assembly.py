@@ -3,7 +3,7 @@
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pykka
 
@@ -21,8 +21,11 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.retention import RetentionLimits
+from actors.gateway.dispatcher import Dispatcher
 from actors.gateway.router import FORWARD_BYTES, Router
 from actors.gateway.routing import HOLD_S, Routing
+from actors.gateway.sharding import Sharding
+from actors.gateway.siblings import SiblingNetwork, Siblings
 from actors.messages.lifecycle import Attach
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
@@ -59,12 +62,15 @@ _FORGOTTEN: Final = (
 class ShardSettings:
     """What a shard's actors need of the configuration.
 
+    The shard is number `shard` of `shards`. `cluster_id` is for a cluster that this node founds, 0: one is drawn.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
     simulator makes tiny.
     """
 
     shard: int = 0
+    shards: int = 1
+    cluster_id: int = 0
     log_records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
@@ -106,16 +112,19 @@ class OpenShard:
 
 @dataclass
 class ShardActors:
-    """A running shard. Requests go to `router`; `peers` is the actor itself, since sockets call it."""
+    """A running shard. Requests go to `router`; `peers` and `siblings` are the actors themselves: sockets call them.
+
+    `siblings` is None where this is the node's only shard.
+    """
 
     journal: JournalWriter
-
     router: "pykka.ActorRef[Any]"
     owner: "pykka.ActorRef[Any]"
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
     replicator: "pykka.ActorRef[Any]"
     peers: Peers
+    siblings: Siblings | None = None
 
     def end(self, timeout_s: float) -> None:
         """After the loop's last turn: the disk's threads finish what they were given, and the journal is closed.
@@ -191,12 +200,17 @@ def start_shard(
     settings: ShardSettings,
     limits: Limits,
     virtual_queues: dict[str, list[str]],
+    workers: SiblingNetwork | None = None,
 ) -> ShardActors:
-    """Start the shard's actors: all are made, then they learn of each other, then the first may say something."""
+    """Start the shard's actors: all are made, then they learn of each other, then the first may say something.
+
+    `workers`: how the node's other shards are reached, if there are any.
+    """
     lanes, log_writer, checkpointer = _disk(runtime, opened, settings)
     owner = _owner(runtime, opened, settings, limits)
     routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s)
-    router = Router(runtime, owner.actor_ref, virtual_queues, routing, settings.forward_bytes)
+    is_only = settings.shards == 1
+    router = Router(runtime, owner.actor_ref, virtual_queues if is_only else {}, routing, settings.forward_bytes)
     peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
     near = Neighbours(
         owner.actor_ref, elector.actor_ref, log_writer.actor_ref, checkpointer, peers.actor_ref, router.actor_ref
@@ -205,14 +219,51 @@ def start_shard(
     log_writer.attach(replicator.actor_ref)
     checkpointer.tell(Attach(replicator.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
-    router.attach(peers.actor_ref)
+    others = None if is_only else _others(runtime, settings, router, workers, virtual_queues)
+    router.attach(peers.actor_ref, None if others is None else others.siblings.actor_ref)
     peers.attach(replicator.actor_ref, router.actor_ref)
     elector.attach(replicator.actor_ref)
-    for actor in (log_writer, owner, router, peers, elector, replicator):
+    more = [] if others is None else [*others.routers, others.siblings, others.dispatcher]
+    for actor in (log_writer, owner, router, peers, elector, replicator, *more):
         actor.begin()
+    front = router.actor_ref if others is None else others.dispatcher.actor_ref
+    siblings = None if others is None else others.siblings
     return ShardActors(
-        opened.journal, router.actor_ref, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, peers
+        opened.journal, front, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, peers, siblings
     )
+
+
+class _Others(NamedTuple):
+    """What a worker needs where its node has more shards than its own."""
+
+    routers: list[Router]
+    siblings: Siblings
+    dispatcher: Dispatcher
+
+
+def _others(
+    runtime: Runtime,
+    settings: ShardSettings,
+    own: Router,
+    workers: SiblingNetwork | None,
+    virtual_queues: dict[str, list[str]],
+) -> _Others:
+    assert workers is not None, "a node of several shards has links between its workers"
+    routers: dict[int, Router] = {}
+    for shard in range(settings.shards):
+        if shard != settings.shard:
+            routing = Routing(forwards=True, hold_s=settings.hold_s, has_owner=False)
+            routers[shard] = Router(runtime, None, {}, routing, settings.forward_bytes)
+    hello = Siblings.greeting(
+        settings.node_type, settings.own.node_id, settings.shard, settings.level, settings.version
+    )
+    refs = {shard: router.actor_ref for shard, router in routers.items()}
+    siblings = Siblings(runtime, workers, hello, own.actor_ref, refs, settings.frame_bytes_max)
+    for router in routers.values():
+        router.attach(siblings.actor_ref)
+    by_shard = [refs.get(shard, own.actor_ref) for shard in range(settings.shards)]
+    sharding = Sharding(settings.shards, settings.shard)
+    return _Others([*routers.values()], siblings, Dispatcher(runtime, sharding, by_shard, virtual_queues))
 
 
 def _disk(
@@ -287,6 +338,10 @@ def _cluster(
         settings.level,
         opened.recovered.torn or "",
         settings.version,
+        settings.shard,
     )
-    replicator = Replicator(runtime, replication, identity, replicator_settings, lambda: _drawn(runtime.random))
+    founded = settings.cluster_id
+    replicator = Replicator(
+        runtime, replication, identity, replicator_settings, lambda: founded or _drawn(runtime.random)
+    )
     return peers, elector, replicator

@@ -166,8 +166,11 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
             f"{config.values['journal_segment_bytes'].source}: journal_segment_bytes must be at least four times "
             f"max_request_bytes ({config['max_request_bytes']})"
         )
-    if config["shards"] != 1:
-        faults.append(f"{config.values['shards'].source}: shards: this version runs one shard")
+    if config["shards"] != 1 and config["cluster_node_list"]:
+        faults.append(
+            f"{config.values['shards'].source}: shards: this version has several on a node that is alone, not in a "
+            "cluster: one of shards and cluster_node_list has to go"
+        )
     _check_nodes(config, faults)
 
 

@@ -1,6 +1,7 @@
 """The channel between supervisor and worker: msgpack values, one after the other, on a socket pair.
 
-Supervisor to worker: {"config": {...}} first, later {"reload": {...}} and {"stop": true}. Worker to supervisor:
+Supervisor to worker: {"config": {...}, "shard": 0} first, later {"faults": {...}}, why the workers of some shards do
+not run, {"reload": {...}} and {"stop": true}. Worker to supervisor:
 {"ready": "..."}, {"trouble": "..."} before it ends and should be started again, or {"failed": "..."} when it can't
 start and starting it again would not help. Either end closes the channel; a worker whose supervisor is gone stops
 in order.
@@ -17,7 +18,7 @@ class Control:
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self._unpacker = msgpack.Unpacker(max_buffer_size=64 << 20)
+        self._unpacker = msgpack.Unpacker(max_buffer_size=64 << 20, strict_map_key=False)
 
     def send(self, message: dict[str, Any]) -> None:
         """Send; a gone other end is noticed when reading, not here."""

@@ -154,7 +154,7 @@ OPTIONS: Final = (
     Option("port", 1111, "the port for clients, TCP and UDP", 1, 65535),
     Option("node_id", 1, "this node's number in its cluster", 1, 1_000_000),
     Option("node_type", 1, "the cluster's number", 0, 2**31 - 1),
-    Option("shards", 1, "parts of the queues, each with a log and a process of its own", 1, 1024),
+    Option("shards", 1, "parts of the queues, each with a log and a process of its own", 1, 256),
     Option("log_prefix", "", "log lines go to this path with .log behind it; empty: to standard error"),
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),

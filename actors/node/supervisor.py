@@ -1,4 +1,4 @@
-"""The supervisor: a node's first process. Starts the worker, starts it again when it dies, reloads, stops in order.
+"""The supervisor: a node's first process. Starts a worker for each shard, again when one dies, reloads, stops in order.
 
 Run by `qctl node start` as `python -m quorate_server supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
 `flags` and `ready_fd` (where to say "ready" or why not, or null). Small on purpose: it must not be what fails.
@@ -12,7 +12,6 @@ import os
 import selectors
 import signal
 import socket
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -20,27 +19,18 @@ from typing import Any, Final
 
 from actors.node import config as configuration
 from actors.node.config import ConfigError, NodeConfig
-from actors.node.control import Control
+from actors.node.founding import FoundingError, founded
 from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
+from actors.node.worker_process import WorkerProcess
 
 log = logging.getLogger("quorate.node")
 
 PATIENCE_S: Final = 10.0
 """Whoever waits for a node that has not come up by then is told why, while it goes on trying."""
 
-SAME_TROUBLE: Final = 20
-"""The same ending, again and again, is logged at the first time and then at each so many-th."""
-
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
-
-BACKOFF_MIN_S: Final = 0.1
-BACKOFF_MAX_S: Final = 5.0
-HEALTHY_S: Final = 30.0
-"""A worker that ran this long begins with the shortest back-off again."""
-
-EXIT_UNUSABLE: Final = 65
 
 
 class Supervisor:
@@ -54,15 +44,14 @@ class Supervisor:
         self._lock = NodeLock(Path(self._config["data_dir"]))
         self._selector = selectors.DefaultSelector()
         self._signals, self._signal_end = socket.socketpair()
-        self._worker: subprocess.Popen[bytes] | None = None
-        self._control: Control | None = None
-        self._started_at = 0.0
-        self._backoff_s = BACKOFF_MIN_S
+        shards = self._config["shards"]
+        names = ["the worker"] if shards == 1 else [f"the worker of shard {shard}" for shard in range(shards)]
+        self._workers = [WorkerProcess(shard, name) for shard, name in enumerate(names)]
+        self._cluster_id = 0
+        self._told_faults: dict[int, str] = {}
+        self._kill_at: float | None = None
         self._is_stopping = False
         self._begun_at = time.monotonic()
-        self._trouble = ""
-        self._same_trouble = 0
-        self._last_ending = ""
 
     def _load(self) -> NodeConfig:
         return configuration.load(self._path, flags=self._flags)
@@ -82,33 +71,42 @@ class Supervisor:
             nodes_port = configuration.nodes_port(config)
             if nodes_port is not None:
                 _check_port(*nodes_port, (socket.SOCK_STREAM,))
-        except (HeldError, OSError) as error:
+            self._cluster_id = founded(Path(config["data_dir"]), config["shards"]).cluster_id
+        except (HeldError, FoundingError, OSError) as error:
             return self._fail(str(error))
         self._catch_signals()
         while True:
-            self._start_worker()
-            code = self._watch()
-            if self._is_stopping:
-                log.info("stopped")
-                return 0
-            if code == EXIT_UNUSABLE:
-                return 1
-            if time.monotonic() - self._started_at > HEALTHY_S:
-                self._backoff_s = BACKOFF_MIN_S
-            self._note_ending(code)
-            if not self._pause(self._backoff_s):
-                return 0
-            self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
+            now = time.monotonic()
+            for worker in self._workers:
+                if not worker.is_running and not worker.is_over and not self._is_stopping and now >= worker.start_at:
+                    self._start(worker)
+            if not any(worker.is_running for worker in self._workers):
+                if self._is_stopping:
+                    log.info("stopped")
+                    return 0
+                if all(worker.is_over for worker in self._workers):
+                    self._say(f"failed {self._workers[0].fault}")
+                    return 1
+            self._wait()
 
-    def _note_ending(self, code: int) -> None:
-        """Log why the worker ended, not each time that it is the same; tell who waits, if it waits for long."""
-        ending = f"{_ending(code)}{self._trouble and ': ' + self._trouble}"
-        self._same_trouble = self._same_trouble + 1 if ending == self._last_ending else 0
-        self._last_ending = ending
-        if self._same_trouble % SAME_TROUBLE == 0:
-            log.error("the worker ended with %s; starting it again in %.1f s", ending, self._backoff_s)
-        if time.monotonic() - self._begun_at > PATIENCE_S:
-            self._say(f"trying {ending}")
+    def _wait(self) -> None:
+        """Until something happens, or it is time for something; do what that is."""
+        now = time.monotonic()
+        times = [worker.start_at for worker in self._workers if not worker.is_running and not worker.is_over]
+        if self._is_stopping:
+            times = [] if self._kill_at is None else [self._kill_at]
+        ready = self._selector.select(max(min(times) - now, 0.0) if times else None)
+        for key, _ in ready:
+            if key.fileobj is self._signals:
+                self._handle_signals()
+            else:
+                self._hear(key.data)
+        if self._kill_at is not None and time.monotonic() >= self._kill_at:
+            self._kill_at = None
+            for worker in self._workers:
+                if worker.is_running:
+                    log.warning("%s did not stop in %.1f s and is killed; its log recovers", worker.name, STOP_S)
+                    worker.kill()
 
     def _fail(self, reason: str) -> int:
         log.critical("%s", reason)
@@ -133,75 +131,78 @@ class Supervisor:
             signal.signal(number, lambda *_: None)
         self._selector.register(self._signals, selectors.EVENT_READ)
 
-    def _start_worker(self) -> None:
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "quorate_server", "worker", str(theirs.fileno())]
-        self._worker = subprocess.Popen(command, pass_fds=(theirs.fileno(), self._lock.fd), stdin=subprocess.DEVNULL)
-        theirs.close()
-        self._started_at = time.monotonic()
-        self._control = Control(ours)
-        self._control.send({"config": self._config.plain()})
-        self._selector.register(ours, selectors.EVENT_READ)
+    def _start(self, worker: WorkerProcess) -> None:
+        config = {**self._config.plain(), "cluster_id": self._cluster_id}
+        control = worker.start(time.monotonic(), config, self._lock.fd)
+        control.send({"faults": self._told_faults})
+        self._selector.register(control.sock, selectors.EVENT_READ, worker)
 
-    def _watch(self) -> int:
-        """Serve signals and the worker until the worker has ended; returns its exit code."""
-        assert self._control is not None
-        assert self._worker is not None
-        kill_at: float | None = None
-        while True:
-            timeout = None if kill_at is None else max(kill_at - time.monotonic(), 0.0)
-            ready = self._selector.select(timeout)
-            if kill_at is not None and time.monotonic() >= kill_at:
-                log.warning("the worker did not stop in %.1f s and is killed; its log recovers", STOP_S)
-                self._worker.kill()
-                kill_at = None
-            for key, _ in ready:
-                if key.fileobj is self._signals:
-                    self._handle_signals()
-                    if self._is_stopping and kill_at is None:
-                        kill_at = time.monotonic() + STOP_S
-                        self._control.send({"stop": True})
-                elif not self._hear():
-                    self._selector.unregister(self._control.sock)
-                    self._control.sock.close()
-                    return self._wait(kill_at)
-
-    def _wait(self, kill_at: float | None) -> int:
-        """The worker has closed its channel: it ends now, or is made to."""
-        assert self._worker is not None
-        try:
-            return self._worker.wait(STOP_S if kill_at is None else max(kill_at - time.monotonic(), 0.1))
-        except subprocess.TimeoutExpired:
-            self._worker.kill()
-            return self._worker.wait()
-
-    def _hear(self) -> bool:
-        """Take what the worker says; False when it has ended."""
-        assert self._control is not None
-        messages = self._control.receive()
+    def _hear(self, worker: WorkerProcess) -> None:
+        """Take what a worker says, or note that it has ended."""
+        control = worker.control
+        assert control is not None
+        messages = control.receive()
         for message in messages or ():
+            worker.hear(message)
             if "ready" in message:
-                config = self._config
-                log.info(
-                    "node %d ready on %s:%d (TCP, UDP), data in %s: %s",
-                    config["node_id"], config["host"], config["port"], config["data_dir"], message["ready"],
-                )  # fmt: skip
-                self._say("ready")
-                self._trouble = ""
-            elif "trouble" in message:
-                self._trouble = message["trouble"]
-            elif "failed" in message:
-                self._say(f"failed {message['failed']}")
-        return messages is not None
+                self._see_whether_ready()
+        if messages is None:
+            self._selector.unregister(control.sock)
+            control.sock.close()
+            ending = worker.ended(time.monotonic(), is_stopping=self._is_stopping)
+            if worker.is_over and not self._is_stopping:
+                self._see_whether_ready()
+            elif time.monotonic() - self._begun_at > PATIENCE_S:
+                self._say(f"trying {ending}")
+        self._tell_faults()
+
+    def _see_whether_ready(self) -> None:
+        """Ready is: every worker runs, or never will, and one does."""
+        if not all(worker.ready or worker.is_over for worker in self._workers):
+            return
+        running = [worker for worker in self._workers if worker.ready]
+        if not running:
+            return
+        config = self._config
+        said = (
+            running[0].ready
+            if len(self._workers) == 1
+            else "; ".join(
+                f"shard {worker.shard}: {worker.ready or 'DOWN: ' + worker.fault}" for worker in self._workers
+            )
+        )
+        log.info(
+            "node %d ready on %s:%d (TCP, UDP), data in %s: %s",
+            config["node_id"], config["host"], config["port"], config["data_dir"], said,
+        )  # fmt: skip
+        self._say("ready")
+
+    def _tell_faults(self) -> None:
+        """Every worker is to know which of the others do not run, so that any of them can say it."""
+        faults = {worker.shard: worker.fault for worker in self._workers if worker.fault}
+        if faults == self._told_faults:
+            return
+        self._told_faults = faults
+        for worker in self._workers:
+            if worker.control is not None:
+                worker.control.send({"faults": faults})
 
     def _handle_signals(self) -> None:
         for number in self._signals.recv(64):
             if number in (signal.SIGTERM, signal.SIGINT):
-                if not self._is_stopping:
-                    log.info("stopping")
-                self._is_stopping = True
+                self._stop()
             elif number == signal.SIGHUP:
                 self._reload()
+
+    def _stop(self) -> None:
+        if self._is_stopping:
+            return
+        log.info("stopping")
+        self._is_stopping = True
+        self._kill_at = time.monotonic() + STOP_S
+        for worker in self._workers:
+            if worker.control is not None:
+                worker.control.send({"stop": True})
 
     def _reload(self) -> None:
         try:
@@ -220,16 +221,9 @@ class Supervisor:
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
         log.info("configuration read again; changed: %s", ", ".join(live) or "nothing")
-        if self._control is not None:
-            self._control.send({"reload": new.plain()})
-
-    def _pause(self, seconds: float) -> bool:
-        """Wait; False if a stop was asked for meanwhile."""
-        until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0 and not self._is_stopping:
-            if self._selector.select(left):
-                self._handle_signals()
-        return not self._is_stopping
+        for worker in self._workers:
+            if worker.control is not None:
+                worker.control.send({"reload": new.plain()})
 
 
 def _check_port(
@@ -245,10 +239,6 @@ def _check_port(
                 sock.bind((host, port))
             except OSError as error:
                 raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
-
-
-def _ending(code: int) -> str:
-    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ import uvloop
 
 from actors.cluster.peer_node import shown_address
 from actors.gateway.listener import Listener, ListenerLimits
-from actors.messages.lifecycle import HandOver, Reconfigure, Stop
+from actors.messages.lifecycle import HandOver, Reconfigure, ShardFaults, Stop
 from actors.node import config as configuration
 from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
 from actors.node.config import NodeConfig
@@ -39,6 +39,7 @@ from net.clients.tcp import listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import PeerLink, PeerTransport
 from net.peers.tcp import dial_peer, listen_peers
+from net.peers.workers import SocketFolder, dial_worker, listen_workers
 from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS
 from net.protocols.codec import CodecLimits
 from quorate.version import VERSION
@@ -70,15 +71,16 @@ def main() -> None:
     messages = control.receive()
     if not messages:
         sys.exit(0)
-    config = configuration.restored(messages[0]["config"])
+    config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
     set_up_logging(config)
     try:
-        opened, summary = _open(config)
+        opened, summary = _open(config, shard)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
         sys.exit(EXIT_NO_SPACE)
     except (StorageError, OSError) as error:
-        what = f"the data in {config['data_dir']} can't be used: {error}"
+        where = "" if config["shards"] == 1 else f" of shard {shard}"
+        what = f"the data{where} in {config['data_dir']} can't be used: {error}"
         if isinstance(error, DamagedError):
             what += ". qctl log verify names all damage, qctl log repair keeps what can be read"
         log.critical("%s", what)
@@ -86,16 +88,18 @@ def main() -> None:
         sys.exit(EXIT_UNUSABLE)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    node = Worker(loop, config, opened, control, summary)
+    node = Worker(loop, config, shard, opened, control, summary)
+    for message in messages[1:]:
+        node.told(message)
     code = node.run()
     logging.shutdown()
     os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
 
 
-def _open(config: NodeConfig) -> tuple[OpenShard, str]:
+def _open(config: NodeConfig, shard: int) -> tuple[OpenShard, str]:
     """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
-    path = Path(config["data_dir"]) / "shard-0"
-    settings = _shard_settings(config)
+    path = Path(config["data_dir"]) / f"shard-{shard}"
+    settings = _shard_settings(config, shard)
     begun = time.monotonic()
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
@@ -115,10 +119,13 @@ def _open(config: NodeConfig) -> tuple[OpenShard, str]:
     return opened, summary
 
 
-def _shard_settings(config: NodeConfig) -> ShardSettings:
+def _shard_settings(config: NodeConfig, shard: int) -> ShardSettings:
     host, port = configuration.own_node(config) or (config["host"], 0)
     client_host, client_port = configuration.client_address(config)
     return ShardSettings(
+        shard=shard,
+        shards=config["shards"],
+        cluster_id=config["cluster_id"],
         log_records_max=config["queue_log_size"],
         reader_records_max=config["log_retention_records"],
         reader_bytes_max=config["log_retention_bytes"],
@@ -139,29 +146,44 @@ def _shard_settings(config: NodeConfig) -> ShardSettings:
 
 
 class _Dialler:
-    """The network of a real node."""
+    """The network of a real node. `sockets`: the folder with the workers' sockets."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, sockets: SocketFolder) -> None:
         self._loop = loop
+        self._sockets = sockets
         self._tasks: set[asyncio.Task[None]] = set()
 
     def dial(
         self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
     ) -> None:
         """Open a TCP connection."""
-        task = self._loop.create_task(dial_peer(host, port, connected, failed))
+        self._run(dial_peer(host, port, connected, failed))
+
+    def dial_sibling(
+        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Open a connection to another worker's socket."""
+        self._run(dial_worker(self._sockets, shard, connected, failed))
+
+    def _run(self, dialling: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(dialling)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _share(config: NodeConfig, name: str) -> int:
+    """This worker's share of what the whole node may have."""
+    return -(-int(config[name]) // int(config["shards"]))
 
 
 def _broker_limits(config: NodeConfig) -> Limits:
     return Limits(
         queue_size=config["queue_size"],
-        queues_max=config["max_queues"],
-        memory_bytes_max=configuration.memory_bytes_max(config),
+        queues_max=_share(config, "max_queues"),
+        memory_bytes_max=configuration.memory_bytes_max(config) // config["shards"],
         data_bytes_max=config["max_data_bytes"],
         wait_s_max=config["max_wait_s"],
-        waiters_max=config["max_waiters"],
+        waiters_max=_share(config, "max_waiters"),
     )
 
 
@@ -171,10 +193,10 @@ def _listener_limits(config: NodeConfig) -> ListenerLimits:
         log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     return ListenerLimits(
         connections_max=allowed,
-        requests_max=config["max_open_requests"],
-        partial_bytes_max=config["max_partial_bytes"],
-        unsent_bytes_max=config["max_unsent_bytes"],
-        datagram_waits_max=config["max_datagram_waiters"],
+        requests_max=_share(config, "max_open_requests"),
+        partial_bytes_max=_share(config, "max_partial_bytes"),
+        unsent_bytes_max=_share(config, "max_unsent_bytes"),
+        datagram_waits_max=_share(config, "max_datagram_waiters"),
         connection=ConnectionLimits(
             codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
             pipelined_max=config["max_pipelined"],
@@ -213,21 +235,31 @@ class Worker:
     """The running process."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, config: NodeConfig, opened: OpenShard, control: Control, summary: str
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: NodeConfig,
+        shard: int,
+        opened: OpenShard,
+        control: Control,
+        summary: str,
     ) -> None:
         self._loop = loop
         self._config = config
+        self._number = shard
+        self._sockets = SocketFolder(Path(config["data_dir"]))
+        dialler = _Dialler(loop, self._sockets)
         self._control = control
         self._summary = summary
         self._code = 0
         self._runtime = AsyncioRuntime(loop, self._actor_failed)
         self._shard: ShardActors = start_shard(
             self._runtime,
-            _Dialler(loop),
+            dialler,
             opened,
-            _shard_settings(config),
+            _shard_settings(config, shard),
             _broker_limits(config),
             configuration.virtual_queues(config),
+            dialler,
         )
         self._listener = Listener.start_object(
             self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
@@ -263,6 +295,8 @@ class Worker:
         clients = {"protocol": "json", "host": config["host"], "port": config["port"]}
         for one in (clients, *config["listeners"]):
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
+        if self._shard.siblings is not None:
+            self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
         nodes_port = configuration.nodes_port(config)
         if nodes_port is not None:
             await _can_listen(*nodes_port, self._listen_to_peers(*nodes_port))
@@ -297,10 +331,16 @@ class Worker:
             self._stop()
             return
         for message in messages:
-            if "stop" in message:
-                self._stop()
-            elif "reload" in message:
-                self._reload(message["reload"])
+            self.told(message)
+
+    def told(self, message: dict[str, Any]) -> None:
+        """What the supervisor says."""
+        if "stop" in message:
+            self._stop()
+        elif "reload" in message:
+            self._reload(message["reload"])
+        elif "faults" in message and self._shard.siblings is not None:
+            self._shard.router.tell(ShardFaults(message["faults"]))
 
     def _reload(self, values: dict[str, Any]) -> None:
         self._config = config = configuration.restored(values)

@@ -12,9 +12,10 @@ from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
 from quorate.actions import LATER
-from quorate.log_replies import LogReply, PositionReply, TrimmedReply
+from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
+    Action,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
@@ -34,9 +35,12 @@ _FILLER: Final = Raw(b"\xa0")
 
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
-    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
+    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
+
+KNOW_THEM: Final = frozenset({*LATER, Action.LOG})
+"""What reads the fields that came with the log's readers. Log is forwarded within a node alone, which is of one age."""
 
 _encode = msgspec.msgpack.Encoder().encode
 HOLD_MANY: Final = (DeliveredReply, PeekReply)
@@ -47,7 +51,7 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request) -> ForwardedCall:
     """A call as it is sent to another node."""
     payloads: list[bytes | None] = []
-    if request.action not in LATER and (request.reader or request.trans_id is not None or request.raw is not None):
+    if request.action not in KNOW_THEM and (request.reader or request.trans_id is not None or request.raw is not None):
         # no other action reads these fields, and an older node would not know them
         request = replace(request, reader=None, trans_id=None, raw=None)
     if request.data is not NO_DATA:
@@ -93,6 +97,9 @@ def packed_reply(reply: Reply) -> PackedReply:
     if isinstance(reply, HOLD_MANY):
         payloads += [bytes(item.data) for item in reply.messages]
         stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
+    elif isinstance(reply, WithEntries):
+        payloads += [bytes(entry) for entry in reply.entries]
+        stripped = replace(stripped, entries=[])
     elif isinstance(reply, ShowReply) and reply.message is not None:
         payloads.append(bytes(reply.message.data))
         stripped = replace(stripped, message=replace(reply.message, data=_FILLER))
@@ -114,6 +121,8 @@ def unpacked_reply(packed: PackedReply) -> Reply:
         elif isinstance(reply, HOLD_MANY):
             for item in reply.messages:
                 item.data = Raw(next(rest))
+        elif isinstance(reply, WithEntries):
+            reply.entries = list(rest)
         elif isinstance(reply, ShowReply) and reply.message is not None:
             reply.message.data = Raw(next(rest))
     except StopIteration:

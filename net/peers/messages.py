@@ -32,7 +32,8 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there.
 
     `host` and `port` are where its sender can be dialled by nodes, `client_host` and `client_port` by clients. `level`
-    is the feature level that it understands. Said again over an open link when any of it has changed.
+    is the feature level that it understands, `shard` the sender's. Said again over an open link when any of it has
+    changed.
     """
 
     major: Number
@@ -48,6 +49,7 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     client_port: Port = 0
     level: Number = 1
     version: Annotated[str, Meta(max_length=64)] = ""
+    shard: Number = 0
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):

@@ -29,7 +29,7 @@ class PeerProtocol(asyncio.Protocol):
         transport = cast("asyncio.Transport", base)
         transport.set_write_buffer_limits(high=PEER_BUFFER_BYTES)
         sock = transport.get_extra_info("socket")
-        if sock is not None:
+        if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock, PEER_SILENT_MS)
         self._link = self._connected(transport)

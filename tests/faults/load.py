@@ -58,12 +58,15 @@ class Load:
         client.close()
 
     def _consume(self, client: Client) -> None:
+        begun = time.monotonic()
         message = client.consume("load")
         if message is None:
             return
         with self._lock:
-            if message.msg_id in self.confirmed:
-                self.problems.append(f"{message.msg_id} came back after its confirmation")
+            confirmed_at = self.confirmed.get(message.msg_id, begun)
+            if confirmed_at < begun:  # what was asked for before may be a delivery that a crash made early
+                again = f"delivery {message.deliveries} of {message.msg_id}"
+                self.problems.append(f"{again} was asked for {begun - confirmed_at:.4f} s after its confirmation")
             self.maybe_confirmed.add(message.msg_id)
         client.confirm(message)
         with self._lock:
@@ -71,7 +74,7 @@ class Load:
 
     def check(self, client: Client) -> None:
         """Every acknowledged message is there unless it may have been confirmed, and no confirmed one is."""
-        assert not self.problems
+        assert not self.problems, self.problems
         for msg_id, token in self.produced.items():
             if msg_id in self.maybe_confirmed and msg_id not in self.confirmed:
                 continue

@@ -4,7 +4,7 @@ from typing import Any
 
 from actors.gateway.listener import GRACE_S, Listener, ListenerLimits
 from actors.messages.calls import Answered, Call, ClientGone, Execute
-from actors.messages.lifecycle import Stop, Stopped
+from actors.messages.lifecycle import Listening, Stop, Stopped
 from net.clients.connection import Connection, ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.protocols.codec import CodecLimits
@@ -52,6 +52,7 @@ class Gate:
         self.actor = Listener(self.runtime, ref(self.router), ListenerLimits(**limits), self._on_stopped)
         self.actor.begin()
         self.crank()
+        assert self.router.take(Listening) == [Listening(self.actor.actor_ref)]
 
     def _on_stopped(self) -> None:
         self.stopped += 1

@@ -87,7 +87,10 @@ def test_every_fault_is_named_at_once_with_its_line(tmp_path: Path) -> None:
         ('{"virtual_queue_list": {"v": ["v"]}}', "virtual itself"),
         ('{"virtual_queue_list": {"v": ["a\\u0001"]}}', "control character"),
         ('{"cluster_node_list": [{"host": "h", "port": 0}]}', "entry 0: port 0"),
-        ('{"shards": 2}', "one shard"),
+        (
+            '{"shards": 2, "cluster_node_list": [{"node_id": 1, "host": "127.0.0.1", "port": 1}]}',
+            "not in a cluster",
+        ),
         ('{"listeners": [{"protocol": "gopher", "port": 1}]}', "'gopher' is none of json"),
         ('{"listeners": [{"protocol": "json"}]}', "a host and a port"),
         (

@@ -13,6 +13,7 @@ from quorate.protocol import (
     PLAIN,
     DeliveredItem,
     DeliveredReply,
+    EmptyReply,
     ListReply,
     MessageView,
     PeekReply,
@@ -50,6 +51,9 @@ REPLIES = [
     ShowReply(action=12, code=0, msg_id=1, message=VIEW),
     ListReply(action=7, code=0, queue_list=[QueueRow("q", 1, 1, 0, 0, 0, 9, 0, False)], queue_count=1, next="q"),
     RedirectReply(action=1, code=-2, leader_node_id=2, leader_host="h", leader_port=3),
+    WithEntries(
+        action=14, code=0, shard=1, bytes=11, first_trans_id=1, last_trans_id=9, committed=9, entries=[b"\x00", b"ab"]
+    ),
 ]
 
 
@@ -108,4 +112,4 @@ def test_every_kind_of_reply_has_a_number() -> None:
     kinds = {Reply}
     while (more := {sub for kind in kinds for sub in kind.__subclasses__()} | kinds) != kinds:
         kinds = more
-    assert kinds - {RawLogReply, WithEntries} == set(REPLY_KINDS)  # a raw log is read from the node that was asked
+    assert kinds - {RawLogReply, EmptyReply} == set(REPLY_KINDS)  # those are made where the client is

@@ -1,0 +1,161 @@
+"""Requests that several shards do a part of: each waits for all parts, and makes one reply of theirs. Machines.
+
+When a shard can't be asked, the reply of a list or a status says so (`partial`, `missing_shards`), and holds the rest.
+"""
+
+from typing import Any, Final
+
+from actors.gateway.sharding import Part
+from actors.messages.calls import Call
+from quorate.protocol import (
+    BATCH_MAX,
+    Code,
+    ErrorWord,
+    ListReply,
+    QueueRow,
+    Reply,
+    Request,
+    StatusReply,
+    done,
+    refusal,
+)
+
+UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
+"""What says that a part was not done, and may be asked for again."""
+
+NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
+"""What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
+
+ROW_REPLY_BYTES: Final = 500
+"""The longest row of a list, as a shard counts them."""
+
+
+class Gathered:
+    """A call whose parts are asked of several shards; it is the client of each of them."""
+
+    def __init__(self, call: Call, parts: list[Part]) -> None:
+        self.call = call
+        self.parts = parts
+        self._replies: list[Reply | None] = [None] * len(parts)
+        self._missing = len(parts)
+
+    has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """The reply to part number `order`."""
+        self._replies[order] = reply
+        self._missing -= 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all replies are there."""
+        return not self._missing
+
+    @property
+    def replies(self) -> list[tuple[int, Reply]]:
+        """Each shard's reply."""
+        return [(part.shard, reply) for part, reply in zip(self.parts, self._replies, strict=True) if reply is not None]
+
+    def reply(self) -> Reply:
+        """The one reply."""
+        raise NotImplementedError
+
+
+class Settled(Gathered):
+    """Confirm, release or extend of messages of several shards: how many there were in all."""
+
+    def reply(self) -> Reply:
+        """The sum. Where a shard could not be asked, its refusal, which still says how many others were done."""
+        request = self.call.request
+        total = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
+        total.msg_id = request.msg_id
+        any_done = False
+        refusals: list[Reply] = []
+        for _, reply in self.replies:
+            any_done = any_done or reply.code == Code.OK
+            for name in ("confirmed", "released", "extended"):
+                count = getattr(reply, name)
+                if count is not None:
+                    setattr(total, name, (getattr(total, name) or 0) + count)
+            if reply.code != Code.OK:
+                refusals.append(reply)
+        refused = max(refusals, key=lambda reply: NOT_THERE.get(reply.error or "", 2), default=None)
+        if refused is not None and not (any_done and refused.error in NOT_THERE):
+            total.code, total.error, total.reason = refused.code, refused.error, refused.reason
+            if any_done and refused.error in UNDONE:
+                total.code, total.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # some are done, and some are not
+        return total
+
+
+class Listed(Gathered):
+    """The queues of all shards, in the order of their names."""
+
+    def reply(self) -> Reply:
+        """As many as one shard's list would have. The first refusal, if no shard has answered."""
+        request = self.call.request
+        rows: list[QueueRow] = []
+        count = 0
+        is_more = False
+        missing: list[int] = []
+        refused: Reply | None = None
+        for shard, reply in self.replies:
+            if isinstance(reply, ListReply):
+                rows += reply.queue_list
+                count += reply.queue_count
+                is_more = is_more or reply.next is not None
+            else:
+                refused = refused or reply
+                missing.append(shard)
+        if refused is not None and (refused.error not in UNDONE or len(missing) == len(self.parts)):
+            return refused
+        rows.sort(key=lambda row: row.name)
+        rows_max = min(request.count or BATCH_MAX, max(self.call.reply_bytes_max // ROW_REPLY_BYTES, 1))
+        chosen = rows[:rows_max]
+        if is_more:  # a shard has more behind its last: nothing behind that may be given before it is asked for
+            lasts = [reply.next for _, reply in self.replies if isinstance(reply, ListReply) and reply.next is not None]
+            chosen = [row for row in chosen if row.name <= min(lasts)]
+        is_more = is_more or len(chosen) < len(rows)
+        listed = done(request, ListReply, queue_list=chosen, queue_count=count)
+        listed.next = chosen[-1].name if is_more and chosen else None
+        if missing:
+            listed.partial, listed.missing_shards = True, missing
+        return listed
+
+
+class Stated(Gathered):
+    """A node and its shards; `faults` say why a shard's worker does not run."""
+
+    def __init__(self, call: Call, parts: list[Part], faults: dict[int, str]) -> None:
+        super().__init__(call, parts)
+        self._faults = faults
+
+    def reply(self) -> Reply:
+        """The sums of what the workers count, and all shards' rows."""
+        request = self.call.request
+        rows: list[Any] = []
+        missing: list[int] = []
+        whole: StatusReply | None = None
+        limits: set[str] = set()
+        for shard, reply in self.replies:
+            if not isinstance(reply, StatusReply):
+                missing.append(shard)
+                fault = self._faults.get(shard, reply.reason)
+                rows.append({"shard": shard, "role": "down", "fault": fault})
+                continue
+            rows += reply.shards
+            limits |= set(reply.limits_reached)
+            if whole is None:
+                whole = reply
+                continue
+            whole.resident_bytes += reply.resident_bytes
+            whole.connections += reply.connections
+            whole.requests += reply.requests
+            whole.open_requests += reply.open_requests
+        if whole is None:
+            return refusal(request, ErrorWord.NO_LEADER, "no shard of this node answers")
+        whole.shards = sorted(rows, key=lambda row: row["shard"])
+        whole.limits_reached = sorted(limits)
+        whole.seq = request.seq
+        if missing:
+            whole.partial, whole.missing_shards = True, missing
+        return whole

@@ -1,0 +1,148 @@
+"""A consume over queues of several shards: takes from one of them, and never from two. A machine.
+
+It asks the shards in the order of preference, one after the other, each whether it has a message now; the first that
+has one has done the request. If none has, and the consumer waits, every shard is asked to tell of a message (`watch`),
+and whoever tells first is asked again. What a shard keeps for it that it does not want any more it lets go.
+
+| state | asked | comes | then |
+|---|---|---|---|
+| trying | one consume | a message, or a refusal that says something of the request | done; all watches are let go |
+| trying | one consume | nothing, or that the shard has no leader | the next group; after the last, watching |
+| watching | a watch of each shard | told | trying that shard's queues |
+| watching | a watch of each shard | its time is over, on all | done, with nothing |
+
+A shard without a leader is passed over after a moment, and watched all the same: it may get one in time.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from actors.gateway.gathers import UNDONE
+from actors.gateway.sharding import GATHER_PATIENCE_S, Part
+from actors.messages.calls import Call
+from quorate.protocol import Action, Code, EmptyReply, Reply, Request
+
+WAIT_MIN_S: Final = 0.001
+
+
+class Step(NamedTuple):
+    """What is to be done now: `asks`, each under its order; shards to be told that nothing is wanted; the reply."""
+
+    asks: list[tuple[int, Part]]
+    let_go: list[int]
+    reply: Reply | None = None
+
+
+class Seeking:
+    """One such request; the client of what it asks. `groups`: shards and their queues, in the order of preference.
+
+    Times are monotonic seconds.
+    """
+
+    has_left = is_gone = False
+
+    def __init__(self, call: Call, groups: list[tuple[int, list[str]]], now: float) -> None:
+        self.call = call
+        self._groups = groups
+        self._until = now + (call.request.wait or 0.0)
+        self._to_try = list(range(len(groups)))
+        self._trying: int | None = None
+        self._watches: dict[int, int] = {}
+        self._told: set[int] = set()
+        self._missing: dict[int, Reply] = {}
+        self._given_up: set[int] = set()
+        self._order = 0
+        self._is_done = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Answers come by the Dispatcher."""
+        raise AssertionError("a part is answered to the Dispatcher")
+
+    def begin(self, now: float) -> Step:
+        """Ask the first."""
+        return self._go_on(now)
+
+    def answered(self, now: float, order: int, reply: Reply) -> Step:
+        """A shard's reply to what was asked under `order`."""
+        if self._is_done:
+            return Step([], [])
+        if order in self._watches:
+            return self._was_told(now, self._watches.pop(order), reply)
+        assert self._trying is not None, "a consume is asked one at a time"
+        shard = self._groups[self._trying][0]
+        self._trying = None
+        self._told.discard(shard)
+        if reply.code != Code.OK and reply.error in UNDONE:
+            self._missing[shard] = reply
+        elif reply.code != Code.OK or reply.msg_id is not None or getattr(reply, "messages", None):
+            return self._done(reply)
+        else:
+            self._missing.pop(shard, None)
+        return self._go_on(now)
+
+    def _was_told(self, now: float, shard: int, reply: Reply) -> Step:
+        if reply.code != Code.OK and reply.error not in UNDONE:
+            return Step([], []) if self._trying is not None else self._done(reply)
+        if reply.code != Code.OK:
+            self._missing[shard] = reply
+            self._given_up.add(shard)
+        elif reply.count is not None:
+            self._missing.pop(shard, None)
+            self._told.add(shard)
+            ours = [at for at, (its, _) in enumerate(self._groups) if its == shard]
+            self._to_try = sorted({*self._to_try, *ours})
+        return Step([], []) if self._trying is not None else self._go_on(now)
+
+    def client_gone(self, now: float) -> Step:
+        """The consumer waits no longer; what is being asked for is still given."""
+        self._until = now
+        self._to_try = []
+        if self._is_done or self._trying is not None:
+            return Step([], [])
+        return self._done(self._nothing())
+
+    def _go_on(self, now: float) -> Step:
+        request = self.call.request
+        if self._to_try:
+            at = self._trying = self._to_try.pop(0)
+            shard, names = self._groups[at]
+            patience_s = min(GATHER_PATIENCE_S if request.patience is None else request.patience, GATHER_PATIENCE_S)
+            ask = replace(request, queue=None, queues=names, wait=None, seq=None, patience=patience_s)
+            return Step([self._asked(Part(shard, ask))], [])
+        left_s = self._until - now
+        if left_s < WAIT_MIN_S:
+            return self._done(self._nothing())
+        asks: list[tuple[int, Part]] = []
+        watched = set(self._watches.values())
+        for shard in dict.fromkeys(shard for shard, _ in self._groups):
+            if shard not in watched and shard not in self._given_up:
+                names = [name for its, queues in self._groups if its == shard for name in queues]
+                ask = Request(Action.WATCH, queues=names, wait=left_s, patience=left_s)
+                asks.append(self._asked(Part(shard, ask)))
+                self._watches[asks[-1][0]] = shard
+        if not asks and not self._watches:
+            return self._done(self._nothing())
+        return Step(asks, [])
+
+    def _asked(self, part: Part) -> tuple[int, Part]:
+        self._order += 1
+        return self._order, part
+
+    def _nothing(self) -> Reply:
+        """Nothing was there; the refusal, if no shard could be asked."""
+        request = self.call.request
+        shards = {shard for shard, _ in self._groups}
+        if shards == self._missing.keys():
+            return next(iter(self._missing.values()))
+        reply = EmptyReply(action=request.action, code=Code.OK, queue=self._groups[0][1][0])
+        if self._missing:
+            reply.partial, reply.missing_shards = True, sorted(self._missing)
+        return reply
+
+    def _done(self, reply: Reply) -> Step:
+        self._is_done = True
+        reply.seq = self.call.request.seq
+        let_go = sorted({*self._watches.values(), *self._told})
+        self._watches.clear()
+        return Step([], let_go, reply)

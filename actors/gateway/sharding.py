@@ -1,0 +1,101 @@
+"""Which shards a request concerns, and what each of them is asked. A machine.
+
+A queue is in one shard (`quorate.shards`), and so is a message. What concerns several shards is asked of each, and the
+answers make one reply: see the gathers in `actors.gateway.gathers`, and `actors.gateway.seeking` for a consume.
+"""
+
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+from quorate.shards import shard_of_message, shard_of_queue
+
+SEVERAL: Final = -1
+"""Stands for the shard of a request that concerns more than one, or none that there is."""
+
+EVERY_SHARD: Final = frozenset({Action.LIST, Action.NODE_LIST, Action.NODE_STATUS})
+BY_NUMBER: Final = frozenset({Action.LOG, Action.POSITION})
+"""What names its shard itself."""
+
+OF_MEMBERS: Final = frozenset({Action.CLUSTER, Action.NODE_INIT})
+OVER_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
+
+GATHER_PATIENCE_S: Final = 1.0
+"""So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
+
+
+class Part(NamedTuple):
+    """What one shard is asked of a request that concerns several."""
+
+    shard: int
+    request: Request
+
+
+class Sharding:
+    """For one worker, which has shard `own` of `shards`."""
+
+    def __init__(self, shards: int, own: int) -> None:
+        self.shards = shards
+        self.own = own
+
+    def shard_of(self, request: Request) -> int:
+        """The one shard that does the request, or `SEVERAL`. What names nothing is refused by any shard."""
+        if request.msg_ids is not None or (request.queues is not None and request.action in OVER_QUEUES):
+            return SEVERAL
+        if request.queue is not None and request.msg_id is None:
+            shard = shard_of_queue(request.queue, self.shards)
+            if isinstance(request.dead_letter, str) and request.dead_letter:
+                return shard if shard_of_queue(request.dead_letter, self.shards) == shard else SEVERAL
+            return shard
+        if request.msg_id is not None:
+            shard = shard_of_message(request.msg_id)
+            return shard if shard < self.shards else self.own
+        if request.action in EVERY_SHARD:
+            return SEVERAL
+        if request.action in BY_NUMBER:
+            shard = request.shard or 0
+            return shard if shard < self.shards else SEVERAL
+        return 0 if request.action in OF_MEMBERS else self.own
+
+    def groups(self, request: Request) -> list[tuple[int, list[str]]]:
+        """The queues that a consume names, in its order of preference; neighbours in one shard are together."""
+        names = [*([] if request.queue is None else [request.queue]), *(request.queues or ())]
+        groups: list[tuple[int, list[str]]] = []
+        for name in dict.fromkeys(names):
+            shard = shard_of_queue(name, self.shards)
+            if groups and groups[-1][0] == shard:
+                groups[-1][1].append(name)
+            else:
+                groups.append((shard, [name]))
+        return groups
+
+    def by_ids(self, request: Request) -> list[Part]:
+        """A request about messages, for each shard that has some of them."""
+        ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
+        by_shard: dict[int, list[int]] = {}
+        for msg_id in dict.fromkeys(ids):
+            shard = shard_of_message(msg_id)
+            by_shard.setdefault(shard if shard < self.shards else self.own, []).append(msg_id)
+        return [Part(shard, replace(request, msg_id=None, msg_ids=ids)) for shard, ids in by_shard.items()]
+
+    def every(self, request: Request) -> list[Part]:
+        """A request about all shards, for each of them."""
+        patience_s = min(GATHER_PATIENCE_S if request.patience is None else request.patience, GATHER_PATIENCE_S)
+        asked = replace(request, patience=patience_s)
+        return [Part(shard, asked) for shard in range(self.shards)]
+
+    def fault(self, request: Request) -> Reply | None:
+        """Why what concerns several shards can't be done; None if it can."""
+        if isinstance(request.dead_letter, str) and request.dead_letter and request.queue is not None:
+            mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, request.dead_letter))
+            if mine != its:
+                reason = (
+                    f"dead_letter: {request.dead_letter!r} is in shard {its} and {request.queue!r} in shard {mine}, "
+                    "and no message moves between shards: queues whose names have the same {tag} are in one shard"
+                )
+                return refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+        if request.action in BY_NUMBER:
+            reason = f"shard: there is no shard {request.shard}; there are {self.shards}"
+            return refusal(request, ErrorWord.FIELD, reason)
+        return None

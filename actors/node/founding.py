@@ -1,0 +1,70 @@
+"""What a data folder was founded with and never changes: how many shards there are, and which cluster they are of.
+
+`founding.json` in the data folder, written before the first shard is. A folder of a version that knew one shard alone
+has none.
+"""
+
+import json
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FILE: Final = "founding.json"
+FORMAT: Final = 1
+ID_MAX: Final = 1 << 62
+
+
+class FoundingError(Exception):
+    """The folder was founded with something else than is asked for now."""
+
+
+@dataclass(frozen=True)
+class Founding:
+    """`cluster_id` is the number that all shards' clusters get that this node founds; 0: each draws its own."""
+
+    shards: int
+    cluster_id: int
+
+
+def founded(folder: Path, shards: int) -> Founding:
+    """What the folder was founded with; founds it with `shards` if nothing is there yet.
+
+    Raises `FoundingError` where that is another number of shards, or can't be read; OSError.
+    """
+    path = folder / FILE
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise FoundingError(f"{path} is of another version, or damaged: {str(found)[:80]}")
+        founding = Founding(int(found["shards"]), int(str(found["cluster_id"]), 16))
+    except FileNotFoundError:
+        founding = Founding(1, 0) if (folder / "shard-0").exists() else _found(path, shards)
+    except (ValueError, KeyError) as error:
+        raise FoundingError(f"{path} can't be read: {error!r}") from error
+    if founding.shards != shards:
+        raise FoundingError(
+            f"shards is set to {shards}, and the data in {folder} were founded with {founding.shards}: which shard a "
+            f"queue is in depends on that. Set shards to {founding.shards}, or begin anew with an empty folder"
+        )
+    return founding
+
+
+def _found(path: Path, shards: int) -> Founding:
+    """Write it, whole or not at all."""
+    founding = Founding(shards, random.SystemRandom().randrange(1, ID_MAX))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".new")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump({"format": FORMAT, "shards": shards, "cluster_id": f"{founding.cluster_id:x}"}, file)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    beside.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+    return founding

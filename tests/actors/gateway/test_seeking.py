@@ -1,0 +1,202 @@
+"""A consume over queues of several shards, against real brokers: one message at most, and none kept in vain."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.gateway.seeking import Seeking, Step
+from actors.messages.calls import Call
+from actors.queues.broker import Broker, Limits
+from actors.queues.surroundings import Surroundings
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
+from storage.state import ShardState
+from tests.actors.cranked import Probe, ref
+
+NOW = 1_800_000_000.0
+
+
+class Asker:
+    """The consumer's connection."""
+
+    has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Replies are taken from the steps."""
+
+
+class Shards:
+    """Brokers, and the messages between them and a consume; a test says which arrives next."""
+
+    def __init__(self, count: int) -> None:
+        self.time = 0.0
+        self.brokers = [Broker(ShardState(shard), Limits(), Surroundings()) for shard in range(count)]
+        self.under_way: list[tuple[int, Any]] = []
+        self.reply: Reply | None = None
+        self.seeking: Seeking | None = None
+        self.down: set[int] = set()
+
+    def produce(self, shard: int) -> None:
+        request = Request(Action.PRODUCE, queue=f"q{shard}", data=msgspec.Raw(b"1"), retry=1000.0)
+        self.brokers[shard].execute(NOW + self.time, [Call(request, Asker(), 0, ref(Probe()))])
+        self.settle(shard)
+
+    def consume(self, groups: list[tuple[int, list[str]]], wait: float | None) -> None:
+        names = [name for _, queues in groups for name in queues]
+        request = Request(Action.CONSUME, queues=names, wait=wait, seq=5)
+        self.seeking = Seeking(Call(request, Asker(), 0, ref(Probe())), groups, self.time)
+        self.take(self.seeking.begin(self.time))
+
+    @property
+    def client(self) -> Seeking:
+        assert self.seeking is not None
+        return self.seeking
+
+    def take_reply(self) -> Reply:
+        """The reply, once all that is under way has arrived; the next consume may begin."""
+        self.settle_all()
+        reply, self.reply = self.reply, None
+        assert reply is not None
+        return reply
+
+    def take(self, step: Step) -> None:
+        for order, part in step.asks:
+            self.under_way.append((part.shard, Call(part.request, self.client, order, ref(Probe()))))
+        self.under_way += [(shard, None) for shard in step.let_go]
+        if step.reply is not None:
+            assert self.reply is None, "one reply"
+            self.reply = step.reply
+
+    def arrive(self, at: int) -> None:
+        """The first that is under way between the consume and one of the shards, the `at`-th; they keep their order."""
+        shards = sorted({shard for shard, _ in self.under_way})
+        shard = shards[at % len(shards)]
+        index = next(index for index, (its, _) in enumerate(self.under_way) if its == shard)
+        _, what = self.under_way.pop(index)
+        broker = self.brokers[shard]
+        if isinstance(what, tuple):
+            self.take(self.client.answered(self.time, *what))
+            return
+        if what is None:
+            broker.delivery.forget(self.client)
+        elif shard in self.down:
+            self.under_way.append((shard, (what.order, refusal(what.request, ErrorWord.NO_LEADER, "down"))))
+            return
+        else:
+            broker.execute(NOW + self.time, [what])
+        self.settle(shard)
+
+    def settle(self, shard: int) -> None:
+        broker = self.brokers[shard]
+        ledger = broker.ledger
+        while not ledger.is_settled or ledger.records:
+            ledger.take_records()
+            broker.commit(NOW + self.time, ledger.state.trans_id)
+        for call, reply in ledger.take_answers():
+            if call.client is self.seeking:
+                self.under_way.append((shard, (call.order, reply)))
+
+    def pass_time(self, seconds: float) -> None:
+        self.time += seconds
+        for shard, broker in enumerate(self.brokers):
+            broker.pass_time(NOW + self.time)
+            self.settle(shard)
+
+    def settle_all(self) -> None:
+        while self.under_way:
+            self.arrive(0)
+
+    @property
+    def taken(self) -> int:
+        return sum(m.deliveries for broker in self.brokers for m in broker.ledger.state.messages.values())
+
+    @property
+    def ready(self) -> int:
+        return sum(len(q.ready) for broker in self.brokers for q in broker.ledger.state.queues.values())
+
+
+GROUPS = [(0, ["q0"]), (1, ["q1"]), (2, ["q2"])]
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive"), st.integers(0, 2)),
+        st.tuples(st.just("produce"), st.integers(0, 2)),
+        st.tuples(st.just("pass"), st.sampled_from([0, 1, 3])),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(STEPS, st.sampled_from([None, 4.0]), st.booleans())
+def test_it_never_takes_two_and_leaves_none_that_it_could_have(
+    steps: list[tuple[str, int]], wait: float | None, leaves: bool
+) -> None:
+    shards = Shards(3)
+    shards.consume(GROUPS, wait)
+    for what, number in steps:
+        if what == "arrive" and shards.under_way:
+            shards.arrive(number)
+        elif what == "produce":
+            shards.produce(number)
+        elif what == "pass":
+            shards.pass_time(number)
+        assert shards.taken <= 1
+    if leaves:
+        shards.take(shards.client.client_gone(shards.time))
+    shards.settle_all()
+    shards.pass_time(10)
+    reply = shards.take_reply()
+    assert shards.taken == (reply.msg_id is not None)
+    assert reply.seq == 5
+    for broker in shards.brokers:
+        assert len(broker.delivery._lines) == 0, "nobody waits any more"
+    if shards.ready:
+        shards.consume(GROUPS, None)
+        assert shards.take_reply().msg_id is not None, "what is there can be taken"
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 5))
+def test_what_comes_while_it_waits_is_served_and_nothing_is_kept_from_others(coming: list[int], choice: int) -> None:
+    shards = Shards(3)
+    shards.consume(GROUPS, 60.0)
+    shards.settle_all()
+    for shard in coming:
+        shards.produce(shard)
+    while shards.under_way:
+        shards.arrive(choice)
+    assert shards.take_reply().msg_id is not None
+    assert shards.taken == 1
+    assert all(not broker.delivery._lines.has_told for broker in shards.brokers)
+
+
+def test_of_several_that_have_a_message_the_preferred_one_is_taken() -> None:
+    for preferred in range(3):
+        shards = Shards(3)
+        for shard in range(3):
+            shards.produce(shard)
+        shards.consume([*GROUPS[preferred:], *GROUPS[:preferred]], 5.0)
+        assert shards.take_reply().queue == f"q{preferred}"
+
+
+def test_a_shard_without_a_leader_is_passed_over_and_told() -> None:
+    shards = Shards(3)
+    shards.down = {0}
+    shards.consume(GROUPS, None)
+    reply = shards.take_reply()
+    assert (reply.code, getattr(reply, "missing_shards", None)) == (Code.OK, [0])
+    shards.produce(1)
+    shards.consume(GROUPS, None)
+    assert shards.take_reply().queue == "q1"
+    shards.down = {0, 1, 2}
+    shards.consume(GROUPS, None)
+    assert shards.take_reply().error == ErrorWord.NO_LEADER
+
+
+def test_a_refusal_of_the_request_itself_is_the_reply() -> None:
+    shards = Shards(3)
+    shards.consume(GROUPS, 1e7)
+    assert shards.take_reply().error == ErrorWord.FIELD
+    assert all(len(broker.delivery._lines) == 0 for broker in shards.brokers)

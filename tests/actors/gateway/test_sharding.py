@@ -1,0 +1,182 @@
+"""Which shard does what, and what several shards' answers come to."""
+
+from typing import Any
+
+import pytest
+
+from actors.gateway.gathers import Listed, Settled, Stated
+from actors.gateway.sharding import SEVERAL, Part, Sharding
+from actors.messages.calls import Call
+from quorate.protocol import Action, Code, ErrorWord, ListReply, QueueRow, Reply, Request, StatusReply, refusal
+from quorate.shards import shard_of_queue
+from tests.actors.cranked import Probe, ref
+
+SHARDS = 4
+SHARDING = Sharding(SHARDS, 2)
+
+
+class Asker:
+    """A client."""
+
+    has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Not in these tests."""
+
+
+def call(request: Request, reply_bytes_max: int = 4 << 20) -> Call:
+    return Call(request, Asker(), 0, ref(Probe()), reply_bytes_max)
+
+
+def queue_in(shard: int, after: int = 0) -> str:
+    return next(f"q{n}" for n in range(after, 1000) if shard_of_queue(f"q{n}", SHARDS) == shard)
+
+
+def test_a_queue_and_a_message_are_in_one_shard() -> None:
+    for shard in range(SHARDS):
+        queue = queue_in(shard)
+        for action in (Action.PRODUCE, Action.CONSUME, Action.MONITOR, Action.PEEK, Action.CLEAR, Action.LEADER):
+            assert SHARDING.shard_of(Request(action, queue=queue)) == shard
+        for action in (Action.CONFIRM, Action.SHOW, Action.EXTEND):
+            assert SHARDING.shard_of(Request(action, msg_id=7 * 1024 + shard)) == shard
+            named = Request(action, msg_id=7 * 1024 + shard, queue=queue_in((shard + 1) % SHARDS))
+            assert SHARDING.shard_of(named) == shard, "the message says it, not the queue that the client names"
+        assert SHARDING.shard_of(Request(Action.LOG, shard=shard)) == shard
+
+
+def test_what_names_nothing_that_there_is_is_refused_somewhere() -> None:
+    assert SHARDING.shard_of(Request(Action.CONFIRM, msg_id=1024 + 900)) == 2
+    assert SHARDING.shard_of(Request(Action.PRODUCE)) == 2
+    assert SHARDING.shard_of(Request(Action.LOG)) == 0
+    assert SHARDING.shard_of(Request(Action.CLUSTER)) == 0
+    lost = Request(Action.LOG, shard=SHARDS)
+    assert SHARDING.shard_of(lost) == SEVERAL
+    fault = SHARDING.fault(lost)
+    assert fault is not None
+    assert fault.error == ErrorWord.FIELD
+
+
+def test_a_dead_letter_queue_is_in_the_same_shard_or_refused() -> None:
+    queue, near, far = queue_in(1), queue_in(1, 500), queue_in(3)
+    assert SHARDING.shard_of(Request(Action.CONFIGURE, queue=queue, dead_letter=near)) == 1
+    assert SHARDING.shard_of(Request(Action.CONFIGURE, queue=queue, dead_letter=None)) == 1
+    request = Request(Action.CONFIGURE, queue=queue, dead_letter=far)
+    assert SHARDING.shard_of(request) == SEVERAL
+    fault = SHARDING.fault(request)
+    assert fault is not None
+    assert "{tag}" in str(fault.reason)
+    tagged = Request(Action.CONFIGURE, queue="{x}.in", dead_letter="{x}.dead")
+    assert SHARDING.shard_of(tagged) == shard_of_queue("x", SHARDS)
+
+
+def test_queues_are_grouped_in_their_order_of_preference() -> None:
+    first, second, third = queue_in(0), queue_in(0, 300), queue_in(1)
+    groups = SHARDING.groups(Request(Action.CONSUME, queues=[first, second, third, first]))
+    assert groups == [(0, [first, second]), (1, [third])]
+    assert SHARDING.groups(Request(Action.CONSUME, queues=[first, third, second])) == [
+        (0, [first]),
+        (1, [third]),
+        (0, [second]),
+    ]
+
+
+def test_ids_are_asked_of_their_shards_and_summed() -> None:
+    ids = [1024, 1025, 2048, 2049, 1024]
+    asked = call(Request(Action.CONFIRM, msg_ids=ids, seq="s"))
+    parts = SHARDING.by_ids(asked.request)
+    assert [(part.shard, part.request.msg_ids) for part in parts] == [(0, [1024, 2048]), (1, [1025, 2049])]
+    gathered = Settled(asked, parts)
+    is_complete: list[bool] = []
+    for order, count in ((1, 1), (0, 2)):
+        gathered.answer(order, parts[order].request, Reply(action=3, code=0, confirmed=count))
+        is_complete.append(gathered.is_complete)
+    assert is_complete == [False, True]
+    reply = gathered.reply()
+    assert (reply.code, reply.confirmed, reply.seq) == (Code.OK, 3, "s")
+
+
+@pytest.mark.parametrize(
+    ("errors", "error"),
+    [
+        ((None, ErrorWord.NOT_IN_FLIGHT), None),
+        ((ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_IN_FLIGHT), ErrorWord.NOT_IN_FLIGHT),
+        ((ErrorWord.NOT_IN_FLIGHT, ErrorWord.NO_SUCH_MESSAGE), ErrorWord.NOT_IN_FLIGHT),
+        ((ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_LEADER), ErrorWord.NO_LEADER),
+        ((None, ErrorWord.NO_LEADER), ErrorWord.UNKNOWN_OUTCOME),
+        ((None, ErrorWord.UNKNOWN_OUTCOME), ErrorWord.UNKNOWN_OUTCOME),
+    ],
+)
+def test_a_part_that_was_not_done_is_told(errors: tuple[str | None, ...], error: str | None) -> None:
+    asked = call(Request(Action.RELEASE, msg_ids=[1024, 1025]))
+    gathered = Settled(asked, SHARDING.by_ids(asked.request))
+    for order, word in enumerate(errors):
+        request = gathered.parts[order].request
+        is_done = Reply(action=9, code=0, released=1)
+        gathered.answer(order, request, is_done if word is None else refusal(request, word, "why"))
+    assert gathered.reply().error == error
+
+
+def rows(*names: str) -> list[QueueRow]:
+    return [QueueRow(name, 1, 1, 0, 0, 0, 9, 0, False) for name in names]
+
+
+def listed(request: Request, *replies: Any) -> Reply:
+    gathered = Listed(call(request), SHARDING.every(request)[: len(replies)])
+    for order, reply in enumerate(replies):
+        gathered.answer(order, request, reply)
+    return gathered.reply()
+
+
+def page(names: str, total: int, following: str | None = None) -> ListReply:
+    return ListReply(action=7, code=0, queue_list=rows(*names), queue_count=total, next=following)
+
+
+def test_a_list_is_of_all_shards_in_the_order_of_the_names() -> None:
+    reply = listed(Request(Action.LIST), page("ad", 2), page("bc", 2))
+    assert isinstance(reply, ListReply)
+    assert [row.name for row in reply.queue_list] == list("abcd")
+    assert (reply.queue_count, reply.next, reply.partial) == (4, None, False)
+
+
+def test_a_list_gives_no_name_behind_one_that_a_shard_has_not_given_yet() -> None:
+    reply = listed(Request(Action.LIST, count=3), page("ace", 9, "e"), page("bfg", 3))
+    assert isinstance(reply, ListReply)
+    assert [row.name for row in reply.queue_list] == list("abc")
+    assert reply.next == "c"
+    reply = listed(Request(Action.LIST, count=2), page("ab", 9, "b"), page("xy", 2))
+    assert isinstance(reply, ListReply)
+    assert [row.name for row in reply.queue_list] == list("ab")
+    reply = listed(Request(Action.LIST, count=5), page("ab", 9, "b"), page("cde", 3))
+    assert isinstance(reply, ListReply)
+    assert ([row.name for row in reply.queue_list], reply.next) == (list("ab"), "b")
+
+
+def test_a_list_without_a_shard_says_so_and_one_without_any_is_refused() -> None:
+    request = Request(Action.LIST)
+    away = refusal(request, ErrorWord.NO_LEADER, "away")
+    reply = listed(request, page("ab", 2), away)
+    assert isinstance(reply, ListReply)
+    assert (reply.partial, reply.missing_shards, len(reply.queue_list)) == (True, [1], 2)
+    assert listed(request, away, away).error == ErrorWord.NO_LEADER
+    assert listed(request, page("ab", 2), refusal(request, ErrorWord.FIELD, "after")).error == ErrorWord.FIELD
+
+
+def test_a_status_sums_the_workers_and_says_which_does_not_run() -> None:
+    request = Request(Action.NODE_STATUS)
+    gathered = Stated(call(request), [Part(shard, request) for shard in range(3)], {2: "its data are damaged"})
+    for shard in (1, 0):
+        gathered.answer(
+            shard,
+            request,
+            StatusReply(
+                action=108, code=0, node_id=1, node_type=1, version="1", pid=10 + shard, uptime_s=1.0,
+                resident_bytes=100, connections=2, requests=3, shards=[{"shard": shard}], limits_reached=[f"l{shard}"],
+            ),
+        )  # fmt: skip
+    gathered.answer(2, request, refusal(request, ErrorWord.NO_LEADER, "no node could be asked"))
+    reply = gathered.reply()
+    assert isinstance(reply, StatusReply)
+    assert (reply.connections, reply.requests, reply.resident_bytes) == (4, 6, 200)
+    assert [row["shard"] for row in reply.shards] == [0, 1, 2]
+    assert reply.shards[2]["fault"] == "its data are damaged"
+    assert (reply.partial, reply.missing_shards, reply.limits_reached) == (True, [2], ["l0", "l1"])

@@ -94,7 +94,7 @@ class Dispatcher(LoopActor):
             return self._over_queues(call)
         gathered: Gathered
         if request.action == Action.NODE_STATUS:
-            gathered = Stated(call, sharding.every(request), self._faults)
+            gathered = Stated(call, sharding.every(request), sharding.own, self._faults)
         elif request.msg_ids is not None:
             parts = sharding.by_ids(request)
             if len(parts) == 1:

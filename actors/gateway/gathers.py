@@ -123,10 +123,11 @@ class Listed(Gathered):
 
 
 class Stated(Gathered):
-    """A node and its shards; `faults` say why a shard's worker does not run."""
+    """A node and its shards, as the worker of shard `own` tells it; `faults` say why a worker does not run."""
 
-    def __init__(self, call: Call, parts: list[Part], faults: dict[int, str]) -> None:
+    def __init__(self, call: Call, parts: list[Part], own: int, faults: dict[int, str]) -> None:
         super().__init__(call, parts)
+        self._own = own
         self._faults = faults
 
     def reply(self) -> Reply:
@@ -136,7 +137,7 @@ class Stated(Gathered):
         missing: list[int] = []
         whole: StatusReply | None = None
         limits: set[str] = set()
-        for shard, reply in self.replies:
+        for shard, reply in sorted(self.replies, key=lambda row: row[0] != self._own):
             if not isinstance(reply, StatusReply):
                 missing.append(shard)
                 fault = self._faults.get(shard, reply.reason)
@@ -157,5 +158,5 @@ class Stated(Gathered):
         whole.limits_reached = sorted(limits)
         whole.seq = request.seq
         if missing:
-            whole.partial, whole.missing_shards = True, missing
+            whole.partial, whole.missing_shards = True, sorted(missing)
         return whole

@@ -36,6 +36,7 @@ BACKOFF_MAX_S: Final = 0.5
 FOR_OWN: Final = (Forward, ClientLeft)
 """What asks something of this worker's shard; the rest answers what this one has asked of the other's."""
 
+ANSWERS: Final = (ForwardAnswers, ForwardReturned)
 OF_SIBLINGS: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
 
 
@@ -54,14 +55,20 @@ class SiblingNetwork(Protocol):
 
 
 class _Sibling:
-    """The worker of another shard, and the link to it."""
+    """The worker of another shard, and the link to it.
+
+    `answers` are for what it has asked before the link to it was open; they are for nobody when the one it asks over is
+    closed.
+    """
 
     def __init__(self, shard: int, router: "pykka.ActorRef[Any]") -> None:
         self.shard = shard
         self.router = router
         self.link: PeerLink | None = None
         self.is_up = False
+        self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
+        self.answers: list[bytes] = []
         self.unsent: list[bytes] = []
         self.unsent_serial = 0
         self.last_serial = 0
@@ -125,6 +132,8 @@ class Siblings(LoopActor):
         for key in message.node_ids:
             sibling = self._siblings[-1 - key]
             if not sibling.is_up:
+                if isinstance(said, ANSWERS):
+                    sibling.answers.append(frame)
                 continue
             if not sibling.unsent:
                 self._to_send.append(sibling)
@@ -145,10 +154,12 @@ class Siblings(LoopActor):
     # -- links -------------------------------------------------------------------------------------------------
 
     def _dial(self, sibling: _Sibling) -> None:
-        if self._has_stopped or not self.actor_ref.is_alive():
+        if self._has_stopped or sibling.link is not None or sibling.is_dialling or not self.actor_ref.is_alive():
             return
+        sibling.is_dialling = True
 
         def connected(transport: PeerTransport) -> PeerLink:
+            sibling.is_dialling = False
             link = sibling.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
             link.introduce(self._hello)
             return link
@@ -156,6 +167,7 @@ class Siblings(LoopActor):
         self._network.dial_sibling(sibling.shard, connected, lambda reason: self._dial_later(sibling))
 
     def _dial_later(self, sibling: _Sibling) -> None:
+        sibling.is_dialling = False
         delay_s = sibling.backoff_s * (0.5 + self.runtime.random())
         sibling.backoff_s = min(sibling.backoff_s * 2, BACKOFF_MAX_S)
         self.runtime.call_later(delay_s, lambda: self._dial(sibling))
@@ -187,11 +199,15 @@ class Siblings(LoopActor):
             link.accept(self._hello)
             if known.link is None:
                 known.backoff_s = BACKOFF_MIN_S
+                self._dial(known)  # it is there: no need to wait for the back-off
             return
         if known.link is not link:
             link.cut("it is another worker than was dialled")
             return
         link.is_open = known.is_up = True
+        for frame in known.answers:
+            link.send(frame)
+        known.answers = []
         known.backoff_s = BACKOFF_MIN_S
         key = sibling_key(known.shard)
         known.router.tell(PeerUp(key, hello))
@@ -223,6 +239,7 @@ class Siblings(LoopActor):
         if was_incoming:
             spoke = None if link.peer is None else self._siblings.get(link.peer.shard)
             if spoke is not None:  # neither its questions nor its answers come over that one any more
+                spoke.answers = []
                 for router in (self._own, spoke.router):
                     router.tell(PeerUnheard(sibling_key(spoke.shard)))
             return

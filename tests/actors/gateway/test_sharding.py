@@ -163,7 +163,7 @@ def test_a_list_without_a_shard_says_so_and_one_without_any_is_refused() -> None
 
 def test_a_status_sums_the_workers_and_says_which_does_not_run() -> None:
     request = Request(Action.NODE_STATUS)
-    gathered = Stated(call(request), [Part(shard, request) for shard in range(3)], {2: "its data are damaged"})
+    gathered = Stated(call(request), [Part(shard, request) for shard in range(3)], 1, {2: "its data are damaged"})
     for shard in (1, 0):
         gathered.answer(
             shard,
@@ -176,6 +176,7 @@ def test_a_status_sums_the_workers_and_says_which_does_not_run() -> None:
     gathered.answer(2, request, refusal(request, ErrorWord.NO_LEADER, "no node could be asked"))
     reply = gathered.reply()
     assert isinstance(reply, StatusReply)
+    assert reply.pid == 11, "of the worker that was asked"
     assert (reply.connections, reply.requests, reply.resident_bytes) == (4, 6, 200)
     assert [row["shard"] for row in reply.shards] == [0, 1, 2]
     assert reply.shards[2]["fault"] == "its data are damaged"

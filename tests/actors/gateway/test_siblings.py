@@ -46,8 +46,9 @@ class End:
         other, self.other = self.other, None
         if other is not None:
             other.other = None
-            if other.link is not None:
-                other.link.lost("closed")
+            for end in (self, other):
+                if end.link is not None:
+                    end.link.lost("closed")
 
 
 class Worker:
@@ -83,6 +84,7 @@ class Node:
     def __init__(self) -> None:
         self.runtime = CrankedRuntime()
         self.workers: dict[int, Worker] = {}
+        self.blocked: set[int] = set()
         for shard in range(SHARDS):
             Worker(self, shard)
         self.runtime.crank(1.0)
@@ -92,7 +94,7 @@ class Node:
     ) -> None:
         """Connect, unless that worker is not there."""
         worker = self.workers.get(shard)
-        if worker is None:
+        if worker is None or shard in self.blocked:
             failed("nobody listens")
             return
         here, there = End(self.runtime), End(self.runtime)
@@ -197,6 +199,31 @@ def test_a_worker_that_dies_leaves_writes_unknown_and_looks_are_asked_again() ->
     node.runtime.crank(1.0)
     node.ask(1, Asker(), produce(queue_in(0)))
     assert len(node.executed(0)) == 1, "the new worker has found its siblings"
+
+
+def test_an_answer_waits_for_the_way_back() -> None:
+    node = Node()
+    node.workers[1].links[0].abort()  # what one of the others says to shard 1; its own links stay
+    node.runtime.crank()
+    node.ask(0, Asker(), produce(queue_in(1)))
+    node.ask(2, Asker(), produce(queue_in(1)))
+    node.runtime.crank(0.05)
+    for call in node.executed(1):
+        node.done(1, call, msg_id=1025)
+    for worker in (0, 2):
+        assert [reply.msg_id for reply in node.replies(worker)] == [1025]
+    for end in node.workers[0].links:
+        end.abort()  # nothing that is said to shard 0 arrives
+    node.blocked = {0}
+    node.ask(0, Asker(), produce(queue_in(1)))
+    node.runtime.crank(1.0)
+    [call] = node.executed(1)
+    node.done(1, call, msg_id=2049)
+    assert node.replies(0) == []
+    node.blocked = set()
+    node.runtime.crank(1.0)
+    [reply] = node.replies(0)
+    assert reply.msg_id == 2049, reply
 
 
 def test_a_shard_that_stays_away_is_refused_after_a_while() -> None:

@@ -1,0 +1,234 @@
+"""A node of several shards, in real processes: workers that die, data that are damaged, and stops in time."""
+
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate import Client, QuorateError, RefusedError
+from quorate.shards import shard_of_queue
+from tests.cluster import wait_for
+from tests.conftest import StartNode
+from tests.node import Node
+
+SHARDS = 3
+
+
+def queue_in(shard: int, shards: int = SHARDS) -> str:
+    return next(f"q{n}" for n in range(1000) if shard_of_queue(f"q{n}", shards) == shard)
+
+
+QUEUES = [queue_in(shard) for shard in range(SHARDS)]
+
+
+def rows(client: Client) -> list[dict[str, Any]]:
+    return list(client.status()["shards"])
+
+
+def test_all_workers_serve_all_queues_on_one_port_over_tcp_and_udp(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    seen: set[int] = set()
+    for _ in range(60):
+        with node.client() as client:
+            for queue in QUEUES:
+                client.produce(queue, "x", retry=60)
+            seen.add(int(client.status()["pid"]))
+    with node.client() as client:
+        assert seen == {int(row["pid"]) for row in rows(client)}, "the system spreads connections over the workers"
+        assert [row["messages"] for row in rows(client)] == [60] * SHARDS
+        assert client.queues() == sorted(QUEUES)
+        listed = list(client.queue_rows("q*"))
+        assert {row["name"]: row["size"] for row in listed} == dict.fromkeys(QUEUES, 60)
+    with socket.socket(type=socket.SOCK_DGRAM) as sock:
+        sock.settimeout(5)
+        for queue in QUEUES * 5:
+            sock.sendto(b'{"action":1,"queue":"%s","data":1}' % queue.encode(), ("127.0.0.1", node.port))
+            assert b'"code":0' in sock.recv(65536)
+
+
+def test_replies_keep_their_order_whatever_shard_answers(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.connect() as sock:
+        asked = [QUEUES[n % SHARDS] for n in range(90)]
+        sock.sendall(b"".join(b'{"action":1,"queue":"%s","data":1}\n' % queue.encode() for queue in asked))
+        data = b""
+        while data.count(b"\n") < len(asked):
+            data += sock.recv(1 << 16)
+    answered = [line.split(b'"queue":"')[1].split(b'"')[0].decode() for line in data.splitlines()]
+    assert answered == asked
+
+
+def test_a_worker_that_is_killed_comes_back_and_the_other_shards_fail_no_request(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        victim = rows(client)[1]["pid"]
+        kept = client.produce(QUEUES[1], "kept", retry=60)
+    clients: list[Client] = []
+    while len(clients) < 4:  # connections that another worker has
+        one = node.client()
+        if int(one.status()["pid"]) != victim:
+            clients.append(one)
+    failures: list[str] = []
+    stopped = threading.Event()
+
+    def produce(client: Client, queue: str) -> None:
+        while not stopped.is_set():
+            try:
+                client.produce(queue, "x")
+            except QuorateError as error:
+                failures.append(str(error))
+
+    threads = [threading.Thread(target=produce, args=(one, QUEUES[2 * (n % 2)])) for n, one in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    os.kill(victim, signal.SIGKILL)
+    killed_at = time.monotonic()
+    with node.client() as client:
+        assert wait_for(lambda: client.show(kept)["data"]) == "kept"
+        took_s = time.monotonic() - killed_at
+        assert wait_for(lambda: rows(client)[1].get("pid", victim) != victim)
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert took_s < 10
+    assert node.log.count("the worker of shard 1 ended with signal 9") == 1
+    for one in clients:
+        one.close()
+
+
+def test_damaged_data_take_only_their_shard_down_and_status_says_so(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        for queue in QUEUES:
+            client.produce(queue, "x", retry=60)
+    assert node.stop() == 0
+    (Path(node.config["data_dir"]) / "shard-1" / "data.mdb").write_bytes(b"no LMDB" * 1000)
+    node.start()
+    with node.client() as client:
+        status = client.status()
+        assert (status["partial"], status["missing_shards"]) == (True, [1])
+        down = status["shards"][1]
+        assert down["role"] == "down"
+        assert "can't be used" in down["fault"]
+        for shard in (0, 2):
+            assert client.monitor(QUEUES[shard])["size"] == 1
+        listed = client.request(7)
+        assert listed["queue_count"] == 2
+        assert listed["missing_shards"] == [1]
+        with node.connect() as sock:
+            sock.sendall(b'{"action":4,"queue":"%s","patience":0.2}' % QUEUES[1].encode())
+            assert b'"error":"no_leader"' in sock.recv(65536)
+        assert client.consume([QUEUES[1], QUEUES[2]]) is not None
+    assert "DOWN" in node.log
+    assert node.stop() == 0
+
+
+def test_another_number_of_shards_is_refused(start_node: StartNode) -> None:
+    node = start_node(shards=2)
+    assert node.stop() == 0
+    node.config["shards"] = 3
+    said = node.try_start()
+    assert "founded with 2" in said
+    assert node.process is not None
+    assert node.process.wait(5) == 1
+    node.config["shards"] = 2
+    node.start()
+
+
+def test_a_node_of_several_shards_stops_in_order_within_5_seconds(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    waiting = [node.connect() for _ in range(6)]
+    for n, sock in enumerate(waiting):
+        sock.sendall(b'{"action":2,"queue":"%s","wait":60}' % QUEUES[n % SHARDS].encode())
+    over = node.connect()
+    over.sendall(b'{"action":2,"queues":["%s"],"wait":60}' % '","'.join(QUEUES).encode())
+    time.sleep(0.5)
+    begun = time.monotonic()
+    assert node.stop(timeout=5) == 0
+    assert time.monotonic() - begun < 5
+    for sock in waiting:
+        assert b'"error":"stopping"' in sock.recv(65536)
+        sock.close()
+    assert b'"code":' in over.recv(65536)
+    over.close()
+    assert "Traceback" not in node.log
+    assert "CRITICAL" not in node.log
+
+
+def test_no_worker_outlives_a_supervisor_that_is_killed(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        pids = [int(row["pid"]) for row in rows(client)]
+    assert node.process is not None
+    node.process.kill()
+    node.process.wait()
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    node.start()
+
+
+def test_a_reload_reaches_every_worker(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS, max_data_bytes=1000)
+    with node.client() as client:
+        for queue in QUEUES:
+            with pytest.raises(RefusedError, match="too_large"):
+                client.produce(queue, "x" * 2000)
+        reload(node, max_data_bytes=5000, virtual_queue_list={"all": QUEUES})
+        for queue in QUEUES:
+            wait_for(partial(client.produce, queue, "x" * 2000))
+        ids = client.request(1, queue="all", data=1)["msg_ids"]
+        assert sorted(msg_id % 1024 for msg_id in ids) == list(range(SHARDS))
+
+
+def reload(node: Node, **config: Any) -> None:
+    node.config |= config
+    node.config_path.write_text(json.dumps(node.config))
+    assert node.process is not None
+    node.process.send_signal(signal.SIGHUP)
+
+
+@pytest.mark.slow
+def test_kill_9_of_everything_again_and_again_loses_nothing_of_any_shard(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS, queue_log_size=500)
+    produced: dict[int, str] = {}
+    stopped = threading.Event()
+
+    def produce(number: int) -> None:
+        client = node.client(5.0)
+        count = 0
+        while not stopped.is_set():
+            count += 1
+            token = f"{number}.{count}"
+            try:
+                produced[client.produce(QUEUES[count % SHARDS], token, retry=300)] = token
+            except QuorateError:
+                time.sleep(0.01)
+        client.close()
+
+    threads = [threading.Thread(target=produce, args=(number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        time.sleep(0.3)
+        node.kill()
+        node.start()
+    stopped.set()
+    for thread in threads:
+        thread.join()
+    assert len(produced) > 50
+    with node.client() as client:
+        for msg_id, token in produced.items():
+            assert client.show(msg_id)["data"] == token
+        consumed: set[int] = set()
+        while (message := client.consume(QUEUES)) is not None:
+            assert message.msg_id not in consumed
+            consumed.add(message.msg_id)
+        assert produced.keys() <= consumed

@@ -10,6 +10,7 @@ from quorate.connection import Connection, Lost
 from quorate.errors import ConnectionFailedError, UnknownOutcomeError
 from quorate.pool import Pool
 from quorate.protocol import Action, ErrorWord
+from quorate.shard_map import ShardMap
 
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 0.2
@@ -19,8 +20,12 @@ PAUSE_MAX_S: Final = 0.2
 class Attempt:
     """One request, tried until it is answered, or its time is over, or it must not be tried again."""
 
-    def __init__(self, pool: Pool, timeout_s: float, action: int, body: dict[str, Any]) -> None:
+    def __init__(
+        self, pool: Pool, timeout_s: float, action: int, body: dict[str, Any], shard_map: ShardMap | None = None
+    ) -> None:
         self._pool = pool
+        self._map = shard_map
+        self._direct = None if shard_map is None else shard_map.address_of(action, body)
         self._timeout_s = timeout_s
         self._action = action
         self._body = body
@@ -43,6 +48,8 @@ class Attempt:
             try:
                 reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
             except Lost as lost:
+                if self._lost_way() and not lost.was_sent:
+                    continue
                 if lost.was_sent and not self._is_repeatable:
                     raise UnknownOutcomeError(str(lost)) from lost
                 if time.monotonic() + pause_s > until + wait_s:
@@ -52,15 +59,24 @@ class Attempt:
             else:
                 if not self._may_try_again(reply) or time.monotonic() + pause_s > until + wait_s:
                     return reply
+                self._lost_way()
                 if reply["error"] == ErrorWord.REDIRECT and redirects < 1:
                     redirects += 1
                     continue
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
 
+    def _lost_way(self) -> bool:
+        """The map was wrong, if it was that which said where to ask: then any node is asked, and may know better."""
+        if self._direct is None or self._map is None:
+            return False
+        self._direct = None
+        self._map.forget()
+        return True
+
     def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
         """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
-        connection = self._pool.take(timeout_s)
+        connection = self._pool.take(timeout_s, self._direct)
         try:
             reply = connection.exchange(data, timeout_s)
         except Lost:

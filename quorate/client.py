@@ -18,6 +18,7 @@ from quorate.errors import QuorateError, RefusedError, UnknownOutcomeError
 from quorate.payload import from_wire, to_wire
 from quorate.pool import Pool, node_address
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
+from quorate.shard_map import ShardMap
 
 DEFAULT_PORT: Final = 1111
 
@@ -49,7 +50,8 @@ class Client:
 
     `timeout` is seconds for each request, beyond what a consume asks to wait. With several nodes a request is tried on
     one after the other within that time, as long as it can't be done twice by that, or may be. `consumer` is what this
-    client calls itself: deliveries note it.
+    client calls itself: deliveries note it. Where a cluster has several shards, the client learns after some requests
+    where each of them is led, and asks there.
 
     Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when no node can be reached,
     `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what answers is no
@@ -68,6 +70,7 @@ class Client:
         if nodes is not None and not nodes:
             raise ValueError("nodes is empty: at least one is wanted")
         self._pool = Pool([(host, port)] if nodes is None else [node_address(node) for node in nodes])
+        self._map = ShardMap()
         self._timeout = timeout
         self._consumer = consumer
 
@@ -256,7 +259,9 @@ class Client:
         for name, value in body.items():
             if isinstance(value, float) and not math.isfinite(value):
                 raise ValueError(f"{name} is {value}, which JSON can't say")
-        attempt = Attempt(self._pool, self._timeout, int(action), body)
+        if self._map.counted():
+            self._learn()
+        attempt = Attempt(self._pool, self._timeout, int(action), body, self._map)
         reply = attempt.run()
         if reply.get("code") == 0:
             return {**reply, "was_repeated": True} if attempt.was_repeated else reply
@@ -267,6 +272,15 @@ class Client:
         if attempt.was_repeated and attempt.is_keyed and is_held and self._is_ours(int(reply["msg_id"]), body):
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
         raise RefusedError(error, reason, reply)
+
+    def _learn(self) -> None:
+        """Ask where the shards are. A client that is not told asks anywhere, as before."""
+        try:
+            reply = Attempt(self._pool, self._timeout, int(Action.LEADER), {}).run()
+        except QuorateError:
+            self._map.forget()
+        else:
+            self._map.learned(reply)
 
     def _is_ours(self, msg_id: int, body: dict[str, Any]) -> bool:
         """Whether the message that has the key is the one that this request produced, as far as its data tell.

@@ -25,11 +25,11 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def take(self, timeout_s: float) -> Connection:
-        """An open connection to the node that is asked now. Raises `Lost` when it can't be reached."""
+    def take(self, timeout_s: float, wanted: Address | None = None) -> Connection:
+        """An open connection to `wanted`, or to the node that is asked now. Raises `Lost` when it can't be reached."""
         while True:
             with self._lock:
-                address = self._address
+                address = wanted or self._address
                 connection = next((one for one in reversed(self._idle) if one.address == address), None)
                 if connection is not None:
                     self._idle.remove(connection)

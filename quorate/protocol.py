@@ -236,13 +236,6 @@ class DeliveredReply(Reply, kw_only=True):
     messages: list[DeliveredItem]
 
 
-class EmptyReply(Reply, kw_only=True):
-    """The reply to a consume over several shards that found nothing; `partial`: `missing_shards` were not asked."""
-
-    partial: bool = False
-    missing_shards: list[int] | None = None
-
-
 class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     """A message as peek and show give it: `state` is ready, delayed or in_flight; instants are Unix seconds.
 
@@ -339,11 +332,12 @@ class ListReply(Reply, kw_only=True):
 
 
 class LeaderReply(Reply, kw_only=True):
-    """The reply to leader."""
+    """The reply to leader: who leads, elected under `vote_id`, and where clients reach it."""
 
     leader_node_id: int
     leader_host: str
     leader_port: int
+    vote_id: int = 0
 
 
 class RedirectReply(LeaderReply, kw_only=True):

@@ -84,15 +84,15 @@ class Announcer:
 
     def tell_leader(self) -> None:
         """Who leads, and where its clients reach it: a node says so when it introduces itself."""
-        leader = self._machine.leader
+        leader, vote_id = self._machine.leader, self._machine.vote_id
         if leader is None:
             changed = LeaderChanged(0, False)
         elif leader == self._machine.log.node_id:
-            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port)
+            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port, vote_id)
         else:
             hello = self._hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)
-            changed = LeaderChanged(leader, False, host, port)
+            changed = LeaderChanged(leader, False, host, port, vote_id)
         self._near.router.tell(changed)
         self._near.owner.tell(changed)
 

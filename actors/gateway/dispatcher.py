@@ -10,7 +10,7 @@ from typing import Any
 
 import pykka
 
-from actors.gateway.gathers import Gathered, Listed, Settled, Stated
+from actors.gateway.gathers import Gathered, Listed, Mapped, Settled, Stated
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import Gather, VirtualQueues
@@ -100,6 +100,8 @@ class Dispatcher(LoopActor):
             if len(parts) == 1:
                 return [(parts[0].shard, call)]
             gathered = Settled(call, parts)
+        elif request.action == Action.LEADER:
+            gathered = Mapped(call, sharding.every(request))
         else:
             gathered = Listed(call, sharding.every(request))
         return [

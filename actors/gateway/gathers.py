@@ -11,6 +11,7 @@ from quorate.protocol import (
     BATCH_MAX,
     Code,
     ErrorWord,
+    LeaderReply,
     ListReply,
     QueueRow,
     Reply,
@@ -19,6 +20,7 @@ from quorate.protocol import (
     done,
     refusal,
 )
+from quorate.shard_replies import ShardLeader, ShardMapReply
 
 UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
 """What says that a part was not done, and may be asked for again."""
@@ -120,6 +122,31 @@ class Listed(Gathered):
         if missing:
             listed.partial, listed.missing_shards = True, missing
         return listed
+
+
+class Mapped(Gathered):
+    """Where each shard is led."""
+
+    def reply(self) -> Reply:
+        """All that is known; the first refusal, if nothing is."""
+        request = self.call.request
+        known = {shard: reply for shard, reply in self.replies if isinstance(reply, LeaderReply)}
+        if not known:
+            return self.replies[0][1]
+        first = known[min(known)]
+        rows = [ShardLeader(shard, r.leader_node_id, r.leader_host, r.leader_port) for shard, r in known.items()]
+        mapped = done(
+            request,
+            ShardMapReply,
+            leader_node_id=first.leader_node_id,
+            leader_host=first.leader_host,
+            leader_port=first.leader_port,
+            shards=rows,
+            version=sum(reply.vote_id for reply in known.values()),
+        )
+        if len(known) < len(self.parts):
+            mapped.partial, mapped.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        return mapped
 
 
 class Stated(Gathered):

@@ -189,7 +189,10 @@ class Router(LoopActor):
 
     def _forward(self) -> None:
         """Send what has gathered, or wait a moment for the clients that were just answered: see `Gathering`."""
-        self._is_gathering = bool(self._forwards) and not self._gathering.is_over(self._now(), len(self._forwards))
+        is_near = self._owner is None  # a worker of this node is written to in microseconds: nothing to wait for
+        self._is_gathering = (
+            bool(self._forwards) and not is_near and not self._gathering.is_over(self._now(), len(self._forwards))
+        )
         if self._is_gathering:
             self.runtime.call_later(0.0, self._forward)
         else:

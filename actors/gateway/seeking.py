@@ -21,7 +21,8 @@ from msgspec.structs import replace
 from actors.gateway.gathers import UNDONE
 from actors.gateway.sharding import GATHER_PATIENCE_S, Part
 from actors.messages.calls import Call
-from quorate.protocol import Action, Code, EmptyReply, Reply, Request
+from quorate.protocol import Action, Code, Reply, Request
+from quorate.shard_replies import EmptyReply
 
 WAIT_MIN_S: Final = 0.001
 

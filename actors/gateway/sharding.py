@@ -56,6 +56,8 @@ class Sharding:
         if request.action in BY_NUMBER:
             shard = request.shard or 0
             return shard if shard < self.shards else SEVERAL
+        if request.action == Action.LEADER:
+            return SEVERAL
         return 0 if request.action in OF_MEMBERS else self.own
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:

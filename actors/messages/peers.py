@@ -25,13 +25,14 @@ from storage.vote_file import Identity
 class LeaderChanged:
     """`leader` leads, 0: nobody that is known; `is_self`.
 
-    Clients reach it at `host` and `port`; "" and 0: that is not known.
+    Clients reach it at `host` and `port`; "" and 0: that is not known. It was elected under `vote_id`.
     """
 
     leader: int
     is_self: bool
     host: str = ""
     port: int = 0
+    vote_id: int = 0
 
 
 @dataclass(slots=True)

@@ -155,6 +155,13 @@ OPTIONS: Final = (
     Option("node_id", 1, "this node's number in its cluster", 1, 1_000_000),
     Option("node_type", 1, "the cluster's number", 0, 2**31 - 1),
     Option("shards", 1, "parts of the queues, each with a log and a process of its own", 1, 256),
+    Option(
+        "shard_port",
+        0,
+        "with several shards, the worker of shard k has this port + k for clients that know the map; 0: any free one",
+        0,
+        65279,
+    ),
     Option("log_prefix", "", "log lines go to this path with .log behind it; empty: to standard error"),
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),

@@ -42,6 +42,7 @@ from net.peers.tcp import dial_peer, listen_peers
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
 from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS
 from net.protocols.codec import CodecLimits
+from net.sockets import listening_socket
 from quorate.version import VERSION
 from storage.disk import RealFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
@@ -74,7 +75,9 @@ def main() -> None:
     config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
     set_up_logging(config)
     try:
-        opened, summary = _open(config, shard)
+        own_port = _own_port(config, shard)
+        settings = _shard_settings(config, shard, own_port)
+        opened, summary = _open(config, settings)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
         sys.exit(EXIT_NO_SPACE)
@@ -88,7 +91,7 @@ def main() -> None:
         sys.exit(EXIT_UNUSABLE)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    node = Worker(loop, config, shard, opened, control, summary)
+    node = Worker(loop, config, settings, own_port, opened, control, summary)
     for message in messages[1:]:
         node.told(message)
     code = node.run()
@@ -96,10 +99,17 @@ def main() -> None:
     os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
 
 
-def _open(config: NodeConfig, shard: int) -> tuple[OpenShard, str]:
+def _own_port(config: NodeConfig, shard: int) -> socket.socket | None:
+    """Where clients that know the map reach this worker alone; None where it is the only one. Raises OSError."""
+    if config["shards"] == 1:
+        return None
+    first = config["shard_port"]
+    return listening_socket(config["host"], first + shard if first else 0, socket.SOCK_STREAM)
+
+
+def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
-    path = Path(config["data_dir"]) / f"shard-{shard}"
-    settings = _shard_settings(config, shard)
+    path = Path(config["data_dir"]) / f"shard-{settings.shard}"
     begun = time.monotonic()
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
@@ -119,9 +129,11 @@ def _open(config: NodeConfig, shard: int) -> tuple[OpenShard, str]:
     return opened, summary
 
 
-def _shard_settings(config: NodeConfig, shard: int) -> ShardSettings:
+def _shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
     host, port = configuration.own_node(config) or (config["host"], 0)
     client_host, client_port = configuration.client_address(config)
+    if own_port is not None:
+        client_port = own_port.getsockname()[1]
     return ShardSettings(
         shard=shard,
         shards=config["shards"],
@@ -238,14 +250,16 @@ class Worker:
         self,
         loop: asyncio.AbstractEventLoop,
         config: NodeConfig,
-        shard: int,
+        settings: ShardSettings,
+        own_port: socket.socket | None,
         opened: OpenShard,
         control: Control,
         summary: str,
     ) -> None:
         self._loop = loop
         self._config = config
-        self._number = shard
+        self._number = settings.shard
+        self._own_port = own_port
         self._sockets = SocketFolder(Path(config["data_dir"]))
         dialler = _Dialler(loop, self._sockets)
         self._control = control
@@ -256,7 +270,7 @@ class Worker:
             self._runtime,
             dialler,
             opened,
-            _shard_settings(config, shard),
+            settings,
             _broker_limits(config),
             configuration.virtual_queues(config),
             dialler,
@@ -295,6 +309,8 @@ class Worker:
         clients = {"protocol": "json", "host": config["host"], "port": config["port"]}
         for one in (clients, *config["listeners"]):
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
+        if self._own_port is not None:
+            self._servers.append(await self._serve_clients("json", "", 0, self._own_port))
         if self._shard.siblings is not None:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
         nodes_port = configuration.nodes_port(config)
@@ -302,15 +318,22 @@ class Worker:
             await _can_listen(*nodes_port, self._listen_to_peers(*nodes_port))
 
     async def _listen_to_clients(self, protocol: str, host: str, port: int) -> None:
+        self._servers.append(await self._serve_clients(protocol, host, port))
         listener, make_codec = self._listener, PROTOCOLS[protocol]
         limits = partial(getattr, listener, "limits")
-        self._servers.append(
-            await listen_tcp(host, port, listener, make_codec, lambda: limits().connection, listener.admit)
-        )
         if protocol in DATAGRAM_PROTOCOLS:
             self._datagrams.append(
                 await listen_udp(host, port, listener, make_codec, lambda: limits().connection.codec)
             )
+
+    async def _serve_clients(
+        self, protocol: str, host: str, port: int, bound: socket.socket | None = None
+    ) -> asyncio.Server:
+        listener = self._listener
+        limits = partial(getattr, listener, "limits")
+        return await listen_tcp(
+            host, port, listener, PROTOCOLS[protocol], lambda: limits().connection, listener.admit, bound
+        )
 
     async def _listen_to_peers(self, host: str, port: int) -> None:
         self._servers.append(await listen_peers(host, port, self._shard.peers.accepted))

@@ -138,6 +138,7 @@ class Queries:
             leader_node_id=around.leader_node_id,
             leader_host=around.leader_host,
             leader_port=around.leader_port,
+            vote_id=around.leader_vote_id,
         )
         self._ledger.park(call, reply)
 

@@ -85,7 +85,7 @@ class QueueOwner(LoopActor):
             Deposed: self._deposed,
             StateDropped: self._state_dropped,
             StateLoaded: self._state_loaded,
-            LeaderChanged: self._leader_changed,
+            LeaderChanged: self._around.leader_changed,
             MembersChanged: self._members_changed,
             Propose: self._propose,
             Drain: self._drain,
@@ -197,10 +197,6 @@ class QueueOwner(LoopActor):
         assert isinstance(limits, Limits)
         self._limits = limits
         self._broker.set_limits(limits)
-
-    def _leader_changed(self, message: LeaderChanged) -> None:
-        around = self._around
-        around.leader_node_id, around.leader_host, around.leader_port = message.leader, message.host, message.port
 
     def _members_changed(self, message: MembersChanged) -> None:
         self._around.nodes, self._around.voters = message.nodes, message.voters

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
 
 
@@ -21,8 +22,14 @@ class Surroundings:
     leader_node_id: int = 0
     leader_host: str = ""
     leader_port: int = 0
+    leader_vote_id: int = 0
     nodes: int = 1
     voters: int = 1
+
+    def leader_changed(self, message: LeaderChanged) -> None:
+        """Somebody else leads, or nobody, or where the leader is has become known."""
+        self.leader_node_id, self.leader_vote_id = message.leader, message.vote_id
+        self.leader_host, self.leader_port = message.host, message.port
 
 
 @dataclass

@@ -82,8 +82,9 @@ async def listen_tcp(
     make_codec: MakeCodec,
     limits: Callable[[], ConnectionLimits],
     admit: Callable[[Connection, Any], str | None],
+    bound: socket.socket | None = None,
 ) -> asyncio.Server:
-    """Serve clients on host and port. Raises OSError."""
-    sock = listening_socket(host, port, socket.SOCK_STREAM)
+    """Serve clients on host and port, or on a socket that is bound already. Raises OSError."""
+    sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
     loop = asyncio.get_running_loop()
     return await loop.create_server(lambda: TcpProtocol(sink, make_codec, limits, admit), sock=sock, backlog=BACKLOG)

@@ -195,6 +195,33 @@ def reload(node: Node, **config: Any) -> None:
     node.process.send_signal(signal.SIGHUP)
 
 
+def test_a_client_learns_where_the_shards_are_and_asks_there(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        for n in range(40):
+            client.produce(QUEUES[n % SHARDS], n, retry=60)
+        first = client.request(8)
+        ports = {row["shard"]: row["port"] for row in first["shards"]}
+        assert len({*ports.values(), node.port}) == SHARDS + 1
+        for shard, queue in enumerate(QUEUES):
+            assert client.request(8, queue=queue)["leader_port"] == ports[shard]
+        with Client(port=ports[1]) as direct:
+            assert direct.status()["pid"] == rows(client)[1]["pid"]
+            assert direct.monitor(QUEUES[2])["size"] == 13, "a worker's own port serves everything, too"
+        connected = {connection.address[1] for connection in client._pool._idle}
+        assert connected == {node.port, *ports.values()}
+        os.kill(rows(client)[1]["pid"], signal.SIGKILL)
+        for n in range(60):
+            queue = QUEUES[n % SHARDS]
+            assert client.monitor(queue)["size"] >= 13
+        second = client.request(8)
+        assert second["version"] > first["version"]
+        assert client._map.version == second["version"]
+        message = client.consume(QUEUES[1])
+        assert message is not None
+        assert client.confirm(message) == 1
+
+
 @pytest.mark.slow
 def test_kill_9_of_everything_again_and_again_loses_nothing_of_any_shard(start_node: StartNode) -> None:
     node = start_node(shards=SHARDS, queue_log_size=500)

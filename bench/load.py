@@ -16,11 +16,22 @@ def generator() -> str:
 
 
 def load(
-    protocol: str, port: int, connections: int, requests: int, *, queues: int = 1, data_bytes: int = 32, batch: int = 1
+    protocol: str,
+    port: int,
+    connections: int,
+    requests: int,
+    *,
+    queues: int = 1,
+    data_bytes: int = 32,
+    batch: int = 1,
+    first: int = 0,
 ) -> dict[str, float]:
-    """Put `requests` in all on the server, from so many connections; the figures by name (1/s and us)."""
+    """Put `requests` in all on the server, from so many connections; the figures by name (1/s and us).
+
+    The connections take turns at queues `bench0` and on, or from number `first` on.
+    """
     each = max(requests // connections, 3)
-    words = [generator(), protocol, *map(str, (port, connections, each, queues, data_bytes, batch))]
+    words = [generator(), protocol, *map(str, (port, connections, each, queues, data_bytes, batch, first))]
     printed = subprocess.run(words, capture_output=True, text=True, check=False)
     if printed.returncode:
         raise RuntimeError(printed.stderr)

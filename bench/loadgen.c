@@ -133,13 +133,14 @@ static void submit(Client *c) {
 }
 
 int main(int argc, char **argv) {
-  if (argc < 5) die("usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]", "");
+  if (argc < 5) die("usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH] [FIRST]", "");
   protocol = argv[1];
   is_redis = !strcmp(protocol, "redis");
   is_beanstalk = !strcmp(protocol, "beanstalk");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
   data_bytes = argc > 6 ? atoi(argv[6]) : 32;
   batch = argc > 7 ? atoi(argv[7]) : 1;
+  int first = argc > 8 ? atoi(argv[8]) : 0;
   data = malloc(data_bytes + 1);
   memset(data, 'x', data_bytes);
   data[data_bytes] = 0;
@@ -151,7 +152,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < count; i++) {
     Client *c = &clients[i];
     c->fd = socket(AF_INET, SOCK_STREAM, 0);
-    c->queue = i % queues;
+    c->queue = first + i % queues;
     if (connect(c->fd, (void *)&address, sizeof address)) die("can't connect to port", argv[2]);
     int one = 1;
     setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

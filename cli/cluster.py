@@ -13,9 +13,9 @@ import typer
 
 from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client, QuorateError, UnknownOutcomeError
-from quorate.protocol import Action
+from quorate.protocol import DOWN, Action
 
 app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=True)
 
@@ -34,7 +34,7 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
     """
     with client(host, port) as connection:
         reply = connection.status()
-    shard = reply["shards"][0]
+    shard = _running(reply)
     rows = [_member_row(member, shard) for member in shard["members"]]
     furthest = max((row["committed"] for row in rows if row["state"] in WORKING), default=0)
     for row in rows:
@@ -60,7 +60,14 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
         raise typer.Exit(UNWELL)
 
 
-UNWELL = 3
+def _running(reply: dict[str, Any]) -> dict[str, Any]:
+    """A shard of a node that tells who its members are: all tell the same."""
+    shard: dict[str, Any] = next((one for one in reply["shards"] if one["role"] != DOWN), reply["shards"][0])
+    if shard["role"] == DOWN:
+        raise fail(f"no shard of node {reply['node_id']} runs: {shard['fault']}")
+    return shard
+
+
 UP = "up"
 FULL = "disk full"
 WORKING = (UP, FULL)
@@ -86,7 +93,7 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
             reply = connection.status()
     except QuorateError:
         return row
-    own = reply["shards"][0]
+    own = _running(reply)
     if reply["node_id"] != member["node_id"]:
         return row | {"state": f"node {reply['node_id']} is there"}
     if own["cluster_id"] != asked["cluster_id"]:
@@ -139,7 +146,7 @@ def add_node(
 def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0.1", port: Port = 1111) -> None:
     """Do without a node. If it leads, another leads first. Any node can be asked, the one that goes as well."""
     with client(host, port) as connection:
-        members = connection.status()["shards"][0]["members"]
+        members = _running(connection.status())["members"]
     others = [(m["client_host"], m["client_port"]) for m in members if m["node_id"] != node_id and "client_port" in m]
     with Client(nodes=others or [(host, port)], timeout=timeout) as connection:
         try:
@@ -272,7 +279,7 @@ def _why_idle(node_id: int, port: int) -> str:
     """Why a node does not take part in its cluster; empty if it does."""
     try:
         with Client("127.0.0.1", port, timeout=5) as connection:
-            shard = connection.status()["shards"][0]
+            shard = _running(connection.status())
     except QuorateError as error:
         return str(error)
     role = next((member["role"] for member in shard["members"] if member["node_id"] == node_id), None)

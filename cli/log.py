@@ -3,7 +3,7 @@
 import shutil
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +11,8 @@ from actors.node import config as configuration
 from actors.node.node_lock import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from quorate import Client
+from quorate.protocol import DOWN
 from storage.disk import RealFolder
 from storage.repair import Findings, repair, verify
 from storage.tables import LmdbTables
@@ -33,9 +35,9 @@ def tail(
 ) -> None:
     """Print the log's last records."""
     with client(host, port) as connection:
-        [state] = [one for one in connection.status()["shards"] if one["shard"] == shard] or [None]
+        state = _running(connection).get(shard)
         if state is None:
-            raise fail(f"there is no shard {shard}")
+            raise fail(f"there is no shard {shard}, or it is down")
         after = max(state["committed"] - count, state["first_trans_id"] - 1)
         while True:
             reply = connection.log(after, 1000, shard)
@@ -58,26 +60,34 @@ def tail(
 @speaking
 def readers(
     forget: Annotated[str | None, typer.Option("--forget", help="Keep nothing for this reader any more.")] = None,
-    shard: Annotated[int, typer.Option(help="The shard.")] = 0,
+    shard: Annotated[int | None, typer.Option(help="This shard alone.")] = None,
     as_json: AsJson = False,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """List the log's named readers: where they are, how far behind, and what they have lost."""
     with client(host, port) as connection:
+        shards = sorted(_running(connection)) if shard is None else [shard]
+        rows = [{"shard": one, **row} for one in shards for row in connection.readers(one)]
         if forget is not None:
-            connection.forget_reader(forget, shard)
+            known = [row["shard"] for row in rows if row["reader"] == forget]
+            for one in known:
+                connection.forget_reader(forget, one)
+            if not known:
+                raise fail(f"there is no reader {forget!r}")
             console.print(f"forgotten: {forget}")
             return
-        rows = connection.readers(shard)
     if as_json:
         print_json(rows)
         return
-    table = [
-        [row["reader"], row["trans_id"], row["lag"], row["lost"], time.strftime(WHEN, time.localtime(row["at"]))]
-        for row in rows
-    ]
-    print_table(["reader", "has up to", "behind by", "lost", "said at"], table)
+    columns = ["reader", "shard", "trans_id", "lag", "lost"]
+    table = [[*(row[name] for name in columns), time.strftime(WHEN, time.localtime(row["at"]))] for row in rows]
+    print_table(["reader", "shard", "has up to", "behind by", "lost", "said at"], table)
+
+
+def _running(connection: Client) -> dict[int, dict[str, Any]]:
+    """The shards of a node that run, by number."""
+    return {int(one["shard"]): one for one in connection.status()["shards"] if one["role"] != DOWN}
 
 
 def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Path:

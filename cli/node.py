@@ -11,7 +11,8 @@ import typer
 from actors.node import config as configuration
 from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from quorate.protocol import DOWN
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)
 
@@ -108,7 +109,7 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 @app.command()
 @speaking
 def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
-    """Show a running node and its shards."""
+    """Show a running node and its shards. Exit code 3 if one of them is down."""
     with client(host, port) as connection:
         reply = connection.status()
     if as_json:
@@ -121,15 +122,19 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
     )
     columns = ["shard", "role", "leader_node_id", "trans_id", "committed", "durable", "checkpointed", "first_trans_id"]
     columns += ["queues", "messages", "waiting_consumers"]
-    print_table(columns, [[shard[column] for column in columns] for shard in reply["shards"]])
+    print_table(columns, [[shard.get(column, "-") for column in columns] for shard in reply["shards"]])
     for shard in reply["shards"]:
-        if shard["disk_full"]:
+        if shard["role"] == DOWN:
+            console.print(f"shard {shard['shard']} is down: {shard['fault']}")
+        if shard.get("disk_full"):
             console.print(f"shard {shard['shard']}: the disk is full: {shard['disk_full']}")
-        if shard["recovery"]:
+        if shard.get("recovery"):
             console.print(f"shard {shard['shard']}: cut off at the last start: {shard['recovery']}")
 
     for limit in reply.get("limits_reached", ()):
         console.print(f"a limit was reached in the last minute: {limit}")
+    if reply.get("partial"):
+        raise typer.Exit(UNWELL)
 
 
 def _duration(seconds: float) -> str:

@@ -18,6 +18,9 @@ from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 UNWRAPPED: Final = 100_000
+UNWELL: Final = 3
+"""The exit code of a status that tells of something that does not work."""
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 

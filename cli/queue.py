@@ -1,10 +1,11 @@
 """qctl queue: look at queues and steer them."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from quorate import RefusedError
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
 
@@ -21,13 +22,21 @@ def ls(
     as_json: AsJson = False,
 ) -> None:
     """List queues with their counts."""
+    rows: list[dict[str, Any]] = []
+    incomplete: RefusedError | None = None
     with client(host, port) as connection:
-        rows = list(connection.queue_rows(pattern))
+        try:
+            for row in connection.queue_rows(pattern):
+                rows.append(row)
+        except RefusedError as refused:
+            incomplete = refused
     if as_json:
         for row in rows:
             print_json({COLUMNS[0]: row["name"], **row})
-        return
-    print_table(COLUMNS, [[row["name"], *(row[column] for column in COLUMNS[1:])] for row in rows])
+    elif rows or incomplete is None:
+        print_table(COLUMNS, [[row["name"], *(row[column] for column in COLUMNS[1:])] for row in rows])
+    if incomplete is not None:
+        raise incomplete
 
 
 @app.command()

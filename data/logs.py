@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from data.decode import split_entries
 from data.options import SourceOptions
 from quorate import Client, QuorateError, RefusedError
-from quorate.protocol import ErrorWord
+from quorate.protocol import DOWN, ErrorWord
 from storage.entry import entry_time, stored_entry
 from storage.log_reader import LogReader, shards_in
 
@@ -37,6 +37,14 @@ class TrimmedError(RuntimeError):
             f"lost to this reader (failOnDataLoss=false goes on at {first})"
         )
         self.shard, self.wanted, self.first = shard, wanted, first
+
+
+class ShardDownError(RuntimeError):
+    """A shard's log can't be read now."""
+
+    def __init__(self, shard: int, fault: str) -> None:
+        super().__init__(f"shard {shard} is down, and without it the log is not whole: {fault}")
+        self.shard = shard
 
 
 class Log(Protocol):
@@ -70,13 +78,23 @@ class ClusterLog:
         self._timeout_s = timeout_s
 
     def ranges(self) -> dict[int, Range]:
-        """As the node says that knows most: one that is cut off would take an old end for the end."""
+        """As the node says that knows most: one that is cut off would take an old end for the end.
+
+        Raises `ShardDownError` for a shard that no node has: what there is of the others would be taken for all.
+        """
         found: dict[int, Range] = {}
+        down: dict[int, str] = {}
         for status in self._statuses():
             for shard in status["shards"]:
+                if shard["role"] == DOWN:
+                    down[int(shard["shard"])] = str(shard["fault"])
+                    continue
                 number, held = int(shard["shard"]), Range(int(shard["first_trans_id"]), int(shard["committed"]) + 1)
                 if number not in found or held.end > found[number].end:
                     found[number] = held
+        for number, fault in down.items():
+            if number not in found:
+                raise ShardDownError(number, fault)
         return found
 
     def _statuses(self) -> list[dict[str, Any]]:
@@ -89,7 +107,8 @@ class ClusterLog:
 
     def cluster_id(self) -> str:
         """Which cluster it is: another one has another log."""
-        return str(self._statuses()[0]["shards"][0].get("cluster_id", ""))
+        shards = [shard for status in self._statuses() for shard in status["shards"] if "cluster_id" in shard]
+        return str(shards[0]["cluster_id"]) if shards else ""
 
     def first_since(self, shard: int, since: float) -> int:
         """By halving: some twenty requests for one entry."""

@@ -180,14 +180,24 @@ class Client:
         return [row["name"] for row in self.queue_rows(pattern)]
 
     def queue_rows(self, pattern: str | None = None) -> Iterator[dict[str, Any]]:
-        """Each queue's name and counts, in the order of their names, however many there are."""
+        """Each queue's name and counts, in the order of their names, however many there are.
+
+        Raises `RefusedError` behind the last of them when a shard could not be asked, so that some may be missing.
+        """
         after: str | None = None
+        missing: set[int] = set()
         while True:
             reply = self.request(Action.LIST, pattern=pattern, after=after)
             yield from reply["queue_list"]
+            missing |= set(reply.get("missing_shards", ()))
             after = reply.get("next")
             if after is None:
-                return
+                break
+        if missing:
+            named = ", ".join(map(str, sorted(missing)))
+            raise RefusedError(
+                ErrorWord.NO_LEADER, f"the queues of shard {named} are missing: it can't be asked", reply
+            )
 
     def monitor(self, queue: str) -> dict[str, Any]:
         """A queue's counts."""

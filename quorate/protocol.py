@@ -53,6 +53,10 @@ class Action(IntEnum):
     NODE_INIT = 115
 
 
+DOWN: Final = "down"
+"""The role of a shard in a status whose worker does not run; its row has `shard`, `role` and `fault` alone."""
+
+
 class Code(IntEnum):
     """A reply's `code`."""
 

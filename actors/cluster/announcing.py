@@ -88,7 +88,8 @@ class Announcer:
         if leader is None:
             changed = LeaderChanged(0, False)
         elif leader == self._machine.log.node_id:
-            changed = LeaderChanged(leader, True, self._settings.client_host, self._settings.client_port, vote_id)
+            port = self._settings.direct_port or self._settings.client_port
+            changed = LeaderChanged(leader, True, self._settings.client_host, port, vote_id)
         else:
             hello = self._hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)

@@ -14,6 +14,7 @@ class ReplicatorSettings:
 
     `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
     reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
+    `direct_port`: of this shard alone; 0: none.
     """
 
     listed: tuple[Member, ...] = ()
@@ -26,6 +27,7 @@ class ReplicatorSettings:
     recovery: str = ""
     version: str = ""
     shard: int = 0
+    direct_port: int = 0
 
 
 @dataclass

@@ -9,6 +9,7 @@ from actors.gateway.sharding import Part
 from actors.messages.calls import Call
 from quorate.protocol import (
     BATCH_MAX,
+    DOWN,
     Code,
     ErrorWord,
     LeaderReply,
@@ -168,7 +169,7 @@ class Stated(Gathered):
             if not isinstance(reply, StatusReply):
                 missing.append(shard)
                 fault = self._faults.get(shard, reply.reason)
-                rows.append({"shard": shard, "role": "down", "fault": fault})
+                rows.append({"shard": shard, "role": DOWN, "fault": fault})
                 continue
             rows += reply.shards
             limits |= set(reply.limits_reached)

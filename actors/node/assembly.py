@@ -62,7 +62,8 @@ _FORGOTTEN: Final = (
 class ShardSettings:
     """What a shard's actors need of the configuration.
 
-    The shard is number `shard` of `shards`. `cluster_id` is for a cluster that this node founds, 0: one is drawn.
+    The shard is number `shard` of `shards`; clients reach it alone at `direct_port`, if not 0. `cluster_id` is for a
+    cluster that this node founds, 0: one is drawn.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
     simulator makes tiny.
@@ -70,6 +71,7 @@ class ShardSettings:
 
     shard: int = 0
     shards: int = 1
+    direct_port: int = 0
     cluster_id: int = 0
     log_records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
@@ -339,6 +341,7 @@ def _cluster(
         opened.recovered.torn or "",
         settings.version,
         settings.shard,
+        settings.direct_port,
     )
     founded = settings.cluster_id
     replicator = Replicator(

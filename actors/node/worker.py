@@ -132,11 +132,10 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
 def _shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
     host, port = configuration.own_node(config) or (config["host"], 0)
     client_host, client_port = configuration.client_address(config)
-    if own_port is not None:
-        client_port = own_port.getsockname()[1]
     return ShardSettings(
         shard=shard,
         shards=config["shards"],
+        direct_port=0 if own_port is None else own_port.getsockname()[1],
         cluster_id=config["cluster_id"],
         log_records_max=config["queue_log_size"],
         reader_records_max=config["log_retention_records"],

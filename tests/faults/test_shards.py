@@ -75,6 +75,8 @@ def test_a_worker_that_is_killed_comes_back_and_the_other_shards_fail_no_request
         one = node.client()
         if int(one.status()["pid"]) != victim:
             clients.append(one)
+        else:
+            one.close()
     failures: list[str] = []
     stopped = threading.Event()
 

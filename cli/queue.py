@@ -26,8 +26,7 @@ def ls(
     incomplete: RefusedError | None = None
     with client(host, port) as connection:
         try:
-            for row in connection.queue_rows(pattern):
-                rows.append(row)
+            rows.extend(connection.queue_rows(pattern))
         except RefusedError as refused:
             incomplete = refused
     if as_json:

@@ -97,6 +97,29 @@ def test_a_job_killed_at_any_stage_goes_on_without_loss_or_duplicate(
         assert archive.archived(spark, out).where("kind = 'produce'").count() == 400
 
 
+def test_the_logs_of_all_shards_are_archived_and_a_shard_that_is_down_stops_the_job(
+    spark: SparkSession, start_node: StartNode, tmp_path: Path
+) -> None:
+    node = start_node(shards=2)
+    out = tmp_path / "archive"
+    with node.client() as client:
+        for queue in ("q0", "q1", "q4", "q5"):
+            client.produce_many(queue, list(range(100)), retry=60)
+        committed = {row["shard"]: row["committed"] for row in client.status()["shards"]}
+        archive.run(spark, options(node, maxOffsetsPerTrigger="150"), out, once=True)
+        assert len(committed) == 2
+        for shard, end in committed.items():
+            found = {trans_id for its, trans_id, _ in listed(out) if its == shard}
+            assert found >= set(range(1, end + 1))
+            assert client.readers(shard)[0]["trans_id"] > 200
+    assert len(set(listed(out))) == len(listed(out))
+    assert node.stop() == 0
+    (Path(node.config["data_dir"]) / "shard-1" / "data.mdb").write_bytes(b"no LMDB")
+    node.start()
+    with pytest.raises(Exception, match="shard 1 is down"):
+        archive.run(spark, options(node), out, once=True)
+
+
 def test_an_archive_may_begin_at_the_end_which_is_looked_up_once(
     spark: SparkSession, start_node: StartNode, tmp_path: Path
 ) -> None:

@@ -12,14 +12,15 @@ UNHEARD_MS: Final = 30_000
 """Sent bytes that are not acknowledged for so long end a connection: the machine at its other end has vanished."""
 
 
-def listening_socket(host: str, port: int, kind: socket.SocketKind) -> socket.socket:
-    """A bound socket that shares its port with this node's other workers. Raises OSError."""
+def listening_socket(host: str, port: int, kind: socket.SocketKind, *, shares: bool = True) -> socket.socket:
+    """A bound socket, which `shares` its port with this node's other workers. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, kind)
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if shares:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind((host, port))
     except BaseException:
         sock.close()

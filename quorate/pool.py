@@ -9,6 +9,10 @@ IDLE_MAX: Final = 16
 """Connections that are kept open for the next requests."""
 
 
+DIRECT_S: Final = 0.5
+"""For so long a shard's own port is tried, before the request goes by any node."""
+
+
 class Pool:
     """Connections to one of `nodes` at a time. Any thread may use it."""
 
@@ -34,7 +38,7 @@ class Pool:
                 if connection is not None:
                     self._idle.remove(connection)
             if connection is None:
-                return self._connected(address, timeout_s)
+                return self._connected(address, timeout_s if wanted is None else min(timeout_s, DIRECT_S))
             if not connection.is_stale:
                 return connection
             connection.close()
@@ -49,10 +53,10 @@ class Pool:
     def give_back(self, connection: Connection) -> None:
         """A connection on which nothing is expected any more."""
         with self._lock:
-            if len(self._idle) < IDLE_MAX:
-                self._idle.append(connection)
-                return
-        connection.close()
+            self._idle.append(connection)
+            unused = self._idle.pop(0) if len(self._idle) > IDLE_MAX else None
+        if unused is not None:
+            unused.close()
 
     def ask_elsewhere(self, failed: Address, address: Address | None = None) -> None:
         """Ask another node from now on: the one at `address`, or the next."""

@@ -45,7 +45,7 @@ class ShardMap:
         """The reply to action 8. One that names no shards is of a node that has one."""
         rows = reply.get("shards") or []
         with self._lock:
-            self._shards = len(rows) or 1
+            self._shards = (len(rows) + len(reply.get("missing_shards") or ())) or 1
             self.version = int(reply.get("version", 0))
             self._addresses = {
                 int(row["shard"]): (str(row["host"]), int(row["port"])) for row in rows if row.get("port")

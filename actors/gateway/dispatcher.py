@@ -6,19 +6,22 @@ produce to each real queue, wherever that is.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 import pykka
 
-from actors.gateway.gathers import Gathered, Listed, Mapped, Settled, Stated
+from actors.gateway.gathers import All, Gathered, Listed, Mapped, Settled, Stated
 from actors.gateway.seeking import Seeking, Step
-from actors.gateway.sharding import OVER_QUEUES, SEVERAL, Part, Sharding
+from actors.gateway.sharding import BY_MESSAGE, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import Gather, VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
 from actors.messages.lifecycle import Listening, Reconfigure, ShardFaults, Stop, Stopped
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from quorate.protocol import Action, StatusReply
+from quorate.protocol import Action, ErrorWord, StatusReply, refusal
+
+SEEKING_MAX: Final = 32
+"""Consumers over several shards that one client may have open: fewer than a connection may, so its end is noticed."""
 
 
 class Dispatcher(LoopActor):
@@ -95,11 +98,13 @@ class Dispatcher(LoopActor):
         gathered: Gathered
         if request.action == Action.NODE_STATUS:
             gathered = Stated(call, sharding.every(request), sharding.own, self._faults)
-        elif request.msg_ids is not None:
+        elif request.action in BY_MESSAGE:
             parts = sharding.by_ids(request)
             if len(parts) == 1:
                 return [(parts[0].shard, call)]
             gathered = Settled(call, parts)
+        elif request.action == Action.CLUSTER:
+            gathered = All(call, sharding.every(request))
         elif request.action == Action.LEADER:
             gathered = Mapped(call, sharding.every(request))
         else:
@@ -113,6 +118,10 @@ class Dispatcher(LoopActor):
         groups = self._sharding.groups(call.request)
         if len(groups) == 1:
             return [(groups[0][0], call)]
+        if len(self._seeking_of.get(call.client, ())) >= SEEKING_MAX:
+            reason = f"{SEEKING_MAX} consumers of this connection wait for queues of several shards already"
+            send_answers([(call, refusal(call.request, ErrorWord.OVERLOADED, reason))])
+            return ()
         seeking = Seeking(call, groups, self.runtime.monotonic())
         self._seeking_of.setdefault(call.client, {})[seeking] = None
         self._take(seeking, seeking.begin(self.runtime.monotonic()))
@@ -168,7 +177,7 @@ class Dispatcher(LoopActor):
         own = self._sharding.own
         for seekings in list(self._seeking_of.values()):
             for seeking in list(seekings):
-                self._take(seeking, seeking.client_gone(self.runtime.monotonic()))
+                self._take(seeking, seeking.stop(self.runtime.monotonic()))
         for shard, router in enumerate(self._routers):
             if shard != own:
                 self._to_stop += 1

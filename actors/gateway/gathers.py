@@ -90,6 +90,15 @@ class Settled(Gathered):
         return total
 
 
+class All(Gathered):
+    """What every shard has to do: the first refusal, or else the first shard's reply."""
+
+    def reply(self) -> Reply:
+        """Whichever it is."""
+        replies = [reply for _, reply in self.replies]
+        return next((reply for reply in replies if reply.code != Code.OK), replies[0])
+
+
 class Listed(Gathered):
     """The queues of all shards, in the order of their names."""
 

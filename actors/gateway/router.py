@@ -21,7 +21,7 @@ from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
 from quorate.actions import ASKS_NODE, WAITS
-from quorate.protocol import ErrorWord, Reply, Request, StatusReply, refusal
+from quorate.protocol import NAME_BYTES_MAX, ErrorWord, Reply, Request, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -34,6 +34,9 @@ FORWARD_BYTES: Final = 8 << 20
 
 CALL_BYTES: Final = 512
 """What a call or an answer takes beside its payloads, about."""
+
+
+ID_BYTES: Final = 9
 
 
 class RemoteClient:
@@ -204,7 +207,9 @@ class Router(LoopActor):
         size = 0
         for one in forwards:
             packed = packed_call(one.serial, one.client, one.call.reply_bytes_max, one.call.request)
-            grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads)
+            request = one.call.request
+            named = NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
+            grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads) + named
             if calls and size + grown > self._forward_bytes:
                 self._say(self._forward_to, Forward(self._session, calls))
                 calls, size = [], 0

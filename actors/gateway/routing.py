@@ -319,6 +319,9 @@ class Routing:
         one = self._outgoing.pop(serial)
         request = one.call.request
         if request.action in LOOKS:
+            if request.wait:
+                left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
+                one.call.request = replace(request, wait=left_s)
             self.returned(now, [one.call])
             return []
         who = f"node {one.node_id}" if one.node_id > 0 else "the shard's worker"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from actors.gateway.gathers import UNDONE
 from actors.gateway.sharding import GATHER_PATIENCE_S, Part
 from actors.messages.calls import Call
-from quorate.protocol import Action, Code, Reply, Request
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shard_replies import EmptyReply
 
 WAIT_MIN_S: Final = 0.001
@@ -41,8 +41,6 @@ class Seeking:
     Times are monotonic seconds.
     """
 
-    has_left = is_gone = False
-
     def __init__(self, call: Call, groups: list[tuple[int, list[str]]], now: float) -> None:
         self.call = call
         self._groups = groups
@@ -53,8 +51,19 @@ class Seeking:
         self._told: set[int] = set()
         self._missing: dict[int, Reply] = {}
         self._given_up: set[int] = set()
+        self._asked_shards: set[int] = set()
         self._order = 0
         self._is_done = False
+
+    @property
+    def has_left(self) -> bool:
+        """As its own client."""
+        return self.call.client.has_left
+
+    @property
+    def is_gone(self) -> bool:
+        """As its own client."""
+        return self.call.client.is_gone
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Answers come by the Dispatcher."""
@@ -76,8 +85,11 @@ class Seeking:
         self._told.discard(shard)
         if reply.code != Code.OK and reply.error in UNDONE:
             self._missing[shard] = reply
+            self._to_try = [at for at in self._to_try if self._groups[at][0] != shard]
         elif reply.code != Code.OK or reply.msg_id is not None or getattr(reply, "messages", None):
             return self._done(reply)
+        elif reply.count is not None:
+            return self._done(reply)  # it was a watch that was asked for
         else:
             self._missing.pop(shard, None)
         return self._go_on(now)
@@ -90,6 +102,8 @@ class Seeking:
             self._given_up.add(shard)
         elif reply.count is not None:
             self._missing.pop(shard, None)
+            if self.call.request.action == Action.WATCH and self._trying is None:
+                return self._done(reply)
             self._told.add(shard)
             ours = [at for at, (its, _) in enumerate(self._groups) if its == shard]
             self._to_try = sorted({*self._to_try, *ours})
@@ -97,11 +111,16 @@ class Seeking:
 
     def client_gone(self, now: float) -> Step:
         """The consumer waits no longer; what is being asked for is still given."""
+        return self._end(now, self._nothing())
+
+    def stop(self, now: float) -> Step:
+        """This node is stopping: the consumer may go on elsewhere."""
+        return self._end(now, refusal(self.call.request, ErrorWord.STOPPING, "the node is stopping"))
+
+    def _end(self, now: float, reply: Reply) -> Step:
         self._until = now
         self._to_try = []
-        if self._is_done or self._trying is not None:
-            return Step([], [])
-        return self._done(self._nothing())
+        return Step([], []) if self._is_done or self._trying is not None else self._done(reply)
 
     def _go_on(self, now: float) -> Step:
         request = self.call.request
@@ -109,7 +128,7 @@ class Seeking:
             at = self._trying = self._to_try.pop(0)
             shard, names = self._groups[at]
             patience_s = min(GATHER_PATIENCE_S if request.patience is None else request.patience, GATHER_PATIENCE_S)
-            ask = replace(request, queue=None, queues=names, wait=None, seq=None, patience=patience_s)
+            ask = replace(request, queue=None, queues=names, wait=None, seq=None, patience=patience_s, msg_ids=None)
             return Step([self._asked(Part(shard, ask))], [])
         left_s = self._until - now
         if left_s < WAIT_MIN_S:
@@ -128,6 +147,7 @@ class Seeking:
 
     def _asked(self, part: Part) -> tuple[int, Part]:
         self._order += 1
+        self._asked_shards.add(part.shard)
         return self._order, part
 
     def _nothing(self) -> Reply:
@@ -143,7 +163,6 @@ class Seeking:
 
     def _done(self, reply: Reply) -> Step:
         self._is_done = True
-        reply.seq = self.call.request.seq
-        let_go = sorted({*self._watches.values(), *self._told})
+        reply.seq, reply.action = self.call.request.seq, self.call.request.action
         self._watches.clear()
-        return Step([], let_go, reply)
+        return Step([], sorted(self._asked_shards), reply)

@@ -18,8 +18,11 @@ EVERY_SHARD: Final = frozenset({Action.LIST, Action.NODE_LIST, Action.NODE_STATU
 BY_NUMBER: Final = frozenset({Action.LOG, Action.POSITION})
 """What names its shard itself."""
 
+BY_MESSAGE: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
 OF_MEMBERS: Final = frozenset({Action.CLUSTER, Action.NODE_INIT})
 OVER_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
+
+UPGRADE: Final = "upgrade"
 
 GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
@@ -40,25 +43,29 @@ class Sharding:
         self.own = own
 
     def shard_of(self, request: Request) -> int:
-        """The one shard that does the request, or `SEVERAL`. What names nothing is refused by any shard."""
-        if request.msg_ids is not None or (request.queues is not None and request.action in OVER_QUEUES):
-            return SEVERAL
-        if request.queue is not None and request.msg_id is None:
-            shard = shard_of_queue(request.queue, self.shards)
-            if isinstance(request.dead_letter, str) and request.dead_letter:
-                return shard if shard_of_queue(request.dead_letter, self.shards) == shard else SEVERAL
-            return shard
-        if request.msg_id is not None:
-            shard = shard_of_message(request.msg_id)
+        """The one shard that does the request, or `SEVERAL`. What names nothing is refused by any shard.
+
+        The action says which of the fields counts: others may be there, and mean nothing.
+        """
+        action = request.action
+        if action in BY_MESSAGE and (request.msg_ids is not None or request.msg_id is not None):
+            if request.msg_ids is not None and action != Action.SHOW:
+                return SEVERAL
+            shard = self.own if request.msg_id is None else shard_of_message(request.msg_id)
             return shard if shard < self.shards else self.own
-        if request.action in EVERY_SHARD:
+        if action in EVERY_SHARD or (action in OVER_QUEUES and request.queues is not None):
             return SEVERAL
-        if request.action in BY_NUMBER:
+        if action in BY_NUMBER:
             shard = request.shard or 0
             return shard if shard < self.shards else SEVERAL
-        if request.action == Action.LEADER:
-            return SEVERAL
-        return 0 if request.action in OF_MEMBERS else self.own
+        if action in OF_MEMBERS:
+            return 0 if action == Action.CLUSTER and request.command in (None, "status") else SEVERAL
+        if request.queue is None:
+            return SEVERAL if action == Action.LEADER else self.own
+        shard = shard_of_queue(request.queue, self.shards)
+        if action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.dead_letter:
+            return shard if shard_of_queue(request.dead_letter, self.shards) == shard else SEVERAL
+        return shard
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
         """The queues that a consume names, in its order of preference; neighbours in one shard are together."""
@@ -89,7 +96,10 @@ class Sharding:
 
     def fault(self, request: Request) -> Reply | None:
         """Why what concerns several shards can't be done; None if it can."""
-        if isinstance(request.dead_letter, str) and request.dead_letter and request.queue is not None:
+        if request.action in OF_MEMBERS and request.command != UPGRADE:
+            reason = "a node of several shards is alone: its members can't be changed"
+            return refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+        if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.queue is not None:
             mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, request.dead_letter))
             if mine != its:
                 reason = (

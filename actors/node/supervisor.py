@@ -68,6 +68,8 @@ class Supervisor:
             _check_port(config["host"], config["port"])
             for one in config["listeners"]:
                 _check_port(one["host"], one["port"])
+            for shard in range(config["shards"] if config["shards"] > 1 and config["shard_port"] else 0):
+                _check_port(config["host"], config["shard_port"] + shard, (socket.SOCK_STREAM,))
             nodes_port = configuration.nodes_port(config)
             if nodes_port is not None:
                 _check_port(*nodes_port, (socket.SOCK_STREAM,))

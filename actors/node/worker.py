@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import random
-import resource
 import signal
 import socket
 import sys
@@ -23,30 +22,26 @@ import pykka
 import uvloop
 
 from actors.cluster.peer_node import shown_address
-from actors.gateway.listener import Listener, ListenerLimits
+from actors.gateway.listener import Listener
 from actors.messages.lifecycle import HandOver, Reconfigure, ShardFaults, Stop
 from actors.node import config as configuration
 from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
 from actors.node.config import NodeConfig
 from actors.node.control import Control
 from actors.node.logs import set_up_logging
-from actors.queues.broker import Limits
+from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.contract import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
-from net.clients.connection import ConnectionLimits
 from net.clients.tcp import listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import PeerLink, PeerTransport
 from net.peers.tcp import dial_peer, listen_peers
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
 from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS
-from net.protocols.codec import CodecLimits
 from net.sockets import listening_socket
-from quorate.version import VERSION
 from storage.disk import RealFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
-from storage.records import Member
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -54,9 +49,6 @@ log = logging.getLogger("quorate.worker")
 EXIT_FAILED: Final = 70
 EXIT_UNUSABLE: Final = 65
 EXIT_NO_SPACE: Final = 75
-OWN_FILES: Final = 100
-"""Descriptors for what is not a client: LMDB, the journal, logs."""
-
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
@@ -76,7 +68,11 @@ def main() -> None:
     set_up_logging(config)
     try:
         own_port = _own_port(config, shard)
-        settings = _shard_settings(config, shard, own_port)
+    except OSError as error:
+        control.send({"trouble": f"can't listen on port {config['shard_port'] + shard}: {error.strerror}"})
+        sys.exit(EXIT_FAILED)
+    settings = shard_settings(config, shard, own_port)
+    try:
         opened, summary = _open(config, settings)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
@@ -104,7 +100,7 @@ def _own_port(config: NodeConfig, shard: int) -> socket.socket | None:
     if config["shards"] == 1:
         return None
     first = config["shard_port"]
-    return listening_socket(config["host"], first + shard if first else 0, socket.SOCK_STREAM)
+    return listening_socket(config["host"], first + shard if first else 0, socket.SOCK_STREAM, shares=False)
 
 
 def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
@@ -127,33 +123,6 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     took_s = time.monotonic() - begun
     summary = f"{len(state.messages)} messages in {len(state.queues)} queues recovered in {took_s:.2f} s"
     return opened, summary
-
-
-def _shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
-    host, port = configuration.own_node(config) or (config["host"], 0)
-    client_host, client_port = configuration.client_address(config)
-    return ShardSettings(
-        shard=shard,
-        shards=config["shards"],
-        direct_port=0 if own_port is None else own_port.getsockname()[1],
-        cluster_id=config["cluster_id"],
-        log_records_max=config["queue_log_size"],
-        reader_records_max=config["log_retention_records"],
-        reader_bytes_max=config["log_retention_bytes"],
-        segment_bytes=config["journal_segment_bytes"],
-        flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
-        is_lease_committed=config["lease"] == "committed",
-        own=Member(config["node_id"], host, port),
-        listed=tuple(Member(*node) for node in configuration.other_nodes(config)),
-        node_type=config["node_type"],
-        election_timeout_s=config["election_timeout_ms"] / 1000,
-        sync_records_per_s=config["queue_sync_rate"],
-        forwards=bool(config["forward_request"]),
-        hold_s=config["leader_timeout_s"],
-        client_host=client_host,
-        client_port=client_port,
-        version=VERSION,
-    )
 
 
 class _Dialler:
@@ -180,53 +149,6 @@ class _Dialler:
         task = self._loop.create_task(dialling)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-def _share(config: NodeConfig, name: str) -> int:
-    """This worker's share of what the whole node may have."""
-    return -(-int(config[name]) // int(config["shards"]))
-
-
-def _broker_limits(config: NodeConfig) -> Limits:
-    return Limits(
-        queue_size=config["queue_size"],
-        queues_max=_share(config, "max_queues"),
-        memory_bytes_max=configuration.memory_bytes_max(config) // config["shards"],
-        data_bytes_max=config["max_data_bytes"],
-        wait_s_max=config["max_wait_s"],
-        waiters_max=_share(config, "max_waiters"),
-    )
-
-
-def _listener_limits(config: NodeConfig) -> ListenerLimits:
-    allowed = _raise_file_limit(config["max_connections"])
-    if allowed < config["max_connections"]:
-        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
-    return ListenerLimits(
-        connections_max=allowed,
-        requests_max=_share(config, "max_open_requests"),
-        partial_bytes_max=_share(config, "max_partial_bytes"),
-        unsent_bytes_max=_share(config, "max_unsent_bytes"),
-        datagram_waits_max=_share(config, "max_datagram_waiters"),
-        connection=ConnectionLimits(
-            codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
-            pipelined_max=config["max_pipelined"],
-            partial_s_max=config["request_timeout_s"],
-            stalled_s_max=config["stalled_timeout_s"],
-            idle_s_max=config["idle_timeout_s"],
-        ),
-    )
-
-
-def _raise_file_limit(connections: int) -> int:
-    """Let so many connections be open, and the node's own files; returns how many connections may be."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OWN_FILES
-    if soft >= wanted:
-        return connections
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return max(allowed - OWN_FILES, 1)
 
 
 class _Stopper(LoopActor):
@@ -270,12 +192,12 @@ class Worker:
             dialler,
             opened,
             settings,
-            _broker_limits(config),
+            broker_limits(config),
             configuration.virtual_queues(config),
             dialler,
         )
         self._listener = Listener.start_object(
-            self._runtime, self._shard.router, _listener_limits(config), on_stopped=self._replies_written
+            self._runtime, self._shard.router, listener_limits(config), on_stopped=self._replies_written
         )
         self._stopper = _Stopper.start(self._runtime, self._handed_over)
         self._servers: list[asyncio.Server] = []
@@ -367,9 +289,9 @@ class Worker:
     def _reload(self, values: dict[str, Any]) -> None:
         self._config = config = configuration.restored(values)
         logging.getLogger("quorate").setLevel(config["log_level"].upper())
-        self._listener.actor_ref.tell(Reconfigure(_listener_limits(config)))
+        self._listener.actor_ref.tell(Reconfigure(listener_limits(config)))
         self._shard.router.tell(Reconfigure(configuration.virtual_queues(config)))
-        self._shard.owner.tell(Reconfigure(_broker_limits(config)))
+        self._shard.owner.tell(Reconfigure(broker_limits(config)))
 
     def _stop(self) -> None:
         """A leader hands over, then no new clients, then what is open is finished, then `_replies_written`."""

@@ -249,6 +249,7 @@ class Delivery:
                 continue
             del self._alarm_at[name]
             queue = self._state.queues.get(name)
+            self._lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
             if queue is not None:
                 budget -= self._move_due(queue, now, budget)
                 self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))

@@ -20,14 +20,15 @@ DIAL_S: Final = 2.0
 class PeerProtocol(asyncio.Protocol):
     """One stream to another node, either way. `connected` gives its link."""
 
-    def __init__(self, connected: Callable[[PeerTransport], PeerLink]) -> None:
+    def __init__(self, connected: Callable[[PeerTransport], PeerLink], buffer_bytes: int = PEER_BUFFER_BYTES) -> None:
         self._connected = connected
+        self._buffer_bytes = buffer_bytes
         self._link: PeerLink | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """The stream is open."""
         transport = cast("asyncio.Transport", base)
-        transport.set_write_buffer_limits(high=PEER_BUFFER_BYTES)
+        transport.set_write_buffer_limits(high=self._buffer_bytes)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -42,7 +43,7 @@ class PeerProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The node does not take what it is sent: it is dialled again when it does."""
         assert self._link is not None
-        self._link.cut(f"{PEER_BUFFER_BYTES} bytes wait for it")
+        self._link.cut(f"{self._buffer_bytes} bytes wait for it")
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The stream is closed."""

@@ -10,9 +10,13 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from net.peers.link import PeerLink, PeerTransport
 from net.peers.tcp import DIAL_S, PeerProtocol
+
+BUFFER_BYTES: Final = 1 << 30
+"""What may wait unsent for another worker: more than clients may leave unread or unfinished, which is bounded there."""
 
 
 class SocketFolder:
@@ -32,10 +36,14 @@ async def dial_worker(
     folder: SocketFolder, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
 ) -> None:
     """Open a stream to the worker of a shard; one of the two is called."""
+
+    def protocol() -> PeerProtocol:
+        return PeerProtocol(connected, BUFFER_BYTES)
+
     loop = asyncio.get_running_loop()
     try:
         path = folder.path(shard)
-        await asyncio.wait_for(loop.create_unix_connection(lambda: PeerProtocol(connected), path), DIAL_S)
+        await asyncio.wait_for(loop.create_unix_connection(protocol, path), DIAL_S)
     except (OSError, TimeoutError) as error:
         failed(f"can't be reached: {error!r}")
 
@@ -55,4 +63,4 @@ async def listen_workers(
         sock.close()
         raise
     os.chmod(path, 0o600)
-    return await asyncio.get_running_loop().create_unix_server(lambda: PeerProtocol(accepted), sock=sock)
+    return await asyncio.get_running_loop().create_unix_server(lambda: PeerProtocol(accepted, BUFFER_BYTES), sock=sock)

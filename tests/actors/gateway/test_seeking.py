@@ -42,9 +42,9 @@ class Shards:
         self.brokers[shard].execute(NOW + self.time, [Call(request, Asker(), 0, ref(Probe()))])
         self.settle(shard)
 
-    def consume(self, groups: list[tuple[int, list[str]]], wait: float | None) -> None:
+    def consume(self, groups: list[tuple[int, list[str]]], wait: float | None, action: Action = Action.CONSUME) -> None:
         names = [name for _, queues in groups for name in queues]
-        request = Request(Action.CONSUME, queues=names, wait=wait, seq=5)
+        request = Request(action, queues=names, wait=wait, seq=5)
         self.seeking = Seeking(Call(request, Asker(), 0, ref(Probe())), groups, self.time)
         self.take(self.seeking.begin(self.time))
 
@@ -200,3 +200,45 @@ def test_a_refusal_of_the_request_itself_is_the_reply() -> None:
     shards.consume(GROUPS, 1e7)
     assert shards.take_reply().error == ErrorWord.FIELD
     assert all(len(broker.delivery._lines) == 0 for broker in shards.brokers)
+
+
+def test_a_watch_over_shards_is_told_once_and_takes_nothing() -> None:
+    shards = Shards(3)
+    shards.consume(GROUPS, 60.0, Action.WATCH)
+    shards.settle_all()
+    shards.produce(1)
+    reply = shards.take_reply()
+    assert (reply.action, reply.queue, reply.count) == (Action.WATCH, "q1", 1)
+    shards.consume(GROUPS, 60.0, Action.WATCH)
+    assert shards.take_reply().queue == "q1"
+    shards.consume(GROUPS[:1], None, Action.WATCH)
+    assert shards.take_reply().count is None
+    assert shards.taken == 0
+    assert all(len(broker.delivery._lines) == 0 for broker in shards.brokers)
+
+
+def test_every_shard_that_was_asked_is_let_go() -> None:
+    shards = Shards(3)
+    shards.produce(0)
+    shards.consume(GROUPS, None)
+    step = Step([], [])
+    while step.reply is None:
+        index, (_, what) = 0, shards.under_way[0]
+        if isinstance(what, tuple):
+            shards.under_way.pop(index)
+            step = shards.client.answered(0.0, *what)
+            shards.take(step)
+        else:
+            shards.arrive(0)
+    assert step.let_go == [0], "the others were not asked"
+
+
+def test_a_shard_that_is_down_is_asked_once() -> None:
+    shards = Shards(2)
+    shards.down = {1}
+    shards.consume([(0, ["a"]), (1, ["b"])] * 5, None)
+    asked = 0
+    while shards.under_way:
+        asked += any(shard == 1 and isinstance(what, Call) for shard, what in shards.under_way)
+        shards.arrive(0)
+    assert asked == 1

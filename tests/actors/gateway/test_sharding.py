@@ -181,3 +181,30 @@ def test_a_status_sums_the_workers_and_says_which_does_not_run() -> None:
     assert [row["shard"] for row in reply.shards] == [0, 1, 2]
     assert reply.shards[2]["fault"] == "its data are damaged"
     assert (reply.partial, reply.missing_shards, reply.limits_reached) == (True, [2], ["l0", "l1"])
+
+
+@pytest.mark.parametrize(
+    "action",
+    [Action.PRODUCE, Action.CONSUME, Action.MONITOR, Action.CONFIGURE, Action.CLEAR, Action.REMOVE, Action.PEEK],
+)
+def test_a_field_that_means_nothing_moves_no_request(action: Action) -> None:
+    for shard in range(SHARDS):
+        for more in ({"msg_id": 7}, {"msg_ids": [1, 2, 3]}, {"shard": 1}):
+            assert SHARDING.shard_of(Request(action, queue=queue_in(shard), **more)) == shard, more
+
+
+def test_a_queue_does_not_say_whose_log_is_meant() -> None:
+    assert SHARDING.shard_of(Request(Action.POSITION, queue=queue_in(3), shard=1)) == 1
+    assert SHARDING.shard_of(Request(Action.LIST, queue=queue_in(3))) == SEVERAL
+
+
+def test_members_of_a_node_of_several_shards_are_not_changed() -> None:
+    for command in ("add", "remove", "transfer"):
+        request = Request(Action.CLUSTER, command=command)
+        assert SHARDING.shard_of(request) == SEVERAL
+        fault = SHARDING.fault(request)
+        assert fault is not None
+        assert fault.error == ErrorWord.NOT_SUPPORTED
+    assert SHARDING.shard_of(Request(Action.CLUSTER, command="status")) == 0
+    upgrade = Request(Action.CLUSTER, command="upgrade")
+    assert (SHARDING.shard_of(upgrade), SHARDING.fault(upgrade)) == (SEVERAL, None)

@@ -103,6 +103,15 @@ def test_who_was_told_and_finds_the_message_gone_keeps_nothing_from_the_others()
     assert answered(shard, [waits]) == [True]
 
 
+def test_a_message_that_nobody_comes_for_keeps_nobody_busy() -> None:
+    shard = Shard()
+    produce(shard)
+    watch(shard, Asker())
+    shard.pass_time(TOLD_S)
+    assert shard.broker.next_event_at > shard.now
+    assert not shard.broker.delivery._lines.has_told
+
+
 def test_a_watch_ends_without_a_message_when_its_time_is_over() -> None:
     shard = Shard()
     watches = watch(shard, Asker(), wait=2)

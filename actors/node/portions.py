@@ -1,0 +1,103 @@
+"""What the parts of a worker get of the node's configuration, each in the smallest piece.
+
+What the whole node may have is shared evenly among its workers, but for `max_connections`: the system spreads those
+unevenly, and each worker may have all.
+"""
+
+import logging
+import resource
+import socket
+from typing import Final
+
+from actors.gateway.listener import ListenerLimits
+from actors.node import config as configuration
+from actors.node.assembly import ShardSettings
+from actors.node.config import NodeConfig
+from actors.queues.broker import Limits
+from net.clients.connection import ConnectionLimits
+from net.protocols.codec import CodecLimits
+from quorate.version import VERSION
+from storage.records import Member
+
+log = logging.getLogger("quorate.worker")
+
+OWN_FILES: Final = 100
+"""Descriptors for what is not a client: LMDB, the journal, logs."""
+
+
+def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
+    """What a shard's actors get. `own_port`: where clients reach this worker alone."""
+    host, port = configuration.own_node(config) or (config["host"], 0)
+    client_host, client_port = configuration.client_address(config)
+    is_hidden = config["advertise_port"] and not config["shard_port"]  # clients dial something that stands between
+    return ShardSettings(
+        shard=shard,
+        shards=config["shards"],
+        direct_port=0 if own_port is None or is_hidden else own_port.getsockname()[1],
+        cluster_id=config["cluster_id"],
+        log_records_max=config["queue_log_size"],
+        reader_records_max=config["log_retention_records"],
+        reader_bytes_max=config["log_retention_bytes"],
+        segment_bytes=config["journal_segment_bytes"],
+        flush_interval_s=config["flush_interval_ms"] / 1000 if config["flush"] == "interval" else None,
+        is_lease_committed=config["lease"] == "committed",
+        own=Member(config["node_id"], host, port),
+        listed=tuple(Member(*node) for node in configuration.other_nodes(config)),
+        node_type=config["node_type"],
+        election_timeout_s=config["election_timeout_ms"] / 1000,
+        sync_records_per_s=config["queue_sync_rate"],
+        forwards=bool(config["forward_request"]),
+        hold_s=config["leader_timeout_s"],
+        client_host=client_host,
+        client_port=client_port,
+        version=VERSION,
+    )
+
+
+def _share(config: NodeConfig, name: str) -> int:
+    """This worker's share of what the whole node may have."""
+    return -(-int(config[name]) // int(config["shards"]))
+
+
+def broker_limits(config: NodeConfig) -> Limits:
+    """What a shard takes on: its share of what the node does."""
+    return Limits(
+        queue_size=config["queue_size"],
+        queues_max=_share(config, "max_queues"),
+        memory_bytes_max=configuration.memory_bytes_max(config) // config["shards"],
+        data_bytes_max=config["max_data_bytes"],
+        wait_s_max=config["max_wait_s"],
+        waiters_max=_share(config, "max_waiters"),
+    )
+
+
+def listener_limits(config: NodeConfig) -> ListenerLimits:
+    """What this worker's clients may, and its descriptors made to suffice for so many of them."""
+    allowed = _raise_file_limit(config["max_connections"])
+    if allowed < config["max_connections"]:
+        log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
+    return ListenerLimits(
+        connections_max=allowed,
+        requests_max=_share(config, "max_open_requests"),
+        partial_bytes_max=_share(config, "max_partial_bytes"),
+        unsent_bytes_max=_share(config, "max_unsent_bytes"),
+        datagram_waits_max=_share(config, "max_datagram_waiters"),
+        connection=ConnectionLimits(
+            codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
+            pipelined_max=config["max_pipelined"],
+            partial_s_max=config["request_timeout_s"],
+            stalled_s_max=config["stalled_timeout_s"],
+            idle_s_max=config["idle_timeout_s"],
+        ),
+    )
+
+
+def _raise_file_limit(connections: int) -> int:
+    """Let so many connections be open, and the node's own files; returns how many connections may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + OWN_FILES
+    if soft >= wanted:
+        return connections
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return max(allowed - OWN_FILES, 1)

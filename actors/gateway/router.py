@@ -40,10 +40,11 @@ ID_BYTES: Final = 9
 
 
 class RemoteClient:
-    """A client of another node, whose calls that node forwards."""
+    """A client of another node, whose calls that node forwards, in one `session` of it."""
 
-    def __init__(self, node_id: int) -> None:
+    def __init__(self, node_id: int, session: int = 0) -> None:
         self.node_id = node_id
+        self.session = session
         self.has_left = self.is_gone = False
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
@@ -233,14 +234,14 @@ class Router(LoopActor):
     def _returned(self, message: Returned) -> None:
         """Calls that the owner did not do: ours are routed again, others' go back to where they came from."""
         ours: list[Call] = []
-        others: dict[int, list[int]] = {}
+        others: dict[tuple[int, int], list[int]] = {}
         for call in message.calls:
             if isinstance(call.client, RemoteClient):
-                others.setdefault(call.client.node_id, []).append(call.order)
+                others.setdefault((call.client.node_id, call.client.session), []).append(call.order)
             else:
                 ours.append(call)
-        for node_id, serials in others.items():
-            self._say(node_id, ForwardReturned(serials))
+        for (node_id, session), serials in others.items():
+            self._say(node_id, ForwardReturned(serials, session))
         self._machine.returned(self._now(), ours)
         self._arm()
 
@@ -284,36 +285,38 @@ class Router(LoopActor):
 
     def _answered(self, message: Answered) -> None:
         """Of copies to a virtual queue, and of calls that other nodes forwarded."""
-        by_node: dict[int, list[tuple[int, PackedReply]]] = {}
+        by_node: dict[tuple[int, int], list[tuple[int, PackedReply]]] = {}
         for call, reply in message.answers:
             client = call.client
             if isinstance(client, RemoteClient):
                 if type(reply) is StatusReply and not reply.pid and self._listener is not None:
                     self._listener.tell(CountsWanted(call, reply))  # it comes back with what the Listener counts
                     continue
-                by_node.setdefault(client.node_id, []).append((call.order, packed_reply(reply)))
+                by_node.setdefault((client.node_id, client.session), []).append((call.order, packed_reply(reply)))
                 continue
             assert isinstance(client, Gather)
             client.answer(call.order, call.request, reply)
             if client.is_complete:
                 client.call.reply_to.tell(Answered([(client.call, client.reply())]))
-        for node_id, packed in by_node.items():
-            self._send_answers_to(node_id, packed)
+        for (node_id, session), packed in by_node.items():
+            self._send_answers_to(node_id, session, packed)
 
-    def _send_answers_to(self, node_id: int, packed: list[tuple[int, PackedReply]]) -> None:
+    def _send_answers_to(self, node_id: int, session: int, packed: list[tuple[int, PackedReply]]) -> None:
         start = size = 0
         for index, (_, (_, data, payloads)) in enumerate(packed):
             grown = CALL_BYTES + len(data) + sum(map(len, payloads))
             if index > start and size + grown > self._forward_bytes:
-                self._say(node_id, ForwardAnswers(packed[start:index]))
+                self._say(node_id, ForwardAnswers(packed[start:index], session))
                 start, size = index, 0
             size += grown
-        self._say(node_id, ForwardAnswers(packed[start:]))
+        self._say(node_id, ForwardAnswers(packed[start:], session))
 
     # -- other nodes -------------------------------------------------------------------------------------------
 
     def _peer_said(self, said: PeerSaid) -> None:
         message, node_id = said.message, said.node_id
+        if isinstance(message, ForwardAnswers | ForwardReturned) and message.session not in (0, self._session):
+            return  # it is about requests of an earlier life of this node, whose numbers begin anew
         if isinstance(message, Forward):
             self._serve(node_id, message)
         elif isinstance(message, ForwardAnswers):
@@ -361,7 +364,7 @@ class Router(LoopActor):
             own = [one for one in fresh if may_look and one.request.action in ASKS_NODE]
             returned = [one.serial for one in fresh if one not in own]
             if returned:
-                self._say(node_id, ForwardReturned(returned))
+                self._say(node_id, ForwardReturned(returned, message.session))
             fresh = own
         clients = self._remote.setdefault(node_id, {})
         calls: list[Call] = []
@@ -370,7 +373,7 @@ class Router(LoopActor):
             if request is None:
                 self._cut(node_id, "a forwarded request without its payloads")
                 return
-            client = clients.get(one.client) or RemoteClient(node_id)
+            client = clients.get(one.client) or RemoteClient(node_id, message.session)
             if one.client:
                 clients[one.client] = client
             calls.append(Call(request, client, one.serial, self.actor_ref, one.reply_bytes_max))

@@ -184,15 +184,20 @@ class Forward(msgspec.Struct, array_like=True, tag=13, gc=False):
 
 
 class ForwardAnswers(msgspec.Struct, array_like=True, tag=14, gc=False):
-    """Back: these are done; each with its reply: see `net.peers.forwarding`."""
+    """Back: these are done; each with its reply: see `net.peers.forwarding`.
+
+    `session` is the one that they were forwarded in: an answer to a node's earlier life is for nobody (0: not said).
+    """
 
     answers: list[tuple[Number, tuple[int, bytes, list[bytes]]]]
+    session: DrawnNumber = 0
 
 
 class ForwardReturned(msgspec.Struct, array_like=True, tag=15, gc=False):
-    """Back: none of these was looked at, since this node does not lead."""
+    """Back: none of these was looked at, since this node does not lead. `session`: as in `ForwardAnswers`."""
 
     serials: list[Number]
+    session: DrawnNumber = 0
 
 
 class ClientLeft(msgspec.Struct, array_like=True, tag=16, gc=False):

@@ -37,6 +37,7 @@ FOUND_BEFORE: list[tuple[int, int | None]] = [
     (678, 3),  # ... and could not answer a leader that was no member then
     (20729, 5),  # a follower that had parted from the leader right at the log's head
     (2308, None),  # what a deposed node was asked about itself was forgotten when it led again
+    (160, None),  # the answer to a request of a node's earlier life was taken for one to a request of the new one
     (31636, None),  # a new node never heard that the leader belongs to a cluster by now, and waited for ever
     (30918, None),  # a new node that had the first record of another's log, and no more, founded a cluster of its own
     (2584, None),  # a new node took itself for one of the cluster that a stranger named

@@ -250,3 +250,31 @@ def test_a_node_that_stops_tells_the_owner_when_nothing_waits_for_others() -> No
     host.tell(PeerSaid(2, ForwardAnswers([(frame.calls[0].serial, packed_reply(Reply(action=1, code=0)))])))
     assert len(host.owner.take(Stop)) == 1
     assert [reply.code for reply in host.replies()] == [0]
+
+
+def test_an_answer_to_an_earlier_life_of_this_node_is_for_nobody() -> None:
+    host = following()
+    host.ask(produce())
+    [frame] = host.said(Forward)
+    serial, done = frame.calls[0].serial, packed_reply(Reply(action=1, code=0, msg_id=1024))
+    host.tell(PeerSaid(2, ForwardAnswers([(serial, done)], frame.session + 1)))
+    host.tell(PeerSaid(2, ForwardReturned([serial], frame.session + 1)))
+    host.runtime.crank(0.1)
+    assert host.replies() == []
+    assert host.said(Forward) == []
+    host.tell(PeerSaid(2, ForwardAnswers([(serial, done)], frame.session)))
+    assert [reply.msg_id for reply in host.replies()] == [1024]
+
+
+def test_answers_name_the_session_that_they_are_for() -> None:
+    host = leading()
+    host.forward(1, session=7)
+    [old] = host.executed()
+    host.forward(1, session=8)
+    [new] = host.executed()
+    for call in (old, new):
+        call.reply_to.tell(Answered([(call, Reply(action=1, code=0))]))
+    host.runtime.crank()
+    assert [message.session for message in host.said(ForwardAnswers)] == [7, 8]
+    host.tell(Returned([old]))
+    assert [message.session for message in host.said(ForwardReturned)] == [7]

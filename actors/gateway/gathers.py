@@ -3,6 +3,7 @@
 When a shard can't be asked, the reply of a list or a status says so (`partial`, `missing_shards`), and holds the rest.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
 from actors.gateway.sharding import Part
@@ -33,7 +34,7 @@ ROW_REPLY_BYTES: Final = 500
 """The longest row of a list, as a shard counts them."""
 
 
-class Gathered:
+class Gathered(ABC):
     """A call whose parts are asked of several shards; it is the client of each of them."""
 
     def __init__(self, call: Call, parts: list[Part]) -> None:
@@ -59,9 +60,9 @@ class Gathered:
         """Each shard's reply."""
         return [(part.shard, reply) for part, reply in zip(self.parts, self._replies, strict=True) if reply is not None]
 
+    @abstractmethod
     def reply(self) -> Reply:
         """The one reply."""
-        raise NotImplementedError
 
 
 class Settled(Gathered):

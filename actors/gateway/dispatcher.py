@@ -10,10 +10,11 @@ from typing import Any, Final
 
 import pykka
 
+from actors.gateway.gather import Gather
 from actors.gateway.gathers import All, Gathered, Listed, Mapped, Settled, Stated
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, OVER_QUEUES, SEVERAL, Part, Sharding
-from actors.gateway.virtual_queues import Gather, VirtualQueues
+from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
 from actors.messages.lifecycle import Listening, Reconfigure, ShardFaults, Stop, Stopped
 from actors.runtime.contract import Runtime
@@ -139,7 +140,7 @@ class Dispatcher(LoopActor):
             if isinstance(client, Seeking):
                 self._take(client, client.answered(self.runtime.monotonic(), call.order, reply))
                 continue
-            assert isinstance(client, Gathered | Gather)
+            assert isinstance(client, Gather)
             if type(reply) is StatusReply and not reply.pid and self._listener is not None:
                 self._listener.tell(CountsWanted(call, reply))  # it comes back with what the Listener counts
                 continue

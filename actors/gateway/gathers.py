@@ -3,13 +3,12 @@
 When a shard can't be asked, the reply of a list or a status says so (`partial`, `missing_shards`), and holds the rest.
 """
 
-from abc import ABC, abstractmethod
 from typing import Any, Final
 
+from actors.gateway.gather import UNDONE, Gather
 from actors.gateway.sharding import Part
-from actors.messages.calls import Call
+from actors.messages.calls import Call, rows_in_reply
 from quorate.protocol import (
-    BATCH_MAX,
     DOWN,
     Code,
     ErrorWord,
@@ -17,52 +16,27 @@ from quorate.protocol import (
     ListReply,
     QueueRow,
     Reply,
-    Request,
     StatusReply,
     done,
     refusal,
 )
 from quorate.shard_replies import ShardLeader, ShardMapReply
 
-UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
-"""What says that a part was not done, and may be asked for again."""
-
 NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
 
-ROW_REPLY_BYTES: Final = 500
-"""The longest row of a list, as a shard counts them."""
 
-
-class Gathered(ABC):
-    """A call whose parts are asked of several shards; it is the client of each of them."""
+class Gathered(Gather):
+    """A call whose parts are asked of several shards."""
 
     def __init__(self, call: Call, parts: list[Part]) -> None:
-        self.call = call
+        super().__init__(call, len(parts))
         self.parts = parts
-        self._replies: list[Reply | None] = [None] * len(parts)
-        self._missing = len(parts)
-
-    has_left = is_gone = False
-
-    def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """The reply to part number `order`."""
-        self._replies[order] = reply
-        self._missing -= 1
 
     @property
-    def is_complete(self) -> bool:
-        """Whether all replies are there."""
-        return not self._missing
-
-    @property
-    def replies(self) -> list[tuple[int, Reply]]:
+    def by_shard(self) -> list[tuple[int, Reply]]:
         """Each shard's reply."""
-        return [(part.shard, reply) for part, reply in zip(self.parts, self._replies, strict=True) if reply is not None]
-
-    @abstractmethod
-    def reply(self) -> Reply:
-        """The one reply."""
+        return [(part.shard, reply) for part, reply in zip(self.parts, self.replies, strict=True)]
 
 
 class Settled(Gathered):
@@ -75,7 +49,7 @@ class Settled(Gathered):
         total.msg_id = request.msg_id
         any_done = False
         refusals: list[Reply] = []
-        for _, reply in self.replies:
+        for reply in self.replies:
             any_done = any_done or reply.code == Code.OK
             for name in ("confirmed", "released", "extended"):
                 count = getattr(reply, name)
@@ -96,8 +70,7 @@ class All(Gathered):
 
     def reply(self) -> Reply:
         """Whichever it is."""
-        replies = [reply for _, reply in self.replies]
-        return next((reply for reply in replies if reply.code != Code.OK), replies[0])
+        return next((reply for reply in self.replies if reply.code != Code.OK), self.replies[0])
 
 
 class Listed(Gathered):
@@ -111,7 +84,7 @@ class Listed(Gathered):
         is_more = False
         missing: list[int] = []
         refused: Reply | None = None
-        for shard, reply in self.replies:
+        for shard, reply in self.by_shard:
             if isinstance(reply, ListReply):
                 rows += reply.queue_list
                 count += reply.queue_count
@@ -122,10 +95,10 @@ class Listed(Gathered):
         if refused is not None and (refused.error not in UNDONE or len(missing) == len(self.parts)):
             return refused
         rows.sort(key=lambda row: row.name)
-        rows_max = min(request.count or BATCH_MAX, max(self.call.reply_bytes_max // ROW_REPLY_BYTES, 1))
+        rows_max = rows_in_reply(self.call)
         chosen = rows[:rows_max]
         if is_more:  # a shard has more behind its last: nothing behind that may be given before it is asked for
-            lasts = [reply.next for _, reply in self.replies if isinstance(reply, ListReply) and reply.next is not None]
+            lasts = [reply.next for reply in self.replies if isinstance(reply, ListReply) and reply.next is not None]
             chosen = [row for row in chosen if row.name <= min(lasts)]
         is_more = is_more or len(chosen) < len(rows)
         listed = done(request, ListReply, queue_list=chosen, queue_count=count)
@@ -141,9 +114,9 @@ class Mapped(Gathered):
     def reply(self) -> Reply:
         """All that is known; the first refusal, if nothing is."""
         request = self.call.request
-        known = {shard: reply for shard, reply in self.replies if isinstance(reply, LeaderReply)}
+        known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, LeaderReply)}
         if not known:
-            return self.replies[0][1]
+            return self.replies[0]
         first = known[min(known)]
         rows = [ShardLeader(shard, r.leader_node_id, r.leader_host, r.leader_port) for shard, r in known.items()]
         mapped = done(
@@ -175,7 +148,7 @@ class Stated(Gathered):
         missing: list[int] = []
         whole: StatusReply | None = None
         limits: set[str] = set()
-        for shard, reply in sorted(self.replies, key=lambda row: row[0] != self._own):
+        for shard, reply in sorted(self.by_shard, key=lambda row: row[0] != self._own):
             if not isinstance(reply, StatusReply):
                 missing.append(shard)
                 fault = self._faults.get(shard, reply.reason)

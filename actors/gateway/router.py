@@ -10,7 +10,7 @@ import msgspec
 import pykka
 
 from actors.gateway.routing import Forwarding, Routed, Routing
-from actors.gateway.virtual_queues import Gather, VirtualQueues
+from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute, Returned, send_answers
 from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
@@ -294,7 +294,7 @@ class Router(LoopActor):
                     continue
                 by_node.setdefault((client.node_id, client.session), []).append((call.order, packed_reply(reply)))
                 continue
-            assert isinstance(client, Gather)
+            assert isinstance(client, Copies)
             client.answer(call.order, call.request, reply)
             if client.is_complete:
                 client.call.reply_to.tell(Answered([(client.call, client.reply())]))

@@ -293,11 +293,15 @@ class Routing:
             if one is None or one.node_id != node_id:
                 continue
             del self._outgoing[serial]
-            request = one.call.request
-            if request.wait:
-                left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
-                one.call.request = replace(request, wait=left_s)
-            self.returned(now, [one.call])
+            self._again(now, one)
+
+    def _again(self, now: float, one: Outgoing) -> None:
+        """It is asked for again, and waits only for what is left of its time."""
+        request = one.call.request
+        if request.wait:
+            left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
+            one.call.request = replace(request, wait=left_s)
+        self.returned(now, [one.call])
 
     def link_lost(self, now: float, node_id: int, last_serial: int | None = None) -> list[Answer]:
         """No answer of that node will come: to calls behind number `last_serial`, since they have not left.
@@ -319,10 +323,7 @@ class Routing:
         one = self._outgoing.pop(serial)
         request = one.call.request
         if request.action in LOOKS:
-            if request.wait:
-                left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
-                one.call.request = replace(request, wait=left_s)
-            self.returned(now, [one.call])
+            self._again(now, one)
             return []
         who = f"node {one.node_id}" if one.node_id > 0 else "the shard's worker"
         reason = f"{who}, which the request was forwarded to, {what}: it may have been done or not"

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from actors.gateway.gathers import UNDONE
-from actors.gateway.sharding import GATHER_PATIENCE_S, Part
+from actors.gateway.gather import UNDONE
+from actors.gateway.sharding import Part, short_patience
 from actors.messages.calls import Call
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shard_replies import EmptyReply
@@ -127,8 +127,8 @@ class Seeking:
         if self._to_try:
             at = self._trying = self._to_try.pop(0)
             shard, names = self._groups[at]
-            patience_s = min(GATHER_PATIENCE_S if request.patience is None else request.patience, GATHER_PATIENCE_S)
-            ask = replace(request, queue=None, queues=names, wait=None, seq=None, patience=patience_s, msg_ids=None)
+            patience_s = short_patience(request)
+            ask = replace(request, queue=None, queues=names, wait=None, seq=None, patience=patience_s)
             return Step([self._asked(Part(shard, ask))], [])
         left_s = self._until - now
         if left_s < WAIT_MIN_S:

@@ -28,6 +28,11 @@ GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
 
 
+def short_patience(request: Request) -> float:
+    """For how long a part of the request waits for its shard's leader (s)."""
+    return GATHER_PATIENCE_S if request.patience is None else min(request.patience, GATHER_PATIENCE_S)
+
+
 class Part(NamedTuple):
     """What one shard is asked of a request that concerns several."""
 
@@ -90,8 +95,7 @@ class Sharding:
 
     def every(self, request: Request) -> list[Part]:
         """A request about all shards, for each of them."""
-        patience_s = min(GATHER_PATIENCE_S if request.patience is None else request.patience, GATHER_PATIENCE_S)
-        asked = replace(request, patience=patience_s)
+        asked = replace(request, patience=short_patience(request))
         return [Part(shard, asked) for shard in range(self.shards)]
 
     def fault(self, request: Request) -> Reply | None:

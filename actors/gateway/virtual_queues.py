@@ -1,53 +1,31 @@
 """Produces to virtual queues: one produce to each of the real queues, and one reply with all the ids. A machine."""
 
-from typing import Final
-
 from msgspec.structs import replace
 
+from actors.gateway.gather import UNDONE, Gather
 from actors.messages.calls import Answer, Call, Receiver
-from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, Request, refusal
-
-UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
-"""What says that a copy was not done, and may be asked for again."""
+from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, refusal
 
 
-class Gather:
-    """A produce to a virtual queue that waits for its copies' replies; it is the client of each of them.
+class Copies(Gather):
+    """A produce to a virtual queue that waits for its copies' replies.
 
     If some refuse, the reply is the first refusal, and still names the ids of the copies that were stored.
     """
-
-    def __init__(self, call: Call, size: int) -> None:
-        self.call = call
-        self._replies: list[Reply | None] = [None] * size
-        self._missing = size
-
-    has_left = is_gone = False
-
-    def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """The reply to the copy number `order`."""
-        self._replies[order] = reply
-        self._missing -= 1
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all replies are there."""
-        return not self._missing
 
     def reply(self) -> Reply:
         """The one reply to the produce."""
         request = self.call.request
         ids: list[int] = []
         refused: Reply | None = None
-        for reply in self._replies:
-            assert reply is not None
+        for reply in self.replies:
             if reply.code != Code.OK:
                 refused = refused or reply
             elif reply.msg_ids is not None:
                 ids += reply.msg_ids
             elif reply.msg_id is not None:
                 ids.append(reply.msg_id)
-        unknown = [one for one in self._replies if one is not None and one.error == ErrorWord.UNKNOWN_OUTCOME]
+        unknown = [one for one in self.replies if one.error == ErrorWord.UNKNOWN_OUTCOME]
         if unknown:
             refused = unknown[0]  # whatever else was refused: nobody may take it for certainly not done
         if isinstance(refused, RedirectReply) and not ids:
@@ -73,7 +51,7 @@ class VirtualQueues:
     def split(self, calls: list[Call], reply_to: Receiver) -> tuple[list[Call], list[Answer]]:
         """The calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
 
-        The copies' answers go to `reply_to`, to be given to their client, a `Gather`.
+        The copies' answers go to `reply_to`, to be given to their client, `Copies`.
         """
         names = self.names
         out: list[Call] = []
@@ -93,7 +71,7 @@ class VirtualQueues:
                 reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
             else:
-                gather = Gather(call, len(queues))
+                gather = Copies(call, len(queues))
                 for order, name in enumerate(queues):
                     out.append(Call(replace(request, queue=name), gather, order, reply_to, is_single=True))
         return out, refused

@@ -12,11 +12,11 @@
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
-from quorate.protocol import Reply, Request, StatusReply
+from quorate.protocol import BATCH_MAX, Reply, Request, StatusReply
 
 
 class Client(Protocol):
@@ -117,6 +117,15 @@ class CountsWanted:
 
     call: Call
     reply: StatusReply
+
+
+ROW_REPLY_BYTES: Final = 500
+"""The longest row of a list: its name has at most 255 bytes, escaped twice as many, and the counts."""
+
+
+def rows_in_reply(call: Call) -> int:
+    """How many rows the reply to a list has at most."""
+    return min(call.request.count or BATCH_MAX, max(call.reply_bytes_max // ROW_REPLY_BYTES, 1))
 
 
 def send_answers(answers: list[Answer]) -> None:

@@ -8,9 +8,12 @@ in order.
 """
 
 import socket
-from typing import Any
+from typing import Any, Final
 
 import msgpack
+
+EXIT_UNUSABLE: Final = 65
+"""A worker ends so when it can't start, and starting it again would not help."""
 
 
 class Control:

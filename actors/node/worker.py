@@ -27,7 +27,7 @@ from actors.messages.lifecycle import HandOver, Reconfigure, ShardFaults, Stop
 from actors.node import config as configuration
 from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
 from actors.node.config import NodeConfig
-from actors.node.control import Control
+from actors.node.control import EXIT_UNUSABLE, Control
 from actors.node.logs import set_up_logging
 from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
@@ -47,7 +47,6 @@ from storage.tables import LmdbTables
 log = logging.getLogger("quorate.worker")
 
 EXIT_FAILED: Final = 70
-EXIT_UNUSABLE: Final = 65
 EXIT_NO_SPACE: Final = 75
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
@@ -231,30 +230,24 @@ class Worker:
         for one in (clients, *config["listeners"]):
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
         if self._own_port is not None:
-            self._servers.append(await self._serve_clients("json", "", 0, self._own_port))
+            await self._listen_to_clients("json", config["host"], 0, self._own_port)
         if self._shard.siblings is not None:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
         nodes_port = configuration.nodes_port(config)
         if nodes_port is not None:
             await _can_listen(*nodes_port, self._listen_to_peers(*nodes_port))
 
-    async def _listen_to_clients(self, protocol: str, host: str, port: int) -> None:
-        self._servers.append(await self._serve_clients(protocol, host, port))
+    async def _listen_to_clients(self, protocol: str, host: str, port: int, bound: socket.socket | None = None) -> None:
+        """On host and port, datagrams too where the protocol has them; or on a stream's socket that is bound."""
         listener, make_codec = self._listener, PROTOCOLS[protocol]
         limits = partial(getattr, listener, "limits")
-        if protocol in DATAGRAM_PROTOCOLS:
+        self._servers.append(
+            await listen_tcp(host, port, listener, make_codec, lambda: limits().connection, listener.admit, bound)
+        )
+        if protocol in DATAGRAM_PROTOCOLS and bound is None:
             self._datagrams.append(
                 await listen_udp(host, port, listener, make_codec, lambda: limits().connection.codec)
             )
-
-    async def _serve_clients(
-        self, protocol: str, host: str, port: int, bound: socket.socket | None = None
-    ) -> asyncio.Server:
-        listener = self._listener
-        limits = partial(getattr, listener, "limits")
-        return await listen_tcp(
-            host, port, listener, PROTOCOLS[protocol], lambda: limits().connection, listener.admit, bound
-        )
 
     async def _listen_to_peers(self, host: str, port: int) -> None:
         self._servers.append(await listen_peers(host, port, self._shard.peers.accepted))

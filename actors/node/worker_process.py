@@ -6,11 +6,10 @@ import subprocess
 import sys
 from typing import Any, Final
 
-from actors.node.control import Control
+from actors.node.control import EXIT_UNUSABLE, Control
 
 log = logging.getLogger("quorate.node")
 
-EXIT_UNUSABLE: Final = 65
 BACKOFF_MIN_S: Final = 0.1
 BACKOFF_MAX_S: Final = 5.0
 HEALTHY_S: Final = 30.0

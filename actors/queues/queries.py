@@ -9,13 +9,12 @@ from typing import Final
 
 import msgspec
 
-from actors.messages.calls import Call
+from actors.messages.calls import Call, rows_in_reply
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
 from actors.queues.ledger import Ledger
 from actors.queues.readers import Readers
 from actors.queues.surroundings import Surroundings
 from quorate.protocol import (
-    BATCH_MAX,
     ErrorWord,
     LeaderReply,
     ListReply,
@@ -32,9 +31,6 @@ from storage.queue_state import QueueState
 from storage.records import CONSUMER, Message, Place
 
 PEEK_DEFAULT: Final = 1
-ROW_REPLY_BYTES: Final = 500
-"""The longest row of a list: its name has at most 255 bytes, escaped twice as many, and the counts."""
-
 STATE_NAMES: Final = {
     Place.UNPLACED: "ready",
     Place.DELAYED: "delayed",
@@ -92,8 +88,7 @@ class Queries:
             return
         names = self._matching(request.pattern)
         begin = 0 if request.after is None else bisect_right(names, request.after)
-        rows_max = min(request.count or BATCH_MAX, max(call.reply_bytes_max // ROW_REPLY_BYTES, 1))
-        chosen = names[begin : begin + rows_max]
+        chosen = names[begin : begin + rows_in_reply(call)]
         is_more = begin + len(chosen) < len(names)
         reply = done(
             request,

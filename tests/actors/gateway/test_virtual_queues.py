@@ -4,7 +4,7 @@ from typing import Any
 
 import pykka
 
-from actors.gateway.virtual_queues import Gather
+from actors.gateway.virtual_queues import Copies
 from actors.messages.calls import Call
 from quorate.protocol import RedirectReply, Reply, Request
 
@@ -24,7 +24,7 @@ class Client:
 
 
 def gathered(*replies: Reply) -> Any:
-    gather = Gather(Call(Request(1, queue="all", seq=7), Client(), 0, NOBODY), len(replies))
+    gather = Copies(Call(Request(1, queue="all", seq=7), Client(), 0, NOBODY), len(replies))
     for order, reply in enumerate(replies):
         assert not gather.is_complete
         gather.answer(order, gather.call.request, reply)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from storage.records import Deliver, Message
 from tests.actors.queues.shard import Shard
 
 
@@ -372,7 +373,9 @@ def test_nothing_is_written_that_a_member_does_not_understand() -> None:
     shard.ask(1, queue="q", data="x", retry=9)
     shard.ask(2, queue="q", consumer="worker 7")
     [produced, delivered] = shard.log
-    assert (produced.encoding, produced.marks, delivered.consumer) == (0, None, None)  # type: ignore[union-attr]  # by kind
+    assert isinstance(produced, Message)
+    assert isinstance(delivered, Deliver)
+    assert (produced.encoding, produced.marks, delivered.consumer) == (0, None, None)
 
 
 def test_what_was_true_is_told_when_a_majority_has_confirmed_the_leader_since() -> None:

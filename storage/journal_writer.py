@@ -106,6 +106,19 @@ class JournalWriter:
         return self._segment_bytes - self._offset + ready
 
     @property
+    def is_short(self) -> bool:
+        """Whether it is time to ask for the next segment, also if none is free for it: three quarters are left.
+
+        So that there is room for what is under way when the disk turns out to be full.
+        """
+        return self.room_bytes < self._segment_bytes * 3 // 4
+
+    @property
+    def has_reusable(self) -> bool:
+        """Whether the next segment would need no space."""
+        return bool(self._reusable)
+
+    @property
     def under_way(self) -> int:
         """How many writes are not completed."""
         return len(self._under_way)

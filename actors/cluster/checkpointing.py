@@ -65,13 +65,9 @@ class Checkpointing:
         self._store_full = reason
         return RETRY_S
 
-    def journal_blocked(self, reason: str) -> None:
-        """The journal has no space for a segment that it needs now."""
-        self._journal_full = reason
-
-    def journal_written(self) -> None:
-        """The journal has written."""
-        self._journal_full = None
+    def journal_space(self, shortage: str | None) -> None:
+        """Why the journal has no space for its next segment; None when it has."""
+        self._journal_full = shortage
 
     def is_done(self, *, has_unstored: bool, is_reloading: bool) -> bool:
         """Whether a node that stops need not wait for LMDB: it has all, or the journal keeps it."""

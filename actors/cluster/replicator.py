@@ -39,7 +39,7 @@ from actors.messages.checkpoints import (
     RawRead,
     SnapshotRead,
 )
-from actors.messages.disk import EntriesWritten, JournalBlocked, Recycle, WriteEntries
+from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateLoaded
@@ -123,7 +123,7 @@ class Replicator(LoopActor):
             StateLoaded: lambda m: self._do(machine.state_loaded(m)),
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
-            JournalBlocked: self._journal_blocked,
+            JournalSpace: self._journal_space,
             DescribeRows: lambda m: self._near.owner.tell(m),
             LogAsked: lambda m: self._read_on(self._reading.asked(self._now(), m.call)),
             LogRead: lambda m: self._do(self._reading.read(m)),
@@ -276,8 +276,6 @@ class Replicator(LoopActor):
     # -- the disk, and LMDB behind the log ---------------------------------------------------------------------
 
     def _written(self, message: EntriesWritten) -> None:
-        self._checkpointing.journal_written()
-        self._see_disk()
         self._do(self._machine.written(self._now(), message.entry_count, message.room_bytes))
 
     def _checkpoint_due(self) -> None:
@@ -306,9 +304,9 @@ class Replicator(LoopActor):
         self.runtime.call_later(delay_s, self._checkpoint_due)
         self._go_on_stopping()
 
-    def _journal_blocked(self, message: JournalBlocked) -> None:
-        self._checkpointing.journal_blocked(message.reason)
-        self._log.room_bytes = 0
+    def _journal_space(self, message: JournalSpace) -> None:
+        self._checkpointing.journal_space(message.shortage)
+        self._log.room_bytes = message.room_bytes
         self._see_disk()
         self._tell_owner()
 

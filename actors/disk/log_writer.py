@@ -16,7 +16,7 @@ from actors.messages.disk import (
     ErrandFailed,
     FileFlushed,
     FlushFile,
-    JournalBlocked,
+    JournalSpace,
     Recycle,
     RunErrand,
     SegmentReady,
@@ -28,8 +28,8 @@ from actors.runtime.loop_actor import LoopActor
 from storage.entry import StoredEntry
 from storage.journal_writer import JournalWriter, Write
 
-RETRY_S: Final = 0.5
-"""How often a full disk is asked again for a segment."""
+RETRY_S: Final = 0.7
+"""How often a full disk is asked again for a segment; not in step with LMDB's tries (checkpointing.py)."""
 
 
 class LogWriter(LoopActor):
@@ -50,6 +50,7 @@ class LogWriter(LoopActor):
         self._is_flush_due = False
         self._is_flushing = False
         self._is_blocked = False
+        self._is_space_short = False
         self._entries: deque[StoredEntry] = deque()
         self._replicator: pykka.ActorRef[Any]
         self.handlers = {
@@ -84,6 +85,9 @@ class LogWriter(LoopActor):
 
     def _segment_ready(self, message: SegmentReady) -> None:
         self._journal.errand_done(message.segment)
+        if self._is_space_short:
+            self._is_space_short = False
+            self._replicator.tell(JournalSpace(self._journal.room_bytes, None))
         self._write()
 
     def _write(self) -> None:
@@ -99,6 +103,8 @@ class LogWriter(LoopActor):
                 write.file.write_at(write.offset, write.data)
                 self._completed(write)
                 self._flush_later()
+        if journal.is_short:
+            self._send_errand()
 
     def _completed(self, write: Write) -> None:
         durable = self._journal.completed(write)
@@ -116,16 +122,19 @@ class LogWriter(LoopActor):
             self._flush()
 
     def _send_errand(self) -> None:
-        errand = None if self._is_blocked else self._journal.errand()
+        if self._is_blocked and not self._journal.has_reusable:
+            return
+        errand = self._journal.errand()
         if errand is not None:
             self._next_lane().tell(RunErrand(errand, self.actor_ref))
 
     def _errand_failed(self, message: ErrandFailed) -> None:
         self._journal.errand_failed()
-        if self._entries:
-            self._replicator.tell(JournalBlocked(message.reason))
-        self._is_blocked = True  # each try writes until the disk is full: not more often than this
-        self.runtime.call_later(RETRY_S, self._try_again)
+        self._is_space_short = True
+        self._replicator.tell(JournalSpace(0 if self._entries else self._journal.room_bytes, message.reason))
+        if not self._is_blocked:
+            self._is_blocked = True  # each try writes until the disk is full: not more often than this
+            self.runtime.call_later(RETRY_S, self._try_again)
 
     def _try_again(self) -> None:
         self._is_blocked = False

@@ -4,7 +4,7 @@
 |---|---|---|---|
 | WriteEntries | Replicator | LogWriter | make these durable, in order |
 | EntriesWritten | LogWriter | Replicator | so many since the start are durable here |
-| JournalBlocked | LogWriter | Replicator | entries wait, and the disk has no space for a segment |
+| JournalSpace | LogWriter | Replicator | the disk has no space for the journal's next segment; it has again |
 | Recycle | Replicator | LogWriter | LMDB has these: the journal need not keep them |
 | WriteBytes, BytesWritten | LogWriter, DiskLane | the other | a write, and that it is durable |
 | FlushFile, FileFlushed | LogWriter, DiskLane | the other | a flush, and that it is done |
@@ -42,10 +42,14 @@ class EntriesWritten:
 
 
 @dataclass(slots=True)
-class JournalBlocked:
-    """Entries wait: the journal needs space for a segment, and the disk is full. It goes on when there is some."""
+class JournalSpace:
+    """`shortage`: why there is no space for the journal's next segment, None when it is there after all.
 
-    reason: str
+    The journal has `room_bytes` until it needs that segment; with 0 entries wait for it.
+    """
+
+    room_bytes: int
+    shortage: str | None
 
 
 @dataclass(slots=True)

@@ -44,12 +44,12 @@ def test_a_store_without_space_is_tried_again_and_said_until_it_succeeds() -> No
     assert machine.disk_full is None
 
 
-def test_a_journal_without_space_is_full_until_it_writes_whatever_lmdb_does() -> None:
+def test_a_journal_without_space_is_full_until_it_has_some_whatever_lmdb_does() -> None:
     machine = rested()
-    machine.journal_blocked("no segment")
+    machine.journal_space("no segment")
     machine.stored()
     assert machine.disk_full == "no segment"
-    machine.journal_written()
+    machine.journal_space(None)
     assert machine.disk_full is None
 
 

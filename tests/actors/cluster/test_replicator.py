@@ -12,7 +12,7 @@ from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
-from actors.messages.disk import EntriesWritten, JournalBlocked, Recycle, WriteEntries
+from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
@@ -149,9 +149,9 @@ def test_who_contradicts_what_is_committed_is_cut_off() -> None:
 def test_a_full_disk_is_said_once_and_its_end_is_too(caplog: pytest.LogCaptureFixture) -> None:
     host = leading()
     with caplog.at_level(logging.INFO, "quorate.cluster"):
-        host.tell(JournalBlocked("no space"), JournalBlocked("no space"))
+        host.tell(JournalSpace(0, "no space"), JournalSpace(0, "no space"))
         assert host.owner.take(LogAdvanced)[-1].disk_full == "no space"
-        host.tell(CheckpointFailed("no space"), EntriesWritten(2, 1 << 30))
+        host.tell(CheckpointFailed("no space"), JournalSpace(1 << 20, None))
         host.runtime.crank(1.0)
         host.tell(Checkpointed(2, 0), EntriesWritten(2, 1 << 30))
     assert host.owner.take(LogAdvanced)[-1].disk_full is None

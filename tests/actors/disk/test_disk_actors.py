@@ -30,7 +30,7 @@ from actors.messages.disk import (
     FileFlushed,
     FlushFile,
     IdentitySaved,
-    JournalBlocked,
+    JournalSpace,
     Recycle,
     RunErrand,
     SaveIdentity,
@@ -95,21 +95,52 @@ def test_entries_are_durable_when_the_lane_says_so_and_gather_meanwhile() -> Non
     assert writer.written() == [3]
 
 
-def test_a_full_segment_waits_for_the_next_and_a_full_disk_is_told_and_asked_again() -> None:
-    writer = Writer()
-    count = 0
-    while not writer.lane.take(RunErrand):
-        count += 1
-        writer.tell(WriteEntries([entry(count, 2000)]))
+def fill(writer: Writer) -> int:
+    """Write until the writer asks for a segment that it does not need yet; how many entries that took."""
+    for count in range(1, 100):
+        writer.tell(WriteEntries([entry(count, 400)]))
         for write in writer.lane.take(WriteBytes):
             writer.tell(BytesWritten(write.write))
-        assert count < 100
-    writer.tell(WriteEntries([entry(count + n, 2000) for n in range(1, 9)]))
+        if writer.lane.take(RunErrand):
+            return count
+    raise AssertionError("it never asked")
+
+
+def test_a_full_disk_is_told_while_there_is_room_for_what_is_under_way_and_asked_again() -> None:
+    writer = Writer()
+    count = fill(writer)
     writer.tell(ErrandFailed("no space"))
-    assert [message.reason for message in writer.replicator.take(JournalBlocked)] == ["no space"]
+    [told] = writer.replicator.take(JournalSpace)
+    assert told.shortage == "no space"
+    assert told.room_bytes > SEGMENT // 4
+    writer.tell(WriteEntries([entry(count + 1, 400)]))
+    assert len(writer.lane.take(WriteBytes)) == 1, "there is room for it"
     assert writer.lane.take(RunErrand) == [], "each try fills the disk: not at once"
     writer.runtime.crank(RETRY_S)
     assert len(writer.lane.take(RunErrand)) == 1
+
+
+def test_entries_that_wait_for_a_segment_are_written_when_the_disk_has_space_again() -> None:
+    writer = Writer()
+    count = fill(writer)
+    many = [entry(count + n, 2000) for n in range(1, 9)]
+    writer.tell(WriteEntries(many), ErrandFailed("no space"))
+    for write in writer.lane.take(WriteBytes):
+        writer.tell(BytesWritten(write.write))
+    assert [(told.room_bytes, told.shortage) for told in writer.replicator.take(JournalSpace)] == [(0, "no space")]
+    writer.runtime.crank(RETRY_S)
+    [errand] = writer.lane.take(RunErrand)
+    lane(writer.folder).on_receive(errand)
+    writer.runtime.crank()
+    assert [told.shortage for told in writer.replicator.take(JournalSpace)] == [None]
+    assert len(writer.lane.take(WriteBytes)) == 1
+
+
+def test_a_segment_that_lmdb_frees_is_taken_at_once_on_a_full_disk() -> None:
+    writer = Writer()
+    count = fill(writer)
+    writer.tell(ErrandFailed("no space"), Recycle(count))
+    assert [one.errand.reuse is not None for one in writer.lane.take(RunErrand)] == [True]
 
 
 def test_with_an_interval_a_write_counts_at_once_and_is_flushed_later() -> None:

@@ -13,6 +13,7 @@ import typer
 
 from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
+from cli.cluster_view import show_spread
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client, QuorateError, UnknownOutcomeError
 from quorate.protocol import DOWN, Action
@@ -34,6 +35,10 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
     """
     with client(host, port) as connection:
         reply = connection.status()
+        spread = connection.cluster() if len(reply["shards"]) > 1 else None
+    if spread is not None:
+        show_spread(spread, as_json=as_json)
+        return
     shard = _running(reply)
     rows = [_member_row(member, shard) for member in shard["members"]]
     furthest = max((row["committed"] for row in rows if row["state"] in WORKING), default=0)
@@ -169,31 +174,58 @@ def upgrade(host: Host = "127.0.0.1", port: Port = 1111) -> None:
 @speaking
 def transfer_leader(
     node_id: Annotated[int | None, typer.Argument(help="Who is to lead; without it, the best.")] = None,
+    shard: Annotated[int | None, typer.Option("--shard", help="Of several shards, which one.")] = None,
     timeout: Patience = 10.0,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """Let another node lead."""
     with client(host, port) as connection:
-        before = connection.cluster()["leader_node_id"]
-        connection.request(Action.CLUSTER, command="transfer", node_id=node_id)
-        _wait(
-            lambda: connection.cluster()["leader_node_id"] not in (0, before),
-            timeout,
-            lambda: f"node {before} still leads",
-        )
-        console.print(f"node {connection.cluster()['leader_node_id']} leads")
+        before = _leader(connection, shard)
+        connection.request(Action.CLUSTER, command="transfer", node_id=node_id, shard=shard)
+        _wait(lambda: _leader(connection, shard) not in (0, before), timeout, lambda: f"node {before} still leads")
+        console.print(f"node {_leader(connection, shard)} leads{'' if shard is None else f' shard {shard}'}")
+
+
+@app.command()
+@speaking
+def balance(host: Host = "127.0.0.1", port: Port = 1111) -> None:
+    """Let every shard be led by the node that should lead it, now. It happens by itself, too, after a while."""
+    with client(host, port) as connection:
+        connection.request(Action.CLUSTER, command="balance")
+        leaders = [row.get("leader_node_id", "nobody") for row in _by_shard(connection)]
+    console.print("; ".join(f"shard {shard}: node {leader}" for shard, leader in enumerate(leaders)))
+
+
+def _by_shard(connection: Client) -> list[dict[str, Any]]:
+    """The cluster as each shard's leader tells it: one, where there is one shard."""
+    reply = connection.cluster()
+    rows: list[dict[str, Any]] = reply.get("shards") or [reply]
+    return rows
+
+
+def _leader(connection: Client, shard: int | None) -> int:
+    return int(_by_shard(connection)[shard or 0].get("leader_node_id", 0))
 
 
 def _role(connection: Client, node_id: int) -> str | None:
-    members = connection.cluster()["members"]
-    return next((member["role"] for member in members if member["node_id"] == node_id), None)
+    """What the node is in the shard where it has come least far; None: in none of them anything."""
+    roles = {
+        next((one["role"] for one in row.get("members", ()) if one["node_id"] == node_id), None)
+        for row in _by_shard(connection)
+    }
+    known = [role for role in ("wanted", "catching up", "voter") if role in roles]
+    return None if not known else known[0] if None not in roles else "wanted"
 
 
 def _fault(connection: Client, node_id: int) -> str:
-    members = connection.cluster()["members"]
-    fault = next((member.get("fault") for member in members if member["node_id"] == node_id), None)
-    return f" ({fault})" if fault else ""
+    faults = [
+        f"shard {row['shard']}: {one['fault']}" if "shard" in row else one["fault"]
+        for row in _by_shard(connection)
+        for one in row.get("members", ())
+        if one["node_id"] == node_id and "fault" in one
+    ]
+    return f" ({faults[0]})" if faults else ""
 
 
 def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: Callable[[], str]) -> None:
@@ -223,17 +255,24 @@ def start(
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=9, help="How many.")] = 3,
     port: Annotated[int, typer.Option("--port", "-p", help="The first node's port; the others follow it.")] = 1111,
     node_port: Annotated[
-        int | None, typer.Option("--node-port", help="The first one's port for other nodes; without it, 10 below.")
+        int | None,
+        typer.Option("--node-port", help="The first one's port for other nodes; without it, 10 below, or as needed."),
     ] = None,
+    shards: Annotated[int, typer.Option("--shards", min=1, max=64, help="Parts of the queues.")] = 1,
 ) -> None:
     """Run a cluster on this machine, each node in the background with its own folder; again: start what is down."""
     first = directory / "node-1" / "node.json"
     if first.exists() and (there := json.loads(first.read_text())["port"]) != port:
         raise fail(f"the cluster in {directory} uses the ports from {there} on: --port {there}")
-    first_node_port = port - 10 if node_port is None else node_port
-    if set(range(port, port + nodes)) & set(range(first_node_port, first_node_port + nodes)):
-        raise fail(f"{nodes} ports from {first_node_port} on are for nodes, and {nodes} from {port} on for clients")
-    listed = [{"node_id": n, "host": "127.0.0.1", "port": first_node_port + n - 1} for n in range(1, nodes + 1)]
+    if first.exists() and (kept := json.loads(first.read_text()).get("shards", 1)) != shards:
+        raise fail(f"the cluster in {directory} was begun with {kept} shards: --shards {kept}")
+    count = nodes * shards  # each shard of a node has a port for other nodes
+    first_node_port = port - max(10, count) if node_port is None else node_port
+    if set(range(port, port + nodes)) & set(range(first_node_port, first_node_port + count)):
+        raise fail(f"{count} ports from {first_node_port} on are for nodes, and {nodes} from {port} on for clients")
+    listed = [
+        {"node_id": n, "host": "127.0.0.1", "port": first_node_port + (n - 1) * shards} for n in range(1, nodes + 1)
+    ]
     for node in listed:
         folder = directory / f"node-{node['node_id']}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -241,6 +280,8 @@ def start(
         if not path.exists():
             at = port + int(str(node["node_id"])) - 1
             own = {"node_id": node["node_id"], "port": at, "data_dir": str((folder / "data").resolve())}
+            if shards > 1:
+                own["shards"] = shards
             path.write_text(json.dumps({**own, "cluster_node_list": listed}, indent=2) + "\n")
         config = json.loads(path.read_text())
         if holder_of(Path(config["data_dir"])) is not None:
@@ -279,9 +320,16 @@ def _why_idle(node_id: int, port: int) -> str:
     """Why a node does not take part in its cluster; empty if it does."""
     try:
         with Client("127.0.0.1", port, timeout=5) as connection:
-            shard = _running(connection.status())
+            rows = connection.status()["shards"]
     except QuorateError as error:
         return str(error)
+    faults = [why for shard in rows if (why := _why_idle_in(node_id, shard))]
+    return faults[0] if faults else ""
+
+
+def _why_idle_in(node_id: int, shard: dict[str, Any]) -> str:
+    if shard["role"] == DOWN:
+        return f"shard {shard['shard']} does not run: {shard['fault']}"
     role = next((member["role"] for member in shard["members"] if member["node_id"] == node_id), None)
     if not shard["members"]:
         return f"it belongs to no cluster yet (qctl cluster add-node {node_id} HOST:PORT adds it to one)"

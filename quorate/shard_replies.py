@@ -1,8 +1,10 @@
 """The replies that only a node of several shards gives. `partial`: shards that could not be asked are missing in it."""
 
+from typing import Any
+
 import msgspec
 
-from quorate.protocol import LeaderReply, Reply
+from quorate.protocol import ClusterReply, LeaderReply, Reply
 
 
 class EmptyReply(Reply, kw_only=True):
@@ -29,5 +31,17 @@ class ShardMapReply(LeaderReply, kw_only=True):
 
     shards: list[ShardLeader]
     version: int
+    partial: bool = False
+    missing_shards: list[int] | None = None
+
+
+class ShardedClusterReply(ClusterReply, kw_only=True):
+    """The reply to a cluster's status where there are several shards: the members as shard 0 has them, and all shards.
+
+    A row of `shards` has `shard`, `leader_node_id`, `level` and `members` (`node_id`, `role`, `lag` in records,
+    `is_full`), or `fault` where the shard's leader could not be asked.
+    """
+
+    shards: list[Any]
     partial: bool = False
     missing_shards: list[int] | None = None

@@ -185,7 +185,8 @@ class Lead(msgspec.Struct, array_like=True, tag=12, gc=False, forbid_unknown_fie
 class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
     """A node of the cluster. `disk_id` is its data folder's own number, 0 while it is not known.
 
-    One that does not vote is being brought up to date.
+    One that does not vote is being brought up to date. In the log of a shard beyond 0, `root_disk_id` is the disk that
+    shard 0's log knows the node by (0: not known): see `actors.cluster.following_root`.
     """
 
     node_id: int
@@ -193,6 +194,7 @@ class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
     port: int
     disk_id: int = 0
     is_voter: bool = False
+    root_disk_id: int = 0
 
 
 FIRST_LEVEL: Final = 1

@@ -9,7 +9,9 @@ elected at once, so that no request fails for it. A leader whose disk is full ha
 from dataclasses import dataclass
 from typing import Any, Final
 
+from actors.cluster.balancing import HEARD_S, Balancing
 from actors.cluster.decisions import Decisions
+from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
@@ -25,16 +27,13 @@ from storage.records import Member, Members
 HAND_OVER_S: Final = 2.0
 """A successor that does not lead by then is given up, and this node serves on."""
 
-HEARD_S: Final = 1.0
-"""A node that was not heard for so long is no successor."""
-
 CHANGE_S: Final = 8.0
 """A change that is not committed by then is answered as unknown."""
 
 FULL_PAUSE_S: Final = 3.0
 """A leader with a full disk that could not hand over tries again after this."""
 
-COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade")
+COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade", "balance")
 
 
 @dataclass
@@ -68,6 +67,7 @@ class ClusterAdmin:
         level: int,
         is_founded: bool,
         own: dict[str, Any],
+        balancing: Balancing,
     ) -> None:
         self._own = own
         self._replication = replication
@@ -81,6 +81,8 @@ class ClusterAdmin:
         self._founding: Members | None = None
         self._transfer: Transfer | None = None
         self._full_until = 0.0
+        self._balancing = balancing
+        self.root: Members | None = None
 
     def found(self, members: Members) -> None:
         """This node leads a cluster that is just being founded, with these members."""
@@ -110,6 +112,8 @@ class ClusterAdmin:
             return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, "the cluster is just being founded"))
         if what == "transfer":
             return self._transfer_asked(now, call, leading)
+        if what == "balance":
+            return self._balance(now, call, leading)
         if what != "upgrade" and request.node_id is None:
             return _answer(call, refusal(request, ErrorWord.FIELD, "node_id is missing"))
         if not self._may_change:
@@ -177,8 +181,22 @@ class ClusterAdmin:
             elif hello is not None:
                 row |= {"client_host": hello.client_host, "client_port": hello.client_port, "version": hello.version}
             fault = self._faults.get(member.node_id)
-            rows.append(row if fault is None else {**row, "fault": fault})
+            rows.append(row | self._progress_of(member.node_id) | ({} if fault is None else {"fault": fault}))
         return rows
+
+    def _progress_of(self, node_id: int) -> dict[str, Any]:
+        """How far it is behind (records), and whether its disk is full, as the leader knows it."""
+        leading = self._replication.leading
+        if leading is None:
+            return {}
+        if node_id == leading.log.node_id:
+            return {"lag": 0, "is_full": leading.log.disk_full is not None}
+        progress = leading.progress.get(node_id)
+        return (
+            {}
+            if progress is None
+            else {"lag": leading.log.tail.end.trans_id - progress.match, "is_full": progress.is_full}
+        )
 
     @property
     def _may_change(self) -> bool:
@@ -227,9 +245,9 @@ class ClusterAdmin:
             target = self._best_successor(now, leading)
             if target is not None:
                 return decisions + self._begin(Transfer(target, now + HAND_OVER_S))
-        return decisions + self._next_step(leading)
+        return decisions + self._next_step(now, leading)
 
-    def _next_step(self, leading: Leading) -> Decisions:
+    def _next_step(self, now: float, leading: Leading) -> Decisions:
         if not self._may_change:
             return []
         if self._membership.current is None:
@@ -237,7 +255,24 @@ class ClusterAdmin:
         if not self._is_founded:
             return []  # other nodes must see in the hello which cluster this is
         step = self._membership.next_step(self._hellos, leading.progress, leading.log.tail.end.trans_id)
-        return [] if step is None else self._propose(step)
+        return self._follow_root(now, leading) if step is None else self._propose(step)
+
+    def _follow_root(self, now: float, leading: Leading) -> Decisions:
+        """The members of a shard beyond 0 become those of shard 0; then the leaders are spread over them."""
+        current, root = self._membership.current, self.root
+        assert current is not None
+        if root is not None and root.cluster_id == current.cluster_id:
+            gone = to_be_removed(current, root)
+            if gone is not None and gone == leading.log.node_id and len(self._membership.voters) > 1:
+                successor = self._best_successor(now, leading)  # the next leader removes this one
+                return [] if successor is None else self._begin(Transfer(successor, now + HAND_OVER_S))
+            step = next_members(current, root, self._balancing.shard)
+            if gone is not None:
+                step = self._membership.remove(gone).members
+            if step is not None:
+                return self._propose(step)
+        target = self._balancing.target(now, leading, current)
+        return [] if target is None else self._begin(Transfer(target, now + HAND_OVER_S))
 
     # -- handing over ------------------------------------------------------------------------------------------
 
@@ -282,6 +317,19 @@ class ClusterAdmin:
         assert target is not None
         return self._begin(Transfer(target, now + HAND_OVER_S, call))
 
+    def _balance(self, now: float, call: Call, leading: Leading) -> Decisions:
+        """Give the place to the node that should have it."""
+        current, shard = self._membership.current, self._balancing.shard
+        target = None if current is None else self._balancing.wanted(current, leading.log.node_id)
+        if target is None:
+            return _answer(call, self.status(call))
+        fault = self._balancing.fault(now, leading, target)
+        if self._transfer is not None:
+            fault = f"node {leading.log.node_id} hands its place over already"
+        if fault is not None:
+            return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, f"shard {shard} stays: {fault}"))
+        return self._begin(Transfer(target, now + HAND_OVER_S, call))
+
     def _begin(self, transfer: Transfer) -> Decisions:
         self._transfer = transfer
         return [Drain(self._replication.vote_id)]
@@ -324,6 +372,7 @@ class ClusterAdmin:
     def deposed(self) -> Decisions:
         """This node does not lead any more, and who does is known, or will not be soon."""
         self._proposed = self._founding = None
+        self._balancing.deposed()
         decisions: Decisions = []
         if self._transfer is not None:
             transfer, self._transfer = self._transfer, None

@@ -92,10 +92,11 @@ class Announcer:
             changed = LeaderChanged(leader, True, self._settings.client_host, port, vote_id)
         else:
             hello = self._hellos.get(leader)
-            host, port = ("", 0) if hello is None else (hello.client_host, hello.client_port)
+            host, port = ("", 0) if hello is None else (hello.client_host, hello.direct_port or hello.client_port)
             changed = LeaderChanged(leader, False, host, port, vote_id)
-        self._near.router.tell(changed)
-        self._near.owner.tell(changed)
+        for ref in (self._near.router, self._near.owner, self._near.news):
+            if ref is not None:
+                ref.tell(changed)
 
     def belong_to(self, cluster_id: int) -> None:
         """This node is one of that cluster from now on."""
@@ -115,4 +116,7 @@ class Announcer:
         removed = tuple(current.removed) if current and is_leading else ()
         addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
         own, level = self._membership.own, self._membership.level
-        self._near.peers.tell(Introduce(own, self.identity, tuple(nodes), current is None, removed, level, addresses))
+        introduce = Introduce(own, self.identity, tuple(nodes), current is None, removed, level, addresses)
+        for ref in (self._near.peers, self._near.siblings, self._near.news):
+            if ref is not None:
+                ref.tell(introduce)

@@ -156,6 +156,17 @@ class Membership:
         said = [hellos.get(node.node_id) for node in listed]
         return all(hello is not None and not hello.cluster_id for hello in said)
 
+    def may_found_shard(self, own: Identity, root: Members, hellos: dict[int, Hello], log_end: int) -> bool:
+        """Whether this node, which founded the cluster, founds a shard beyond 0 in it, whose shard 0 has `root`.
+
+        It has to see that none of the others has the shard: a folder that was emptied must not begin it anew.
+        """
+        if self.current is not None or own.cluster_id or log_end or root.find(own.node_id) is None:
+            return False
+        others = [one for one in (*root.members, *root.wanted) if one.node_id != own.node_id]
+        said = [hellos.get(one.node_id) for one in others]
+        return all(hello is not None and not hello.cluster_id for hello in said)
+
     def add(self, node: Member) -> MemberChange:
         """Want a node."""
         current = self.current
@@ -219,7 +230,7 @@ class Membership:
         for wanted in current.wanted:
             hello = hellos.get(wanted.node_id)
             if hello is not None and hello.cluster_id in (0, current.cluster_id) and hello.level >= current.level:
-                joined = Member(wanted.node_id, wanted.host, wanted.port, hello.disk_id)
+                joined = replace(wanted, disk_id=hello.disk_id)
                 return self._with(current, joined)
         return None
 
@@ -259,16 +270,27 @@ def hello_fault(
     hello: Hello,
     removed: tuple[Member, ...] = (),
     level: int = 0,
+    shard: int = 0,
+    shards: int = 1,
 ) -> str | None:
     """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
 
     `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it. `level`: what this node's
-    cluster uses, which every node in it has to understand.
+    cluster uses, which every node in it has to understand. This is the worker of shard `shard` of `shards`.
     """
     if hello.major != PEER_MAJOR:
         return f"it speaks version {hello.major} of the peers' protocol, this node version {PEER_MAJOR}"
     if hello.node_type != node_type:
         return f"it is of cluster number (node_type) {hello.node_type}, this node of {node_type}"
+    if hello.shards != shards:
+        return (
+            f"its queues are spread over {hello.shards} shards (shards = {hello.shards}), and this node's over "
+            f"{shards}: which queue is where depends on that, so all nodes of a cluster have the same number"
+        )
+    if hello.shard >= hello.shards:
+        return f"it says that it is shard {hello.shard} of {hello.shards}"
+    if hello.to_shard != shard:
+        return f"it expects the worker of shard {hello.to_shard} here, and this is shard {shard}'s: a port is wrong"
     if hello.to != own.node_id:
         return f"it expects node {hello.to} here, and this is node {own.node_id}"
     if hello.node_id == own.node_id:
@@ -277,6 +299,8 @@ def hello_fault(
         return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
     if hello.cluster_id == own.cluster_id and hello.level < level:
         return f"it understands feature level {hello.level}, and this cluster uses {level}: run a newer version there"
+    if hello.shard != shard:  # it has requests for this shard; its disk is another's, and says nothing here
+        return None if hello.cluster_id and hello.cluster_id == own.cluster_id else "it belongs to no cluster yet"
     if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
         return f"node {hello.node_id} was removed from this cluster"
     if accepts_all or (hello.cluster_id and hello.cluster_id == own.cluster_id):

@@ -5,17 +5,17 @@ do not all come at once. What is sent to a node without a link is not sent: ever
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import pykka
 
 from actors.cluster.membership import hello_fault
-from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode, shown_address
+from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode, Refusals, shown_address
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import (
     CutPeer,
     Introduce,
+    LinkHandedOver,
     PeerDown,
     PeerFault,
     PeerReceiving,
@@ -26,18 +26,19 @@ from actors.messages.peers import (
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerTransport, encoded
+from net.peers.greeting import Greeting
+from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerNetwork, PeerTransport, encoded
 from net.peers.messages import (
-    PEER_MAJOR,
-    PEER_MINOR,
     ClientLeft,
     Forward,
     ForwardAnswers,
     ForwardReturned,
     Hello,
     PeerMessage,
+    RootMembers,
+    ShardLeaders,
 )
-from storage.records import LEVEL, Member
+from storage.records import Member
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.peers")
@@ -50,42 +51,23 @@ INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
 
 INCOMING_MAX: Final = 200
-REFUSED_MAX: Final = 100
-"""So many refusals are remembered, so that each is logged once."""
-
 RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
 FOR_ROUTER: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
-
-
-class PeerNetwork(Protocol):
-    """Where links come from."""
-
-    def dial(
-        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
-        """Open a stream; call one of the two. What it receives, and its end, go to the link."""
+FOR_NEWS: Final = frozenset({ShardLeaders, RootMembers})
 
 
 class Peers(LoopActor):
-    """Owns all links of one node. Clients reach it at `client_host` and `client_port`; `level`: see `Hello`."""
+    """Owns all links of one node's shard to the other nodes'. `greeting` is how it introduces itself.
+
+    A worker of another shard of another node may dial here, too: its link is handed over to the `Siblings`.
+    """
 
     def __init__(
-        self,
-        runtime: Runtime,
-        network: PeerNetwork,
-        node_type: int,
-        *,
-        client_host: str = "",
-        client_port: int = 0,
-        level: int = LEVEL,
-        version: str = "",
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        self, runtime: Runtime, network: PeerNetwork, greeting: Greeting, frame_bytes_max: int = FRAME_BYTES_MAX
     ) -> None:
         super().__init__(runtime)
         self._network = network
-        self._node_type = node_type
-        self._client_host, self._client_port = client_host, client_port
-        self._level, self._version = level, version
+        self._greeting = greeting
         self._frame_bytes_max = frame_bytes_max
         self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
@@ -95,17 +77,26 @@ class Peers(LoopActor):
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
         self._last_serials: dict[int, int] = {}
-        self._refused: dict[tuple[int, str], None] = {}
+        self._refusals = Refusals(log)
         self._has_stopped = False
         self._introduces = False
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
+        self._siblings: pykka.ActorRef[Any] | None
+        self._news: pykka.ActorRef[Any] | None
         self.handlers = {SendPeers: self._send, Introduce: self._know, CutPeer: self._cut, Stop: self._close_all}
 
-    def attach(self, replicator: "pykka.ActorRef[Any]", router: "pykka.ActorRef[Any]") -> None:
+    def attach(
+        self,
+        replicator: "pykka.ActorRef[Any]",
+        router: "pykka.ActorRef[Any]",
+        siblings: "pykka.ActorRef[Any] | None" = None,
+        news: "pykka.ActorRef[Any] | None" = None,
+    ) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._replicator = replicator
         self._router = router
+        self._siblings, self._news = siblings, news
 
     def _cut(self, message: CutPeer) -> None:
         log.error("node %d: %s; its link is cut", message.node_id, message.reason)
@@ -209,22 +200,14 @@ class Peers(LoopActor):
         return [at] if listed == at else [listed, at]
 
     def _hello(self, to: int) -> Hello:
-        own = self._known.identity
-        at = self._known.own
-        return Hello(
-            PEER_MAJOR,
-            PEER_MINOR,
-            self._node_type,
+        own, at = self._known.identity, self._known.own
+        return self._greeting.hello(
             own.node_id,
             to,
-            own.cluster_id,
-            own.disk_id,
-            at.host,
-            at.port,
-            self._client_host,
-            self._client_port,
-            self._level,
-            self._version,
+            self._greeting.shard,
+            cluster_id=own.cluster_id,
+            disk_id=own.disk_id,
+            at=(at.host, at.port),
         )
 
     # -- dialling ----------------------------------------------------------------------------------------------
@@ -277,12 +260,14 @@ class Peers(LoopActor):
         known = self._known
         return hello_fault(
             known.identity,
-            self._node_type,
+            self._greeting.node_type,
             known.nodes,
             known.accepts_all,
             hello,
             removed=known.removed,
             level=known.level,
+            shard=self._greeting.shard,
+            shards=self._greeting.shards,
         )
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
@@ -292,8 +277,11 @@ class Peers(LoopActor):
             self._answered(link, hello, fault)
             return
         if fault is not None:
-            self._log_refusal(hello.node_id, fault)
+            self._refusals.log(hello.node_id, fault)
             link.refuse(fault)
+            return
+        if hello.shard != self._greeting.shard:
+            self._hand_over(link, hello)
             return
         for other in list(self._incoming):
             if other is not link and other.peer is not None and other.peer.node_id == hello.node_id:
@@ -306,20 +294,19 @@ class Peers(LoopActor):
             node.backoff_s = BACKOFF_MIN_S
             self._dial(hello.node_id)  # it is there: no need to wait for the back-off
 
-    def _log_refusal(self, node_id: int, fault: str) -> None:
-        """Once for each, as far as they are remembered."""
-        if (node_id, fault) in self._refused:
-            return
-        while len(self._refused) >= REFUSED_MAX:
-            del self._refused[next(iter(self._refused))]
-        self._refused[node_id, fault] = None
-        log.warning("a node that says it is node %d is refused: %s", node_id, fault)
+    def _hand_over(self, link: PeerLink, hello: Hello) -> None:
+        """A worker of another shard has requests for this one."""
+        del self._incoming[link]
+        assert self._siblings is not None, "of one shard there is no other: see hello_fault"
+        self._siblings.tell(LinkHandedOver(link, hello))
 
     def _answered(self, link: PeerLink, hello: Hello, fault: str | None) -> None:
         """The node that was dialled has introduced itself: the link is open, if it is the one that is meant."""
         node = next((one for one in self._nodes.values() if one.link is link), None)
         if fault is None and node is not None and hello.node_id != node.node_id:
             fault = f"it is node {hello.node_id}, not node {node.node_id}"
+        if fault is None and hello.shard != self._greeting.shard:
+            fault = f"it is shard {hello.shard}'s worker, not shard {self._greeting.shard}'s"
         if fault is not None or node is None:
             link.cut(fault or "it is no member any more")
             return
@@ -333,8 +320,9 @@ class Peers(LoopActor):
         self._tell_up(hello)
 
     def _tell_up(self, hello: Hello) -> None:
-        for ref in (self._replicator, self._router):
-            ref.tell(PeerUp(hello.node_id, hello))
+        for ref in (self._replicator, self._router, self._news):
+            if ref is not None:
+                ref.tell(PeerUp(hello.node_id, hello))
 
     def link_renewed(self, link: PeerLink, hello: Hello) -> None:
         """A node has introduced itself anew, over either link between it and this one."""
@@ -353,6 +341,11 @@ class Peers(LoopActor):
         peer = link.peer
         assert peer is not None
         to = self._router if type(message) in FOR_ROUTER else self._replicator
+        if type(message) in FOR_NEWS:
+            if self._news is None:
+                link.cut(f"a {type(message).__name__} where there is one shard")
+                return
+            to = self._news
         to.tell(PeerSaid(peer.node_id, message, peer.cluster_id, peer.disk_id))
 
     def link_receiving(self, link: PeerLink) -> None:

@@ -14,6 +14,7 @@ import pykka
 
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.announcing import Announcer
+from actors.cluster.balancing import Balancing
 from actors.cluster.checkpointing import Checkpointing
 from actors.cluster.decisions import (
     CheckpointerDecision,
@@ -23,6 +24,7 @@ from actors.cluster.decisions import (
     PeersDecision,
     RouterDecision,
 )
+from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
@@ -49,6 +51,7 @@ from actors.messages.peers import (
     PeerReceiving,
     PeerSaid,
     PeerUp,
+    RootSettled,
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -81,7 +84,6 @@ class Replicator(LoopActor):
         self._log = replication.log
         self._membership = replication.log.membership
         self._settings = settings
-        self._new_cluster_id = new_cluster_id
         self._hellos: dict[int, Hello] = {}
         self._faults: dict[int, str] = {}
         self._admin = ClusterAdmin(
@@ -96,8 +98,10 @@ class Replicator(LoopActor):
                 "client_port": settings.client_port,
                 "version": settings.version,
             },
+            balancing=Balancing(settings.shard, settings.shards, settings.balance_s),
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
+        self._founding = Founding(self._membership, settings, self._hellos, new_cluster_id)
         self._reading = LogReading(replication.log, settings.shard)
         self._reads_later = False
         self._checkpointing = Checkpointing()
@@ -137,6 +141,7 @@ class Replicator(LoopActor):
             PeerFault: self._peer_fault,
             ClusterAsked: lambda m: self._do(admin.command(self._now(), m.call)),
             Drained: lambda m: self._do(admin.drained(self._now(), m)),
+            RootSettled: self._root_settled,
             HandOver: self._hand_over,
             Stop: self._stop_asked,
         }
@@ -191,6 +196,8 @@ class Replicator(LoopActor):
         """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
         if current is not None and self._membership.since <= self._log.committed:
             self._settled_members = current
+            if self._near.news is not None and self._settings.shard == 0:
+                self._near.news.tell(RootSettled(self._log.committed, current))
             if current.cluster_id != self._announcer.identity.cluster_id:
                 self._near.elector.tell(ClusterFounded(current.cluster_id))
                 self._announcer.belong_to(current.cluster_id)
@@ -224,9 +231,13 @@ class Replicator(LoopActor):
 
     def _take_lead(self, message: TakeLead) -> None:
         if self._membership.current is None:
-            wanted = list(self._settings.listed)
-            self._admin.found(self._membership.found_cluster(self._new_cluster_id(), wanted, self._settings.level))
+            self._admin.found(self._founding.members(self._admin.root))
         self._do(self._machine.lead(self._now(), message.vote_id))
+
+    def _root_settled(self, message: RootSettled) -> None:
+        """What all shards follow."""
+        self._admin.root = message.members
+        self._do(self._admin.tick(self._now()))
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -235,10 +246,11 @@ class Replicator(LoopActor):
             return
         now, machine = self._now(), self._machine
         self._do(machine.tick(now) + self._admin.tick(now))
-        if machine.leading is None and self._membership.may_found(
-            self._announcer.identity, self._settings.listed, self._hellos, self._log.tail.end.trans_id, machine.leader
+        identity = self._announcer.identity
+        if machine.leading is None and self._founding.is_due(
+            identity, self._admin.root, self._log.tail.end.trans_id, machine.leader
         ):
-            self._near.elector.tell(VotersChanged(frozenset({self._announcer.identity.node_id})))
+            self._near.elector.tell(VotersChanged(frozenset({identity.node_id})))
         leading = machine.leading
         is_alone = leading is not None and not leading.progress
         delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else self._settings.heartbeat_s

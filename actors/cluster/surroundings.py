@@ -14,7 +14,7 @@ class ReplicatorSettings:
 
     `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
     reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
-    `direct_port`: of this shard alone; 0: none.
+    `direct_port`: of this shard alone; 0: none. `founding_id`: the number of a cluster that this node founds; 0: drawn.
     """
 
     listed: tuple[Member, ...] = ()
@@ -27,12 +27,15 @@ class ReplicatorSettings:
     recovery: str = ""
     version: str = ""
     shard: int = 0
+    shards: int = 1
     direct_port: int = 0
+    founding_id: int = 0
+    balance_s: float = 0.0
 
 
 @dataclass
 class Neighbours:
-    """The actors that a Replicator tells."""
+    """The actors that a Replicator tells; `siblings` and `news` None: there is one shard."""
 
     owner: "pykka.ActorRef[Any]"
     elector: "pykka.ActorRef[Any]"
@@ -40,3 +43,5 @@ class Neighbours:
     checkpointer: "pykka.ActorRef[Any]"
     peers: "pykka.ActorRef[Any]"
     router: "pykka.ActorRef[Any]"
+    siblings: "pykka.ActorRef[Any] | None" = None
+    news: "pykka.ActorRef[Any] | None" = None

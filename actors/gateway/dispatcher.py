@@ -11,7 +11,7 @@ from typing import Any, Final
 import pykka
 
 from actors.gateway.gather import Gather
-from actors.gateway.gathers import All, Gathered, Listed, Mapped, Settled, Stated
+from actors.gateway.gathers import All, Gathered, Listed, Mapped, Settled, Spread, Stated
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
@@ -104,7 +104,9 @@ class Dispatcher(LoopActor):
             if len(parts) == 1:
                 return [(parts[0].shard, call)]
             gathered = Settled(call, parts)
-        elif request.action == Action.CLUSTER:
+        elif request.action == Action.CLUSTER and request.command in (None, "status"):
+            gathered = Spread(call, sharding.every(request))
+        elif request.action in (Action.CLUSTER, Action.NODE_INIT):
             gathered = All(call, sharding.every(request))
         elif request.action == Action.LEADER:
             gathered = Mapped(call, sharding.every(request))

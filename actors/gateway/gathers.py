@@ -10,6 +10,7 @@ from actors.gateway.sharding import Part
 from actors.messages.calls import Call, rows_in_reply
 from quorate.protocol import (
     DOWN,
+    ClusterReply,
     Code,
     ErrorWord,
     LeaderReply,
@@ -20,10 +21,14 @@ from quorate.protocol import (
     done,
     refusal,
 )
-from quorate.shard_replies import ShardLeader, ShardMapReply
+from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapReply
 
 NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
+
+
+OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
+"""What a shard tells of a member that the others do not."""
 
 
 class Gathered(Gather):
@@ -131,6 +136,36 @@ class Mapped(Gathered):
         if len(known) < len(self.parts):
             mapped.partial, mapped.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
         return mapped
+
+
+class Spread(Gathered):
+    """The cluster's members, and each shard's."""
+
+    def reply(self) -> Reply:
+        """Shard 0's, as it says them, and a row for each shard. The first refusal, if no leader answers."""
+        known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, ClusterReply)}
+        if not known:
+            return self.replies[0]
+        first = known[min(known)]
+        rows: list[dict[str, Any]] = []
+        for shard, reply in self.by_shard:
+            if isinstance(reply, ClusterReply):
+                members = [{name: one[name] for name in OF_SHARD if name in one} for one in reply.members]
+                row = {"leader_node_id": reply.leader_node_id, "level": reply.level, "members": members}
+            else:
+                row = {"fault": reply.reason}
+            rows.append({"shard": shard, **row})
+        spread = done(
+            self.call.request,
+            ShardedClusterReply,
+            leader_node_id=first.leader_node_id,
+            members=first.members,
+            level=first.level,
+            shards=rows,
+        )
+        if len(known) < len(self.parts):
+            spread.partial, spread.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        return spread
 
 
 class Stated(Gathered):

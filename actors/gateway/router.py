@@ -11,6 +11,7 @@ import pykka
 
 from actors.gateway.routing import Forwarding, Routed, Routing
 from actors.gateway.virtual_queues import Copies, VirtualQueues
+from actors.gateway.worker_keys import node_of
 from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute, Returned, send_answers
 from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
@@ -20,7 +21,7 @@ from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
-from quorate.actions import ASKS_NODE, WAITS
+from quorate.actions import WAITS
 from quorate.protocol import NAME_BYTES_MAX, ErrorWord, Reply, Request, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
@@ -76,8 +77,7 @@ class Router(LoopActor):
         self._is_stopping = False
         self._gathering = Gathering()
         self._is_gathering = False
-        self._forwards: list[Forwarding] = []
-        self._forward_to = 0
+        self._forwards: dict[int, list[Forwarding]] = {}
         self._session = int(runtime.random() * (1 << 48))
         self._remote: dict[int, dict[int, RemoteClient]] = {}
         self._heard: dict[int, tuple[int, int]] = {}
@@ -182,10 +182,8 @@ class Router(LoopActor):
         if routed.own:
             self._tell_owner(Execute(routed.own))
         if routed.forwards:
-            if routed.to != self._forward_to:
-                self._send_forwards()
-                self._forward_to = routed.to
-            self._forwards += routed.forwards
+            for one in routed.forwards:
+                self._forwards.setdefault(one.to, []).append(one)
             if not self._is_gathering:
                 self._forward()
         send_answers(routed.answers)
@@ -193,17 +191,23 @@ class Router(LoopActor):
 
     def _forward(self) -> None:
         """Send what has gathered, or wait a moment for the clients that were just answered: see `Gathering`."""
-        is_near = self._owner is None  # a worker of this node is written to in microseconds: nothing to wait for
-        self._is_gathering = (
-            bool(self._forwards) and not is_near and not self._gathering.is_over(self._now(), len(self._forwards))
-        )
+        is_near = all(to < 0 and not node_of(to) for to in self._forwards)  # written to in microseconds: no wait
+        self._is_gathering = not is_near and not self._gathering.is_over(self._now(), self._unsent_count)
         if self._is_gathering:
             self.runtime.call_later(0.0, self._forward)
         else:
             self._send_forwards()
 
+    @property
+    def _unsent_count(self) -> int:
+        return sum(map(len, self._forwards.values()))
+
     def _send_forwards(self) -> None:
-        forwards, self._forwards = self._forwards, []
+        all_forwards, self._forwards = self._forwards, {}
+        for to, forwards in all_forwards.items():
+            self._send_to(to, forwards)
+
+    def _send_to(self, to: int, forwards: list[Forwarding]) -> None:
         calls: list[ForwardedCall] = []
         size = 0
         for one in forwards:
@@ -212,12 +216,12 @@ class Router(LoopActor):
             named = NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
             grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads) + named
             if calls and size + grown > self._forward_bytes:
-                self._say(self._forward_to, Forward(self._session, calls))
+                self._say(to, Forward(self._session, calls))
                 calls, size = [], 0
             calls.append(packed)
             size += grown
         if calls:
-            self._say(self._forward_to, Forward(self._session, calls))
+            self._say(to, Forward(self._session, calls))
 
     def _arm(self) -> None:
         if self._timer is None and self._machine.has_open:
@@ -271,9 +275,8 @@ class Router(LoopActor):
         self._arm()
 
     def _take_back_unsent(self, node_id: int) -> None:
-        if node_id == self._forward_to:
-            unsent, self._forwards = self._forwards, []
-            self._machine.came_back(self._now(), node_id, [one.serial for one in unsent])
+        unsent = self._forwards.pop(node_id, ())
+        self._machine.came_back(self._now(), node_id, [one.serial for one in unsent])
 
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
@@ -333,7 +336,7 @@ class Router(LoopActor):
             raise TypeError(message)
 
     def _answers_came(self, node_id: int, message: ForwardAnswers) -> None:
-        self._gathering.committed(self._now(), len(self._forwards), len(message.answers))
+        self._gathering.committed(self._now(), self._unsent_count, len(message.answers))
         try:
             replies = [(serial, unpacked_reply(packed)) for serial, packed in message.answers]
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -361,7 +364,7 @@ class Router(LoopActor):
         self._heard[node_id] = (message.session, fresh[-1].serial)
         if not self._machine.is_serving or self._is_stopping:
             may_look = node_id < 0 and not self._is_stopping
-            own = [one for one in fresh if may_look and one.request.action in ASKS_NODE]
+            own = [one for one in fresh if may_look and self._machine.answers_itself(one.request.action)]
             returned = [one.serial for one in fresh if one not in own]
             if returned:
                 self._say(node_id, ForwardReturned(returned, message.session))

@@ -15,6 +15,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from actors.gateway.worker_keys import node_of, shown
 from actors.messages.calls import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from quorate.actions import ASKS_NODE, LATER, LOOKS, WAITS
@@ -31,6 +32,9 @@ ANSWER_S: Final = 10.0
 
 RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
+
+AS_WELL: Final = frozenset({Action.LEADER, Action.LOG})
+"""What asks a node for its own view, and another's does as well."""
 
 LAST_S: Final = 1.0
 """What a former leader has to answer what was forwarded to it."""
@@ -64,8 +68,9 @@ class ForwardedClient:
 
 @dataclass(slots=True)
 class Forwarding:
-    """A call that is to be forwarded: its serial number, and its client's."""
+    """A call that is to be forwarded to the node or worker `to`: its serial number, and its client's."""
 
+    to: int
     serial: int
     client: int
     call: Call
@@ -73,22 +78,22 @@ class Forwarding:
 
 @dataclass(slots=True)
 class Routed:
-    """What is to be done with calls: `own` by this node, `forwards` by the node `to`; `answers` are final."""
+    """What is to be done with calls: `own` by this node, `forwards` by others; `answers` are final."""
 
     own: list[Call] = field(default_factory=list)
     forwards: list[Forwarding] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
-    to: int = 0
 
 
 class Routing:
     """One node's, for one shard. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds.
 
-    `has_owner` False: the shard's owner is in another process, which is asked for everything.
+    `sibling`: where the shard's owner is in another process of this node, that worker's number (`worker_keys`). It is
+    asked what asks about this node; everything else is for the shard's leader, which may be it.
     """
 
-    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S, has_owner: bool = True) -> None:
-        self._has_owner = has_owner
+    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S, sibling: int = 0) -> None:
+        self._sibling = sibling
         self.leader = 0
         self.leads = False
         self.next_at = math.inf
@@ -125,7 +130,7 @@ class Routing:
 
     def route(self, now: float, calls: list[Call]) -> Routed:
         """Where each of the calls goes."""
-        routed = Routed(to=self.leader)
+        routed = Routed()
         for call in calls:
             patience_s = call.request.patience
             self._route(now, call, now + (self._hold_s if patience_s is None else patience_s), routed)
@@ -136,26 +141,39 @@ class Routing:
             routed.answers.append((call, done(call.request, Reply)))
         elif not call.is_single and call.client in self._held_of:
             self._hold(call, deadline, deadline)
-        elif self.is_serving or self._is_for_this_node(call.request.action):
+        elif self.is_serving or self.answers_itself(call.request.action):
             routed.own.append(call)
-        elif not self.leader or self._is_draining or self.leads or not self._is_reachable:
+        elif self._is_draining or self.leads:
             self._hold(call, deadline, deadline)
-        elif self._forwards and self._levels.get(self.leader, 1) < LATER.get(call.request.action, 1):
-            reason = f"node {self.leader}, which leads, runs a version that has no such action"
-            routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
-        elif self._forwards:
-            routed.forwards.append(self._forwarded(now, call))
         else:
+            self._send_on(now, call, deadline, routed)
+
+    def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
+        """It is for another node, or another worker."""
+        to = self._to(call.request.action)
+        forwards = self._forwards or to == self._sibling
+        if not to or (to not in self._linked if forwards else not self._port):
+            self._hold(call, deadline, deadline)  # it can't be reached, or where clients reach it is not known
+        elif not forwards:
             routed.answers.append((call, self._redirect(call)))
+        elif self._levels.get(to, 1) < LATER.get(call.request.action, 1):
+            reason = f"{shown(to)}, which leads, runs a version that has no such action"
+            routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
+        else:
+            routed.forwards.append(self._forwarded(now, call, to))
 
-    @property
-    def _is_reachable(self) -> bool:
-        """Whether the leader can be forwarded to, or where clients reach it is known: its hello says that."""
-        return self.leader in self._linked if self._forwards else self._port != 0
+    def _to(self, action: int) -> int:
+        """Who does it: the leader, or this node's worker of the shard where it is asked for its own view.
 
-    def _is_for_this_node(self, action: int) -> bool:
+        What any node's view answers as well the leader is asked for while that worker is down.
+        """
+        if not self._sibling or action not in ASKS_NODE:
+            return self.leader
+        return self.leader if action in AS_WELL and self._sibling not in self._linked else self._sibling
+
+    def answers_itself(self, action: int) -> bool:
         """Who leads is answered here, too, but not before it is known: a node that has just started soon knows."""
-        return self._has_owner and action in ASKS_NODE and (action != Action.LEADER or self._port != 0)
+        return not self._sibling and action in ASKS_NODE and (action != Action.LEADER or self._port != 0)
 
     # -- holding -----------------------------------------------------------------------------------------------
 
@@ -183,7 +201,7 @@ class Routing:
 
     def _look_again(self, now: float) -> Routed:
         """What is held goes on in its order, if there is somewhere to go."""
-        routed = Routed(to=self.leader)
+        routed = Routed()
         for one in self._take_held():
             if one.look_at > now and one.look_at < one.deadline:
                 self._hold(one.call, one.look_at, one.deadline)  # it came back just now
@@ -195,7 +213,7 @@ class Routing:
         """Somebody else leads, or nobody, or where the leader is has become known: what was held can go on."""
         if message.leader != self.leader:
             for one in self._outgoing.values():
-                if message.leader and one.node_id != message.leader:
+                if message.leader and one.node_id not in (message.leader, self._sibling):
                     one.deadline = min(one.deadline, now + LAST_S)
                     self.next_at = min(self.next_at, one.deadline)
             self._is_draining = False
@@ -216,7 +234,7 @@ class Routing:
         """The link to a node, which understands feature level `level`, is open."""
         self._linked.add(node_id)
         self._levels[node_id] = level
-        return self._look_again(now) if node_id == self.leader else Routed()
+        return self._look_again(now) if node_id in (self.leader, self._sibling) else Routed()
 
     def returned(self, now: float, calls: list[Call]) -> None:
         """Calls that came back from a node that does not lead, undone."""
@@ -262,13 +280,14 @@ class Routing:
 
     # -- forwarding --------------------------------------------------------------------------------------------
 
-    def _forwarded(self, now: float, call: Call) -> Forwarding:
+    def _forwarded(self, now: float, call: Call, to: int) -> Forwarding:
         self._serial += 1
-        number = 0 if call.is_single or call.client.has_left else self._number_of(call.client)
+        is_nobodys = call.is_single or call.client.has_left or to != self.leader
+        number = 0 if is_nobodys else self._number_of(call.client)
         deadline = now + ANSWER_S + (call.request.wait or 0.0)
-        self._outgoing[self._serial] = Outgoing(call, self.leader, deadline)
+        self._outgoing[self._serial] = Outgoing(call, to, deadline)
         self.next_at = min(self.next_at, deadline)
-        return Forwarding(self._serial, number, call)
+        return Forwarding(to, self._serial, number, call)
 
     def _number_of(self, client: Client) -> int:
         known = self._forwarded_for.get(client)
@@ -325,8 +344,7 @@ class Routing:
         if request.action in LOOKS:
             self._again(now, one)
             return []
-        who = f"node {one.node_id}" if one.node_id > 0 else "the shard's worker"
-        reason = f"{who}, which the request was forwarded to, {what}: it may have been done or not"
+        reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
     @property
@@ -345,8 +363,8 @@ class Routing:
             queue=call.request.queue,
             seq=call.request.seq,
             error=ErrorWord.REDIRECT,
-            reason=f"node {self.leader} leads: ask {self._host}:{self._port}",
-            leader_node_id=self.leader,
+            reason=f"node {node_of(self.leader)} leads: ask {self._host}:{self._port}",
+            leader_node_id=node_of(self.leader),
             leader_host=self._host,
             leader_port=self._port,
         )

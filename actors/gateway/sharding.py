@@ -19,10 +19,11 @@ BY_NUMBER: Final = frozenset({Action.LOG, Action.POSITION})
 """What names its shard itself."""
 
 BY_MESSAGE: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
-OF_MEMBERS: Final = frozenset({Action.CLUSTER, Action.NODE_INIT})
 OVER_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
 
-UPGRADE: Final = "upgrade"
+TRANSFER: Final = "transfer"
+OF_EVERY_SHARD: Final = frozenset({None, "status", "upgrade", "balance"})
+"""Cluster commands; the others change the members, which shard 0 holds, and the rest follow."""
 
 GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
@@ -63,8 +64,12 @@ class Sharding:
         if action in BY_NUMBER:
             shard = request.shard or 0
             return shard if shard < self.shards else SEVERAL
-        if action in OF_MEMBERS:
-            return 0 if action == Action.CLUSTER and request.command in (None, "status") else SEVERAL
+        if action == Action.NODE_INIT:
+            return SEVERAL
+        if action == Action.CLUSTER:
+            if request.command == TRANSFER:
+                return SEVERAL if request.shard is None or request.shard >= self.shards else request.shard
+            return SEVERAL if request.command in OF_EVERY_SHARD else 0
         if request.queue is None:
             return SEVERAL if action == Action.LEADER else self.own
         shard = shard_of_queue(request.queue, self.shards)
@@ -100,9 +105,9 @@ class Sharding:
 
     def fault(self, request: Request) -> Reply | None:
         """Why what concerns several shards can't be done; None if it can."""
-        if request.action in OF_MEMBERS and request.command != UPGRADE:
-            reason = "a node of several shards is alone: its members can't be changed"
-            return refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+        if request.action == Action.CLUSTER and request.command == TRANSFER:
+            reason = f"shard: which one is to be led by another node? There are {self.shards}, from 0 on"
+            return refusal(request, ErrorWord.FIELD, reason)
         if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.queue is not None:
             mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, request.dead_letter))
             if mine != its:

@@ -1,10 +1,12 @@
-"""Siblings: the links to the workers of this node's other shards, over Unix sockets in the data folder.
+"""Siblings: the links to the workers of other shards: those of this node, and those of other nodes that lead one.
 
-They carry the frames that nodes' links carry, and of the messages only those about forwarded requests. A link goes one
-way, as between nodes: what a worker asks and answers goes over the one that it dialled. Nobody but this node's user
-reaches the sockets, so who is at the other end is taken from its hello.
+This node's are reached over Unix sockets in the data folder, which nobody but the node's user can open; links to them
+are kept all the time. Another node's worker is dialled at its nodes' port when it leads its shard, so that a request
+gets there in one hop, or when it has dialled, so that it gets its answers. All speak the peers' protocol, and of its
+messages those about forwarded requests, about who leads what, and about the members. A link goes one way, as between
+nodes: what a worker asks and answers goes over the one that it dialled.
 
-To the Routers a sibling is known by a number below 0 (`sibling_key`), where nodes have theirs above it.
+To the Routers a worker is known by a number below 0: see `actors.gateway.worker_keys`.
 """
 
 import logging
@@ -13,36 +15,46 @@ from typing import Any, Final, Protocol
 
 import pykka
 
+from actors.gateway.worker_keys import worker_key
 from actors.messages.lifecycle import Stop
-from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
+from actors.messages.peers import (
+    CutPeer,
+    Introduce,
+    LinkHandedOver,
+    PeerDown,
+    PeerSaid,
+    PeerUnheard,
+    PeerUp,
+    Reach,
+    SendPeers,
+)
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerTransport, encoded
+from net.peers.greeting import Greeting
+from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerNetwork, PeerTransport, encoded
 from net.peers.messages import (
     PEER_MAJOR,
-    PEER_MINOR,
     ClientLeft,
     Forward,
     ForwardAnswers,
     ForwardReturned,
     Hello,
     PeerMessage,
+    RootMembers,
+    ShardLeaders,
 )
 
 log = logging.getLogger("quorate.siblings")
 
 BACKOFF_MIN_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.5
+HELLO_S: Final = 3.0
 FOR_OWN: Final = (Forward, ClientLeft)
 """What asks something of this worker's shard; the rest answers what this one has asked of the other's."""
 
 ANSWERS: Final = (ForwardAnswers, ForwardReturned)
-OF_SIBLINGS: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
-
-
-def sibling_key(shard: int) -> int:
-    """What the Routers know the worker of that shard by."""
-    return -1 - shard
+NEWS: Final = (ShardLeaders, RootMembers)
+OF_SIBLINGS: Final = frozenset({*FOR_OWN, *ANSWERS, *NEWS})
 
 
 class SiblingNetwork(Protocol):
@@ -54,17 +66,21 @@ class SiblingNetwork(Protocol):
         """Open a stream to that shard's worker; call one of the two. What it receives, and its end, go to the link."""
 
 
-class _Sibling:
-    """The worker of another shard, and the link to it.
+class _Worker:
+    """The worker of another shard, of node `node_id`, 0: of this one; and the link to it.
 
-    `answers` are for what it has asked before the link to it was open; they are for nobody when the one it asks over is
-    closed.
+    `answers` are for what it has asked before the link to it was open; they are for nobody when the one it asks over
+    (`incoming`) is closed.
     """
 
-    def __init__(self, shard: int, router: "pykka.ActorRef[Any]") -> None:
+    def __init__(self, shard: int, node_id: int, router: "pykka.ActorRef[Any]") -> None:
         self.shard = shard
+        self.node_id = node_id
+        self.key = worker_key(shard, node_id)
         self.router = router
+        self.address = ("", 0)
         self.link: PeerLink | None = None
+        self.incoming: PeerLink | None = None
         self.is_up = False
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
@@ -75,53 +91,134 @@ class _Sibling:
 
 
 class Siblings(LoopActor):
-    """Owns the links of one worker. `hello` is how it introduces itself, whatever `shard` it has.
+    """Owns the links of one worker. `greeting` is how it introduces itself, for node `node_id`.
 
-    `own` is the Router of its own shard, `routers` are those of the others, by shard.
+    `own` is the Router of its own shard, `routers` are those of the others, by shard. `network` leads to this node's
+    workers, `nodes` to other nodes.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         network: SiblingNetwork,
-        hello: Hello,
+        nodes: PeerNetwork,
+        greeting: Greeting,
+        node_id: int,
         own: "pykka.ActorRef[Any]",
         routers: "dict[int, pykka.ActorRef[Any]]",
         frame_bytes_max: int = FRAME_BYTES_MAX,
     ) -> None:
         super().__init__(runtime)
         self._network = network
-        self._hello = hello
+        self._nodes = nodes
+        self._greeting = greeting
+        self.node_id = node_id
         self._own = own
-        self._siblings = {shard: _Sibling(shard, router) for shard, router in routers.items()}
+        self._routers = routers
+        self._workers = {worker_key(shard): _Worker(shard, 0, router) for shard, router in routers.items()}
         self._frame_bytes_max = frame_bytes_max
         self._incoming: dict[PeerLink, None] = {}
-        self._to_send: list[_Sibling] = []
+        self._to_send: list[_Worker] = []
+        self._led: dict[int, int] = {}
+        self._known: Introduce | None = None
         self._has_stopped = False
-        self.handlers = {SendPeers: self._send, CutPeer: self._cut, Stop: self._close_all}
+        self._news: pykka.ActorRef[Any]
+        self.handlers = {
+            SendPeers: self._send,
+            CutPeer: self._cut,
+            LinkHandedOver: self._handed_over,
+            Introduce: self._know,
+            Reach: self._reach,
+            Stop: self._close_all,
+        }
 
-    @staticmethod
-    def greeting(node_type: int, node_id: int, shard: int, level: int, version: str) -> Hello:
-        """How the worker of a shard introduces itself to its siblings."""
-        return Hello(
-            PEER_MAJOR, PEER_MINOR, node_type, node_id, node_id, 0, 0, "", 0, level=level, version=version, shard=shard
-        )
+    def attach(self, news: "pykka.ActorRef[Any]") -> None:
+        """Whom it tells beside the Routers; called by the assembly before any message."""
+        self._news = news
 
     def on_start(self) -> None:
-        """Dial them all."""
-        for sibling in self._siblings.values():
-            self._dial(sibling)
+        """Dial this node's workers."""
+        for worker in self._workers.values():
+            self._dial(worker)
 
     def _close_all(self, message: Stop) -> None:
         self._has_stopped = True
-        links = [*self._incoming, *(one.link for one in self._siblings.values() if one.link is not None)]
+        links = [*self._incoming, *(one.link for one in self._workers.values() if one.link is not None)]
         for link in links:
             link.close("this worker stops")
 
     def _cut(self, message: CutPeer) -> None:
-        for link in list(self._incoming):
-            if link.peer is not None and sibling_key(link.peer.shard) == message.node_id:
-                link.cut(message.reason)
+        worker = self._workers.get(message.node_id)
+        if worker is not None and worker.incoming is not None:
+            worker.incoming.cut(message.reason)
+
+    # -- workers of other nodes --------------------------------------------------------------------------------
+
+    def _know(self, message: Introduce) -> None:
+        """Who this node is, and which others there are."""
+        self._known = message
+        there = {one.node_id for one in message.nodes}
+        for worker in list(self._workers.values()):
+            if worker.node_id and worker.node_id not in there:
+                for link in (worker.link, worker.incoming):
+                    if link is not None:
+                        link.close("it is no member any more")
+                self._workers.pop(worker.key, None)
+        self._led = {shard: node_id for shard, node_id in self._led.items() if not node_id or node_id in there}
+        for shard, node_id in self._led.items():
+            self._dial_leader(shard, node_id)  # its address may not have been known before
+
+    def _reach(self, message: Reach) -> None:
+        """That node leads the shard: its worker is to be reached."""
+        self._led[message.shard] = message.node_id
+        self._dial_leader(message.shard, message.node_id)
+
+    def _dial_leader(self, shard: int, node_id: int) -> None:
+        worker = self._far_worker(shard, node_id) if node_id else None
+        if worker is not None:
+            self._dial(worker)
+
+    def _far_worker(self, shard: int, node_id: int) -> _Worker | None:
+        """That node's worker of the shard, as this one's own worker's address tells where it is; None: not known."""
+        known = self._known
+        member = None if known is None else next((one for one in known.nodes if one.node_id == node_id), None)
+        if known is None or member is None:
+            return None
+        host, port = known.addresses.get(node_id, (member.host, member.port))
+        worker = self._workers.setdefault(worker_key(shard, node_id), _Worker(shard, node_id, self._routers[shard]))
+        worker.address = (host, port - self._greeting.shard + shard)
+        return worker
+
+    def _handed_over(self, message: LinkHandedOver) -> None:
+        """A worker of another node has dialled, and belongs to this one's cluster."""
+        link, hello = message.link, message.hello
+        worker = self._far_worker(hello.shard, hello.node_id)
+        if link.is_closed:
+            return
+        link.hand_to(self)
+        self._incoming[link] = None
+        if worker is None or self._has_stopped:
+            link.refuse(f"node {hello.node_id} is no member, as far as shard {self._greeting.shard} knows")
+            return
+        worker.address = (hello.host, hello.port)
+        self._accept(link, worker)
+
+    def _hello(self, worker: _Worker) -> Hello:
+        known = self._known
+        if not worker.node_id or known is None:
+            return self._greeting.hello(self.node_id, self.node_id, worker.shard)
+        own, at = known.identity, (known.own.host, known.own.port)
+        return self._greeting.hello(
+            self.node_id, worker.node_id, worker.shard, cluster_id=own.cluster_id, disk_id=own.disk_id, at=at
+        )
+
+    def _is_wanted(self, worker: _Worker) -> bool:
+        if not worker.node_id:
+            return True
+        belongs = self._known is not None and self._known.identity.cluster_id != 0
+        leads = self._led.get(worker.shard) == worker.node_id
+        is_member = self._workers.get(worker.key) is worker
+        return belongs and is_member and (leads or worker.incoming is not None)
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -130,50 +227,61 @@ class Siblings(LoopActor):
         frame = encoded(said)
         assert len(frame) <= self._frame_bytes_max + 4, f"{type(said).__name__} of {len(frame)} bytes"
         for key in message.node_ids:
-            sibling = self._siblings[-1 - key]
-            if not sibling.is_up:
-                if isinstance(said, ANSWERS):
-                    sibling.answers.append(frame)
+            worker = self._workers.get(key)
+            if worker is None:
                 continue
-            if not sibling.unsent:
-                self._to_send.append(sibling)
-            sibling.unsent.append(frame)
+            if not worker.is_up:
+                if isinstance(said, ANSWERS) and worker.incoming is not None:
+                    worker.answers.append(frame)
+                continue
+            if not worker.unsent:
+                self._to_send.append(worker)
+            worker.unsent.append(frame)
             if isinstance(said, Forward):
-                sibling.unsent_serial = said.calls[-1].serial
+                worker.unsent_serial = said.calls[-1].serial
 
     def take_turn(self) -> None:
         """All that one turn has for a worker leaves in one piece."""
         super().take_turn()
         to_send, self._to_send = self._to_send, []
-        for sibling in to_send:
-            unsent, sibling.unsent = sibling.unsent, []
-            if unsent and sibling.is_up and sibling.link is not None:
-                sibling.last_serial = max(sibling.last_serial, sibling.unsent_serial)
-                sibling.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+        for worker in to_send:
+            unsent, worker.unsent = worker.unsent, []
+            if unsent and worker.is_up and worker.link is not None:
+                worker.last_serial = max(worker.last_serial, worker.unsent_serial)
+                worker.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     # -- links -------------------------------------------------------------------------------------------------
 
-    def _dial(self, sibling: _Sibling) -> None:
-        if self._has_stopped or sibling.link is not None or sibling.is_dialling or not self.actor_ref.is_alive():
+    def _dial(self, worker: _Worker) -> None:
+        is_gone = self._has_stopped or not self.actor_ref.is_alive() or not self._is_wanted(worker)
+        if is_gone or worker.link is not None or worker.is_dialling:
             return
-        sibling.is_dialling = True
+        worker.is_dialling = True
 
         def connected(transport: PeerTransport) -> PeerLink:
-            sibling.is_dialling = False
-            link = sibling.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
-            link.introduce(self._hello)
+            worker.is_dialling = False
+            link = worker.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
+            link.introduce(self._hello(worker))
+            if worker.node_id:
+                self.runtime.call_later(HELLO_S, lambda: None if link.is_open else link.cut("no hello came"))
             return link
 
-        self._network.dial_sibling(sibling.shard, connected, lambda reason: self._dial_later(sibling))
+        def failed(reason: str) -> None:
+            worker.is_dialling = False
+            self._dial_later(worker)
 
-    def _dial_later(self, sibling: _Sibling) -> None:
-        sibling.is_dialling = False
-        delay_s = sibling.backoff_s * (0.5 + self.runtime.random())
-        sibling.backoff_s = min(sibling.backoff_s * 2, BACKOFF_MAX_S)
-        self.runtime.call_later(delay_s, lambda: self._dial(sibling))
+        if worker.node_id:
+            self._nodes.dial(*worker.address, connected, failed)
+        else:
+            self._network.dial_sibling(worker.shard, connected, failed)
+
+    def _dial_later(self, worker: _Worker) -> None:
+        delay_s = worker.backoff_s * (0.5 + self.runtime.random())
+        worker.backoff_s = min(worker.backoff_s * 2, BACKOFF_MAX_S)
+        self.runtime.call_later(delay_s, lambda: self._dial(worker))
 
     def accepted(self, transport: PeerTransport) -> PeerLink:
-        """A sibling has dialled."""
+        """A worker of this node has dialled."""
         link = PeerLink(transport, self, is_dialler=False, frame_bytes_max=self._frame_bytes_max)
         if self._has_stopped:
             link.cut("this worker stops")
@@ -183,35 +291,43 @@ class Siblings(LoopActor):
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         """The other side has introduced itself."""
-        known = self._siblings.get(hello.shard)
-        if known is None or (hello.major, hello.node_id) != (PEER_MAJOR, self._hello.node_id):
+        if link.is_dialler:
+            self._answered(link, hello)
+            return
+        known = self._workers.get(worker_key(hello.shard))
+        if known is None or (hello.major, hello.node_id) != (PEER_MAJOR, self.node_id):
             reason = f"it is shard {hello.shard} of node {hello.node_id}, version {hello.version}: none of this node's"
             log.error("a worker is refused: %s", reason)
-            if link.is_dialler:
-                link.cut(reason)
-            else:
-                link.refuse(reason)
+            link.refuse(reason)
+        else:
+            self._accept(link, known)
+
+    def _accept(self, link: PeerLink, worker: _Worker) -> None:
+        if worker.incoming is not None:
+            worker.incoming.close("it has dialled again")
+        worker.incoming = link
+        link.accept(self._hello(worker))
+        if worker.link is None:
+            worker.backoff_s = BACKOFF_MIN_S
+            self._dial(worker)  # it is there: no need to wait for the back-off
+
+    def _answered(self, link: PeerLink, hello: Hello) -> None:
+        """The worker that was dialled has introduced itself."""
+        worker = self._worker_of(link)
+        node_id = hello.node_id if hello.node_id != self.node_id else 0
+        if worker is None or (hello.major, node_id, hello.shard) != (PEER_MAJOR, worker.node_id, worker.shard):
+            link.cut(f"it is shard {hello.shard} of node {hello.node_id}, another worker than was dialled")
             return
-        if not link.is_dialler:
-            for other in list(self._incoming):
-                if other is not link and other.peer is not None and other.peer.shard == hello.shard:
-                    other.close("it has dialled again")
-            link.accept(self._hello)
-            if known.link is None:
-                known.backoff_s = BACKOFF_MIN_S
-                self._dial(known)  # it is there: no need to wait for the back-off
-            return
-        if known.link is not link:
-            link.cut("it is another worker than was dialled")
-            return
-        link.is_open = known.is_up = True
-        for frame in known.answers:
+        link.is_open = worker.is_up = True
+        for frame in worker.answers:
             link.send(frame)
-        known.answers = []
-        known.backoff_s = BACKOFF_MIN_S
-        key = sibling_key(known.shard)
-        known.router.tell(PeerUp(key, hello))
-        known.router.tell(LeaderChanged(key, False))
+        worker.answers = []
+        worker.backoff_s = BACKOFF_MIN_S
+        for ref in (worker.router, self._news):
+            ref.tell(PeerUp(worker.key, hello))
+
+    def _worker_of(self, link: PeerLink) -> _Worker | None:
+        return next((one for one in self._workers.values() if link in (one.link, one.incoming)), None)
 
     def link_renewed(self, link: PeerLink, hello: Hello) -> None:
         """A worker has nothing to say anew."""
@@ -221,37 +337,35 @@ class Siblings(LoopActor):
         """A part of a message has come."""
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
-        """A message of a sibling."""
-        assert link.peer is not None
-        shard = link.peer.shard
-        if type(message) not in OF_SIBLINGS:
+        """A message of another worker."""
+        peer = link.peer
+        assert peer is not None
+        worker = self._workers.get(worker_key(peer.shard, 0 if peer.node_id == self.node_id else peer.node_id))
+        if type(message) not in OF_SIBLINGS or worker is None:
             link.cut(f"a {type(message).__name__} between workers")
-            return
-        to = self._own if isinstance(message, FOR_OWN) else self._siblings[shard].router
-        to.tell(PeerSaid(sibling_key(shard), message))
+        else:
+            to = self._news if isinstance(message, NEWS) else self._own
+            if isinstance(message, ANSWERS):
+                to = worker.router
+            to.tell(PeerSaid(worker.key, message))
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
-        was_incoming = link in self._incoming
         self._incoming.pop(link, None)
-        if not self.actor_ref.is_alive():
+        worker = self._worker_of(link)
+        if worker is None or not self.actor_ref.is_alive():
             return
-        if was_incoming:
-            spoke = None if link.peer is None else self._siblings.get(link.peer.shard)
-            if spoke is not None:  # neither its questions nor its answers come over that one any more
-                spoke.answers = []
-                for router in (self._own, spoke.router):
-                    router.tell(PeerUnheard(sibling_key(spoke.shard)))
+        if worker.incoming is link:  # neither its questions nor its answers come over that one any more
+            worker.incoming = None
+            worker.answers = []
+            for router in (self._own, worker.router):
+                router.tell(PeerUnheard(worker.key))
             return
-        sibling = next((one for one in self._siblings.values() if one.link is link), None)
-        if sibling is None:
-            return
-        sibling.link = None
-        sibling.unsent = []
-        if sibling.is_up:
-            sibling.is_up = False
-            key = sibling_key(sibling.shard)
-            sibling.router.tell(LeaderChanged(0, False))
-            sibling.router.tell(PeerDown(key, sibling.last_serial))
-            self._own.tell(PeerDown(key))
-        self._dial_later(sibling)
+        worker.link = None
+        worker.unsent = []
+        if worker.is_up:
+            worker.is_up = False
+            for ref in (self._news, worker.router):
+                ref.tell(PeerDown(worker.key, worker.last_serial))
+            self._own.tell(PeerDown(worker.key))
+        self._dial_later(worker)

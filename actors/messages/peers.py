@@ -2,22 +2,26 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| SendPeers | Replicator, Router | Peers | say this to nodes |
-| PeerSaid | Peers | Replicator, Router | a node said this |
-| PeerUp, PeerDown | Peers | Replicator, Router | the link to a node is open (or it introduced itself anew), is closed |
-| PeerUnheard | Peers | Router | the link that a node speaks over is closed |
+| SendPeers | Replicator, Router, ShardNews | Peers, Siblings | say this to nodes |
+| PeerSaid | Peers, Siblings | Replicator, Router, ShardNews | a node said this |
+| PeerUp, PeerDown | Peers, Siblings | Replicator, Router, ShardNews | the link to a node is open, or closed |
+| PeerUnheard | Peers, Siblings | Router | the link that a node speaks over is closed |
 | PeerReceiving | Peers | Replicator | a node is in the middle of saying something long |
 | PeerFault | Peers | Replicator | why there is no link to a node |
-| CutPeer | Replicator, Router | Peers | what that node says can't be right |
-| Introduce | Replicator | Peers | who this node is, whom to keep links to, whom to accept |
-| LeaderChanged | Replicator | Router, QueueOwner | who leads, and where clients reach it |
+| CutPeer | Replicator, Router | Peers, Siblings | what that node says can't be right |
+| Introduce | Replicator | Peers, Siblings, ShardNews | who this node is, whom to keep links to, whom to accept |
+| LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
 | MembersChanged | Replicator | QueueOwner | how many nodes there are, and what all of them understand |
+| RootSettled | Replicator of shard 0, ShardNews | ShardNews, other Replicators | whom all shards follow |
+| Reach | ShardNews | Siblings | where another shard's leader is |
+| LinkHandedOver | Peers | Siblings | another node's worker of another shard has dialled |
 """
 
 from dataclasses import dataclass, field
 
+from net.peers.link import PeerLink
 from net.peers.messages import Hello, PeerMessage
-from storage.records import Member
+from storage.records import Member, Members
 from storage.vote_file import Identity
 
 
@@ -42,6 +46,30 @@ class MembersChanged:
     nodes: int
     voters: int
     level: int
+
+
+@dataclass(slots=True)
+class RootSettled:
+    """Shard 0's log has settled these members, and is known to be committed up to `committed`."""
+
+    committed: int
+    members: Members
+
+
+@dataclass(slots=True)
+class Reach:
+    """Node `node_id` leads the shard, 0: this node does: its worker is to be reached."""
+
+    shard: int
+    node_id: int
+
+
+@dataclass(slots=True)
+class LinkHandedOver:
+    """A link that another shard's worker of another node has dialled, and how it introduced itself."""
+
+    link: PeerLink
+    hello: Hello
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from actors.cluster.election import Election
 from actors.cluster.elector import Elector
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES, ReplicationLimits
 from actors.cluster.membership import Membership
-from actors.cluster.peers import PeerNetwork, Peers
+from actors.cluster.peers import Peers
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
@@ -24,15 +24,19 @@ from actors.disk.retention import RetentionLimits
 from actors.gateway.dispatcher import Dispatcher
 from actors.gateway.router import FORWARD_BYTES, Router
 from actors.gateway.routing import HOLD_S, Routing
+from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
 from actors.gateway.siblings import SiblingNetwork, Siblings
+from actors.gateway.worker_keys import worker_key
 from actors.messages.lifecycle import Attach
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
 from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.runtime.contract import Runtime
-from net.peers.link import FRAME_BYTES_MAX
+from actors.runtime.loop_actor import LoopActor
+from net.peers.greeting import Greeting
+from net.peers.link import FRAME_BYTES_MAX, PeerNetwork
 from storage.disk import Folder
 from storage.errors import DiskFullError, StorageError, UnknownFormatError
 from storage.journal_writer import JournalWriter, begin_journal
@@ -64,6 +68,7 @@ class ShardSettings:
 
     The shard is number `shard` of `shards`; clients reach it alone at `direct_port`, if not 0. `cluster_id` is for a
     cluster that this node founds, 0: one is drawn.
+    After `balance_s` another node that should lead the shard gets the place, 0: never.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
     simulator makes tiny.
@@ -73,6 +78,7 @@ class ShardSettings:
     shards: int = 1
     direct_port: int = 0
     cluster_id: int = 0
+    balance_s: float = 0.0
     log_records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
@@ -161,6 +167,8 @@ def open_shard(
             return members.voters == [identity.node_id] and own is not None and own.disk_id == identity.disk_id
         if belonging.led_by not in (0, identity.node_id):
             return False  # another node's log, of which the part that says who its members are has not come yet
+        if settings.shard:
+            return False  # shard 0 says to which cluster: see actors.cluster.founding
         return not identity.cluster_id and (not settings.listed or belonging.log_end > 0)
 
     recovered = recover(tables, folder, store, state, now, is_alone)
@@ -214,18 +222,31 @@ def start_shard(
     is_only = settings.shards == 1
     router = Router(runtime, owner.actor_ref, virtual_queues if is_only else {}, routing, settings.forward_bytes)
     peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
-    near = Neighbours(
-        owner.actor_ref, elector.actor_ref, log_writer.actor_ref, checkpointer, peers.actor_ref, router.actor_ref
-    )
-    replicator.attach(near)
     log_writer.attach(replicator.actor_ref)
     checkpointer.tell(Attach(replicator.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
-    others = None if is_only else _others(runtime, settings, router, workers, virtual_queues)
-    router.attach(peers.actor_ref, None if others is None else others.siblings.actor_ref)
-    peers.attach(replicator.actor_ref, router.actor_ref)
+    others = None if is_only else _others(runtime, settings, router, workers, network, virtual_queues)
+    siblings_ref = None if others is None else others.siblings.actor_ref
+    news_ref = None if others is None else others.news.actor_ref
+    replicator.attach(
+        Neighbours(
+            owner.actor_ref,
+            elector.actor_ref,
+            log_writer.actor_ref,
+            checkpointer,
+            peers.actor_ref,
+            router.actor_ref,
+            siblings_ref,
+            news_ref,
+        )
+    )
+    router.attach(peers.actor_ref, siblings_ref)
+    peers.attach(replicator.actor_ref, router.actor_ref, siblings_ref, news_ref)
     elector.attach(replicator.actor_ref)
-    more = [] if others is None else [*others.routers, others.siblings, others.dispatcher]
+    more: list[LoopActor] = []
+    if others is not None:
+        others.news.attach(replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref)
+        more = [*others.routers, others.news, others.siblings, others.dispatcher]
     for actor in (log_writer, owner, router, peers, elector, replicator, *more):
         actor.begin()
     front = router.actor_ref if others is None else others.dispatcher.actor_ref
@@ -240,6 +261,7 @@ class _Others(NamedTuple):
 
     routers: list[Router]
     siblings: Siblings
+    news: ShardNews
     dispatcher: Dispatcher
 
 
@@ -248,24 +270,40 @@ def _others(
     settings: ShardSettings,
     own: Router,
     workers: SiblingNetwork | None,
+    nodes: PeerNetwork,
     virtual_queues: dict[str, list[str]],
 ) -> _Others:
     assert workers is not None, "a node of several shards has links between its workers"
     routers: dict[int, Router] = {}
     for shard in range(settings.shards):
         if shard != settings.shard:
-            routing = Routing(forwards=True, hold_s=settings.hold_s, has_owner=False)
+            routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s, sibling=worker_key(shard))
             routers[shard] = Router(runtime, None, {}, routing, settings.forward_bytes)
-    hello = Siblings.greeting(
-        settings.node_type, settings.own.node_id, settings.shard, settings.level, settings.version
-    )
     refs = {shard: router.actor_ref for shard, router in routers.items()}
-    siblings = Siblings(runtime, workers, hello, own.actor_ref, refs, settings.frame_bytes_max)
+    node_id = settings.own.node_id
+    siblings = Siblings(
+        runtime, workers, nodes, _greeting(settings), node_id, own.actor_ref, refs, settings.frame_bytes_max
+    )
+    news = ShardNews(runtime, node_id, settings.shard, refs)
+    siblings.attach(news.actor_ref)
     for router in routers.values():
         router.attach(siblings.actor_ref)
     by_shard = [refs.get(shard, own.actor_ref) for shard in range(settings.shards)]
     sharding = Sharding(settings.shards, settings.shard)
-    return _Others([*routers.values()], siblings, Dispatcher(runtime, sharding, by_shard, virtual_queues))
+    return _Others([*routers.values()], siblings, news, Dispatcher(runtime, sharding, by_shard, virtual_queues))
+
+
+def _greeting(settings: ShardSettings) -> Greeting:
+    return Greeting(
+        node_type=settings.node_type,
+        client_host=settings.client_host,
+        client_port=settings.client_port,
+        level=settings.level,
+        version=settings.version,
+        shard=settings.shard,
+        shards=settings.shards,
+        direct_port=settings.direct_port,
+    )
 
 
 def _disk(
@@ -311,16 +349,7 @@ def _cluster(
     runtime: Runtime, network: PeerNetwork, opened: OpenShard, settings: ShardSettings, lane: "pykka.ActorRef[Any]"
 ) -> tuple[Peers, Elector, Replicator]:
     now, identity = runtime.monotonic(), opened.vote_file.identity
-    peers = Peers(
-        runtime,
-        network,
-        settings.node_type,
-        client_host=settings.client_host,
-        client_port=settings.client_port,
-        level=settings.level,
-        version=settings.version,
-        frame_bytes_max=settings.frame_bytes_max,
-    )
+    peers = Peers(runtime, network, _greeting(settings), settings.frame_bytes_max)
     elector = Elector(runtime, Election(identity, settings.election_timeout_s, runtime.random, now), lane)
     limits = ReplicationLimits(
         settings.election_timeout_s,
@@ -341,7 +370,10 @@ def _cluster(
         opened.recovered.torn or "",
         settings.version,
         settings.shard,
+        settings.shards,
         settings.direct_port,
+        settings.cluster_id,
+        settings.balance_s,
     )
     founded = settings.cluster_id
     replicator = Replicator(

@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -52,6 +53,9 @@ class NodeConfig:
         """What `other` sets differently: what can change while running, and what needs a restart."""
         changed = [option for option in OPTIONS if self[option.name] != other[option.name]]
         return [o.name for o in changed if o.is_live], [o.name for o in changed if not o.is_live]
+
+
+PORT_MAX: Final = 65535
 
 
 def load(
@@ -166,11 +170,6 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
             f"{config.values['journal_segment_bytes'].source}: journal_segment_bytes must be at least four times "
             f"max_request_bytes ({config['max_request_bytes']})"
         )
-    if config["shards"] != 1 and config["cluster_node_list"]:
-        faults.append(
-            f"{config.values['shards'].source}: shards: this version has several on a node that is alone, not in a "
-            "cluster: one of shards and cluster_node_list has to go"
-        )
     _check_nodes(config, faults)
 
 
@@ -186,18 +185,36 @@ def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
         faults.append(f"{source}: cluster_node_list: an address stands there twice")
     if listed and config["node_id"] not in ids:
         faults.append(f"{source}: cluster_node_list: this is node {config['node_id']}, and it does not stand there")
+    _check_ranges(config, faults)
     own = nodes_port(config)
     for host, port in [(config["host"], config["port"]), *((one["host"], one["port"]) for one in config["listeners"])]:
-        if own is not None and port == own[1] and (host == own[0] or is_wildcard(host)):
+        is_own = own is not None and own[1] <= port < own[1] + config["shards"]
+        if own is not None and is_own and (host == own[0] or is_wildcard(host)):
             faults.append(
-                f"{source}: cluster_node_list: node {config['node_id']} would be at {own[0]}:{own[1]}, which is a port "
-                "for clients: nodes talk to each other on a port of their own"
+                f"{source}: cluster_node_list: node {config['node_id']} would be at {own[0]}:{port}, which is a port "
+                "for clients: nodes talk to each other on ports of their own"
             )
     if len(listed) > 1 and is_wildcard(config["host"]) and not config["advertise_host"]:
         faults.append(
             f"{config.values['host'].source}: host: clients of other nodes can't be sent to {config['host']}: "
             "set advertise_host"
         )
+
+
+def _check_ranges(config: NodeConfig, faults: list[str]) -> None:
+    """A node has a port for other nodes for each shard, from its own on: no two on one host may share any."""
+    source, shards = config.values["cluster_node_list"].source, config["shards"]
+    nodes = sorted((node["host"], node["port"], node.get("node_id", 1)) for node in config["cluster_node_list"])
+    for (host, port, node_id), (other_host, other_port, other_id) in pairwise(nodes):
+        if host == other_host and port < other_port < port + shards:
+            faults.append(
+                f"{source}: cluster_node_list: with {shards} shards node {node_id} has the ports {port} to "
+                f"{port + shards - 1} of {host}, and node {other_id} those from {other_port} on: "
+                f"leave {shards} for each"
+            )
+    for host, port, node_id in nodes:
+        if port + shards - 1 > PORT_MAX:
+            faults.append(f"{source}: cluster_node_list: node {node_id} has no {shards} ports from {host}:{port} on")
 
 
 def other_nodes(config: NodeConfig) -> list[tuple[int, str, int]]:

@@ -48,7 +48,25 @@ def founded(folder: Path, shards: int) -> Founding:
             f"shards is set to {shards}, and the data in {folder} were founded with {founding.shards}: which shard a "
             f"queue is in depends on that. Set shards to {founding.shards}, or begin anew with an empty folder"
         )
+    _check_first(folder)
     return founding
+
+
+def _check_first(folder: Path) -> None:
+    """Shard 0 says which cluster all others are of: without it they would be taken for those of a new one.
+
+    So its folder is made before any worker makes another.
+    """
+    first = folder / "shard-0" / "journal"
+    if first.exists():
+        return
+    if not any(folder.glob("shard-*/journal")):
+        first.mkdir(parents=True, mode=0o700)
+        return
+    raise FoundingError(
+        f"shard-0 is gone from {folder}, and others are there: restore it from a backup, or, where the folder is that "
+        "of a node of a cluster, remove the node from it, empty the folder, and add the node again"
+    )
 
 
 def _found(path: Path, shards: int) -> Founding:

@@ -6,11 +6,15 @@ from pathlib import Path
 
 from actors.node.config import NodeConfig
 
-LINE = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s[%(process)d] %(message)s"
+LINE = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s[{}] %(message)s"
+PROCESS = "%(process)d"
 
 
-def set_up_logging(config: NodeConfig) -> None:
-    """Log as the configuration says. Several processes may write the same file: each line is one write."""
+def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
+    """Log as the configuration says. Several processes may write the same file: each line is one write.
+
+    A line names its process, and of several shards the `shard` that it is of.
+    """
     handler: logging.Handler
     if config["log_prefix"]:
         path = Path(f"{config['log_prefix']}.log")
@@ -18,7 +22,8 @@ def set_up_logging(config: NodeConfig) -> None:
         handler = WatchedFileHandler(path, encoding="utf-8")
     else:
         handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(LINE, "%Y-%m-%d %H:%M:%S"))
+    who = PROCESS if shard is None or config["shards"] == 1 else f"{PROCESS}, shard {shard}"
+    handler.setFormatter(logging.Formatter(LINE.format(who), "%Y-%m-%d %H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")

@@ -156,6 +156,13 @@ OPTIONS: Final = (
     Option("node_type", 1, "the cluster's number", 0, 2**31 - 1),
     Option("shards", 1, "parts of the queues, each with a log and a process of its own", 1, 256),
     Option(
+        "leader_balance_s",
+        10.0,
+        "with several shards, after this another node that leads a shard gives it to the one that should; 0: never",
+        0.0,
+        86_400.0,
+    ),
+    Option(
         "shard_port",
         0,
         "with several shards, the worker of shard k has this port + k for clients that know the map; 0: any free one",

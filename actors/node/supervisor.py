@@ -71,8 +71,9 @@ class Supervisor:
             for shard in range(config["shards"] if config["shards"] > 1 and config["shard_port"] else 0):
                 _check_port(config["host"], config["shard_port"] + shard, (socket.SOCK_STREAM,))
             nodes_port = configuration.nodes_port(config)
-            if nodes_port is not None:
-                _check_port(*nodes_port, (socket.SOCK_STREAM,))
+            for shard in range(0 if nodes_port is None else config["shards"]):
+                assert nodes_port is not None
+                _check_port(nodes_port[0], nodes_port[1] + shard, (socket.SOCK_STREAM,))
             self._cluster_id = founded(Path(config["data_dir"]), config["shards"]).cluster_id
         except (HeldError, FoundingError, OSError) as error:
             return self._fail(str(error))

@@ -64,7 +64,7 @@ def main() -> None:
     if not messages:
         sys.exit(0)
     config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
-    set_up_logging(config)
+    set_up_logging(config, shard)
     try:
         own_port = _own_port(config, shard)
     except OSError as error:
@@ -235,7 +235,8 @@ class Worker:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
         nodes_port = configuration.nodes_port(config)
         if nodes_port is not None:
-            await _can_listen(*nodes_port, self._listen_to_peers(*nodes_port))
+            host, port = nodes_port[0], nodes_port[1] + self._number
+            await _can_listen(host, port, self._listen_to_peers(host, port))
 
     async def _listen_to_clients(self, protocol: str, host: str, port: int, bound: socket.socket | None = None) -> None:
         """On host and port, datagrams too where the protocol has them; or on a stream's socket that is bound."""

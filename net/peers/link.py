@@ -7,6 +7,7 @@ than the limit, cuts the link: a node that sends garbage is not obeyed.
 """
 
 import struct
+from collections.abc import Callable
 from typing import Final, Protocol
 
 import msgspec
@@ -80,6 +81,15 @@ class PeerLink:
         self._is_closed = False
         self._awaits_magic = not is_dialler
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing comes or goes any more."""
+        return self._is_closed
+
+    def hand_to(self, sink: LinkSink) -> None:
+        """What happens on the link from now on goes there."""
+        self._sink = sink
+
     def introduce(self, hello: Hello) -> None:
         """Say hello, first of all."""
         self._transport.write(MAGIC + encoded(hello))
@@ -148,7 +158,10 @@ class PeerLink:
 
     def _take(self, message: PeerMessage) -> None:
         if self.peer is not None and not self.is_dialler and not isinstance(message, INTRODUCTIONS):
-            self._sink.link_said(self, message)
+            if self.is_open:
+                self._sink.link_said(self, message)
+            else:
+                self.cut("a message before it was accepted")
         elif self.peer is None:
             if isinstance(message, Hello):
                 self.peer = message
@@ -187,3 +200,12 @@ class PeerLink:
             self.is_open = False
             self._buffer.clear()
             self._sink.link_closed(self, reason)
+
+
+class PeerNetwork(Protocol):
+    """Where links come from."""
+
+    def dial(
+        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Open a stream; call one of the two. What it receives, and its end, go to the link."""

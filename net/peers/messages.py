@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from quorate.protocol import Request
+from quorate.shards import ID_SHARDS
 
 PEER_MAJOR: Final = 2
 PEER_MINOR: Final = 0
@@ -24,6 +25,9 @@ NodeId = Annotated[int, Meta(ge=1, le=NODES_MAX)]
 DrawnNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 """A cluster's, a disk's, or a session's number: drawn at random."""
 
+Shard = Annotated[int, Meta(ge=0, le=ID_SHARDS - 1)]
+Shards = Annotated[int, Meta(ge=1, le=ID_SHARDS)]
+
 Host = Annotated[str, Meta(max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -32,8 +36,10 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there.
 
     `host` and `port` are where its sender can be dialled by nodes, `client_host` and `client_port` by clients. `level`
-    is the feature level that it understands, `shard` the sender's. Said again over an open link when any of it has
-    changed.
+    is the feature level that it understands. Said again over an open link when any of it has changed.
+
+    The sender is the worker of shard `shard` of `shards`, and expects that of `to_shard` there; `direct_port` is where
+    clients reach it alone, 0: nowhere.
     """
 
     major: Number
@@ -49,7 +55,10 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     client_port: Port = 0
     level: Number = 1
     version: Annotated[str, Meta(max_length=64)] = ""
-    shard: Number = 0
+    shard: Shard = 0
+    shards: Shards = 1
+    to_shard: Shard = 0
+    direct_port: Port = 0
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):
@@ -206,6 +215,32 @@ class ClientLeft(msgspec.Struct, array_like=True, tag=16, gc=False):
     client: Number
 
 
+class ShardLeader(msgspec.Struct, array_like=True, gc=False):
+    """Node `leader` was elected to lead shard `shard` under `vote_id`; clients reach it at `host` and `port`."""
+
+    shard: Shard
+    vote_id: Number
+    leader: NodeId
+    host: Host
+    port: Port
+
+
+class ShardLeaders(msgspec.Struct, array_like=True, tag=17, gc=False):
+    """Between workers, of one node and of one shard: who leads which shard, as far as the sender knows."""
+
+    leaders: list[ShardLeader]
+
+
+class RootMembers(msgspec.Struct, array_like=True, tag=18, gc=False):
+    """Between workers, of one node and of one shard: the members that shard 0's log has settled, encoded.
+
+    `committed`: that log is known to be committed so far. What is said with a higher one is as new, or newer.
+    """
+
+    committed: Number
+    members: bytes
+
+
 PeerMessage = (
     Hello
     | Refused
@@ -223,4 +258,6 @@ PeerMessage = (
     | ForwardAnswers
     | ForwardReturned
     | ClientLeft
+    | ShardLeaders
+    | RootMembers
 )

@@ -6,6 +6,7 @@ from typing import Any
 from actors.cluster.peers import Peers
 from actors.messages.peers import CutPeer, Introduce, PeerDown, PeerFault, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from net.peers.forwarding import packed_call
+from net.peers.greeting import Greeting
 from net.peers.link import MAGIC, PeerLink, encoded
 from net.peers.messages import PEER_MAJOR, ClientLeft, Forward, Hello, PeerMessage, Refused, Stored
 from quorate.protocol import Action, Request
@@ -44,7 +45,7 @@ class Host:
         self.runtime = CrankedRuntime()
         self.replicator, self.router = Probe(), Probe()
         self.dialled: list[tuple[str, Connected, Callable[[str], None]]] = []
-        self.actor = Peers(self.runtime, self, 1, client_host="c1", client_port=5)
+        self.actor = Peers(self.runtime, self, Greeting(client_host="c1", client_port=5, level=99))
         self.actor.attach(ref(self.replicator), ref(self.router))
         self.actor.begin()
         self.introduce(cluster_id)

@@ -4,10 +4,22 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.gathers import Listed, Settled, Stated
+from actors.gateway.gathers import Listed, Settled, Spread, Stated
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.calls import Call
-from quorate.protocol import Action, Code, ErrorWord, ListReply, QueueRow, Reply, Request, StatusReply, refusal
+from quorate.protocol import (
+    Action,
+    ClusterReply,
+    Code,
+    ErrorWord,
+    ListReply,
+    QueueRow,
+    Reply,
+    Request,
+    StatusReply,
+    refusal,
+)
+from quorate.shard_replies import ShardedClusterReply
 from quorate.shards import shard_of_queue
 from tests.actors.cranked import Probe, ref
 
@@ -48,7 +60,6 @@ def test_what_names_nothing_that_there_is_is_refused_somewhere() -> None:
     assert SHARDING.shard_of(Request(Action.CONFIRM, msg_id=1024 + 900)) == 2
     assert SHARDING.shard_of(Request(Action.PRODUCE)) == 2
     assert SHARDING.shard_of(Request(Action.LOG)) == 0
-    assert SHARDING.shard_of(Request(Action.CLUSTER)) == 0
     lost = Request(Action.LOG, shard=SHARDS)
     assert SHARDING.shard_of(lost) == SEVERAL
     fault = SHARDING.fault(lost)
@@ -198,13 +209,35 @@ def test_a_queue_does_not_say_whose_log_is_meant() -> None:
     assert SHARDING.shard_of(Request(Action.LIST, queue=queue_in(3))) == SEVERAL
 
 
-def test_members_of_a_node_of_several_shards_are_not_changed() -> None:
-    for command in ("add", "remove", "transfer"):
-        request = Request(Action.CLUSTER, command=command)
-        assert SHARDING.shard_of(request) == SEVERAL
-        fault = SHARDING.fault(request)
-        assert fault is not None
-        assert fault.error == ErrorWord.NOT_SUPPORTED
-    assert SHARDING.shard_of(Request(Action.CLUSTER, command="status")) == 0
-    upgrade = Request(Action.CLUSTER, command="upgrade")
-    assert (SHARDING.shard_of(upgrade), SHARDING.fault(upgrade)) == (SEVERAL, None)
+def test_the_members_are_shard_0s_and_every_shard_has_its_leader() -> None:
+    for command in ("add", "remove", "nonsense"):
+        assert SHARDING.shard_of(Request(Action.CLUSTER, command=command)) == 0
+    for every in (None, "status", "upgrade", "balance"):
+        asked = Request(Action.CLUSTER, command=every)
+        assert (SHARDING.shard_of(asked), SHARDING.fault(asked)) == (SEVERAL, None)
+    assert SHARDING.shard_of(Request(Action.NODE_INIT)) == SEVERAL
+    assert SHARDING.shard_of(Request(Action.CLUSTER, command="transfer", shard=3)) == 3
+    for shard in (None, SHARDS):
+        unclear = Request(Action.CLUSTER, command="transfer", shard=shard)
+        assert SHARDING.shard_of(unclear) == SEVERAL
+        refused = SHARDING.fault(unclear)
+        assert refused is not None
+        assert refused.error == ErrorWord.FIELD
+        assert "There are 4" in (refused.reason or "")
+
+
+def test_a_clusters_status_has_a_row_for_each_shard_and_says_which_is_missing() -> None:
+    asked = call(Request(Action.CLUSTER, command="status"))
+    spread = Spread(asked, SHARDING.every(asked.request))
+    for order, part in enumerate(spread.parts):
+        member = {"node_id": 1, "host": "h", "port": 7 + part.shard, "role": "voter", "lag": part.shard}
+        reply = ClusterReply(action=15, code=Code.OK, leader_node_id=order, members=[member], level=3)
+        refused = refusal(part.request, ErrorWord.NO_LEADER, "nobody leads")
+        spread.answer(order, part.request, refused if part.shard == 2 else reply)
+    whole = spread.reply()
+    assert isinstance(whole, ShardedClusterReply)
+    assert whole.members[0]["port"] == 7
+    assert [row.get("leader_node_id") for row in whole.shards] == [0, 1, None, 3]
+    assert whole.shards[3]["members"] == [{"node_id": 1, "role": "voter", "lag": 3}]
+    assert whole.shards[2]["fault"] == "nobody leads"
+    assert (whole.partial, whole.missing_shards) == (True, [2])

@@ -1,152 +1,14 @@
-"""The links between a node's workers, and requests over them: three workers in one process, cranked by hand."""
+"""The links between a node's workers, and requests over them."""
 
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
-
-from actors.gateway.dispatcher import Dispatcher
-from actors.gateway.router import Router
-from actors.gateway.routing import Routing
-from actors.gateway.sharding import Sharding
-from actors.gateway.siblings import Siblings
-from actors.messages.calls import Answered, Call, ClientGone, Execute
+from actors.messages.calls import ClientGone
 from actors.messages.lifecycle import Stop, Stopped
-from actors.messages.peers import LeaderChanged
-from net.peers.link import PeerLink, PeerTransport
-from quorate.protocol import Action, Reply, Request
-from quorate.shards import shard_of_queue
-from tests.actors.cranked import CrankedRuntime, Probe, ref
-
-SHARDS = 3
-
-
-class End:
-    """One end of a stream between two workers."""
-
-    def __init__(self, runtime: CrankedRuntime) -> None:
-        self._runtime = runtime
-        self.other: End | None = None
-        self.link: PeerLink | None = None
-
-    def write(self, data: bytes) -> None:
-        """In order, and soon."""
-        self._runtime.call_later(0.0, lambda: self._carry(data))
-
-    def _carry(self, data: bytes) -> None:
-        if self.other is not None and self.other.link is not None:
-            self.other.link.receive(data)
-
-    def close(self) -> None:
-        """When all that was written has arrived."""
-        self._runtime.call_later(0.0, self.abort)
-
-    def abort(self) -> None:
-        """Both ends."""
-        other, self.other = self.other, None
-        if other is not None:
-            other.other = None
-            for end in (self, other):
-                if end.link is not None:
-                    end.link.lost("closed")
-
-
-class Worker:
-    """The gateway of one shard's worker; its owner, its clients and its Peers are probes."""
-
-    def __init__(self, node: "Node", shard: int) -> None:
-        runtime = node.runtime
-        self.owner, self.asker, self.peers = Probe(), Probe(), Probe()
-        own = Router(runtime, ref(self.owner), {}, Routing(forwards=True))
-        others = {
-            one: Router(runtime, None, {}, Routing(forwards=True, hold_s=2.0, has_owner=False))
-            for one in range(SHARDS)
-            if one != shard
-        }
-        refs = {one: router.actor_ref for one, router in others.items()}
-        hello = Siblings.greeting(1, 1, shard, 1, "test")
-        self.siblings = Siblings(runtime, node, hello, own.actor_ref, refs)
-        own.attach(ref(self.peers), self.siblings.actor_ref)
-        for router in others.values():
-            router.attach(self.siblings.actor_ref)
-        by_shard = [refs.get(one, own.actor_ref) for one in range(SHARDS)]
-        self.front = Dispatcher(runtime, Sharding(SHARDS, shard), by_shard, {"all": ["q0", "q1", "q4"]})
-        self.links: list[End] = []
-        node.workers[shard] = self
-        for actor in (own, *others.values(), self.siblings, self.front):
-            actor.begin()
-        own.actor_ref.tell(LeaderChanged(1, True, "h", 1))
-
-
-class Node:
-    """All workers of a node, and the sockets between them."""
-
-    def __init__(self) -> None:
-        self.runtime = CrankedRuntime()
-        self.workers: dict[int, Worker] = {}
-        self.blocked: set[int] = set()
-        for shard in range(SHARDS):
-            Worker(self, shard)
-        self.runtime.crank(1.0)
-
-    def dial_sibling(
-        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
-        """Connect, unless that worker is not there."""
-        worker = self.workers.get(shard)
-        if worker is None or shard in self.blocked:
-            failed("nobody listens")
-            return
-        here, there = End(self.runtime), End(self.runtime)
-        here.other, there.other = there, here
-        there.link = worker.siblings.accepted(there)
-        here.link = connected(here)
-        worker.links.append(there)
-
-    def ask(self, shard: int, client: Any, *requests: Request) -> None:
-        """A client of that worker asks."""
-        worker = self.workers[shard]
-        calls = [Call(request, client, order, worker.asker) for order, request in enumerate(requests)]
-        worker.front.actor_ref.tell(Execute(calls))
-        self.runtime.crank()
-
-    def executed(self, shard: int) -> list[Call]:
-        """What that shard's owner was given."""
-        return [call for message in self.workers[shard].owner.take(Execute) for call in message.calls]
-
-    def done(self, shard: int, call: Call, **fields: Any) -> None:
-        """That shard's owner has done a call."""
-        call.reply_to.tell(Answered([(call, Reply(action=call.request.action, **{"code": 0, **fields}))]))
-        self.runtime.crank()
-
-    def replies(self, shard: int) -> list[Reply]:
-        """What the clients of that worker were answered."""
-        return [reply for message in self.workers[shard].asker.take(Answered) for _, reply in message.answers]
-
-    def kill(self, shard: int) -> None:
-        """That worker is gone, and nobody listens there."""
-        worker = self.workers.pop(shard)
-        for end in worker.links:
-            end.abort()
-        worker.siblings.actor_ref.tell(Stop(ref(Probe())))
-        self.runtime.crank()
-
-
-class Asker:
-    """A client."""
-
-    has_left = is_gone = False
-
-    def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """By the probe."""
-
-
-def queue_in(shard: int) -> str:
-    return next(f"q{n}" for n in range(1000) if shard_of_queue(f"q{n}", SHARDS) == shard)
-
-
-def produce(queue: str) -> Request:
-    return Request(Action.PRODUCE, queue=queue, data=msgspec.Raw(b"1"))
+from net.peers.greeting import Greeting
+from net.peers.link import PeerLink
+from quorate.protocol import Action, Request
+from tests.actors.cranked import Probe, ref
+from tests.actors.gateway.workers import SHARDS, Asker, End, Node, Worker, produce, queue_in
 
 
 def test_a_request_goes_to_its_shard_and_its_answer_comes_back() -> None:
@@ -192,6 +54,7 @@ def test_a_worker_that_dies_leaves_writes_unknown_and_looks_are_asked_again() ->
     assert reply.error == "unknown_outcome"
     node.ask(0, Asker(), produce(queue_in(2)))
     assert len(node.executed(2)) == 1, "the other shards do not notice"
+    node.restarts = 1
     Worker(node, 1)
     node.runtime.crank(1.0)
     [call] = node.executed(1)
@@ -296,7 +159,7 @@ def test_a_stranger_on_the_socket_is_refused() -> None:
 
     there.link = node.workers[0].siblings.accepted(there)
     here.link = PeerLink(here, Stranger(), is_dialler=True)
-    here.link.introduce(Siblings.greeting(1, 1, 9, 1, "test"))
+    here.link.introduce(Greeting(shard=9, shards=10).hello(1, 1, 0))
     node.runtime.crank()
     assert len(told) == 1
     assert "none of this node's" in told[0]

@@ -88,8 +88,17 @@ def test_every_fault_is_named_at_once_with_its_line(tmp_path: Path) -> None:
         ('{"virtual_queue_list": {"v": ["a\\u0001"]}}', "control character"),
         ('{"cluster_node_list": [{"host": "h", "port": 0}]}', "entry 0: port 0"),
         (
-            '{"shards": 2, "cluster_node_list": [{"node_id": 1, "host": "127.0.0.1", "port": 1}]}',
-            "not in a cluster",
+            '{"shards": 4, "cluster_node_list": [{"node_id": 1, "host": "a", "port": 1101},'
+            ' {"node_id": 2, "host": "a", "port": 1104}]}',
+            "node 1 has the ports 1101 to 1104 of a, and node 2 those from 1104 on: leave 4 for each",
+        ),
+        (
+            '{"shards": 4, "port": 1103, "cluster_node_list": [{"node_id": 1, "host": "127.0.0.1", "port": 1101}]}',
+            "would be at 127.0.0.1:1103, which is a port for clients",
+        ),
+        (
+            '{"shards": 4, "cluster_node_list": [{"node_id": 1, "host": "127.0.0.1", "port": 65533}]}',
+            "has no 4 ports from 127.0.0.1:65533 on",
         ),
         ('{"listeners": [{"protocol": "gopher", "port": 1}]}', "'gopher' is none of json"),
         ('{"listeners": [{"protocol": "json"}]}', "a host and a port"),

@@ -15,7 +15,16 @@ def test_a_folder_keeps_what_it_was_founded_with(tmp_path: Path) -> None:
     assert founded(tmp_path / "new", 4) == first
     with pytest.raises(FoundingError, match="founded with 4"):
         founded(tmp_path / "new", 5)
-    assert [one.name for one in (tmp_path / "new").iterdir()] == [FILE]
+    assert sorted(one.name for one in (tmp_path / "new").iterdir()) == [FILE, "shard-0"]
+
+
+def test_without_shard_0_the_others_are_not_taken_for_new(tmp_path: Path) -> None:
+    first = founded(tmp_path, 2)
+    (tmp_path / "shard-1" / "journal").mkdir(parents=True)
+    assert founded(tmp_path, 2) == first
+    (tmp_path / "shard-0" / "journal").rmdir()
+    with pytest.raises(FoundingError, match="shard-0 is gone"):
+        founded(tmp_path, 2)
 
 
 def test_a_folder_of_before_has_one_shard(tmp_path: Path) -> None:

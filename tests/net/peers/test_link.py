@@ -17,6 +17,7 @@ class End:
         self.said: list[PeerMessage] = []
         self.closed: list[str] = []
         self.parts = 0
+        self.accepts = True
         self.link = PeerLink(self, self, is_dialler=is_dialler)
 
     def write(self, data: bytes) -> None:
@@ -30,6 +31,8 @@ class End:
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         self.hellos.append(hello)
+        if not link.is_dialler and self.accepts:
+            link.is_open = True
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
         self.said.append(message)
@@ -45,6 +48,14 @@ class End:
 
 
 MESSAGES: list[PeerMessage] = [Push(3, 10, 2, [b"entry"], 9, 1.5), Stored(3, 11, 1.5)]
+
+
+def test_nothing_is_taken_before_the_hello_is_accepted() -> None:
+    end = End()
+    end.accepts = False
+    end.link.receive(MAGIC + encoded(HELLO) + encoded(MESSAGES[0]))
+    assert end.said == []
+    assert end.closed == ["a message before it was accepted"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])
@@ -72,6 +83,7 @@ def test_messages_come_whole_however_the_stream_is_cut(size: int) -> None:
 )
 def test_what_is_no_message_cuts_the_link(stream: bytes, says: str) -> None:
     end = End()
+    end.accepts = False
     end.link.receive(stream + b"and more")
     assert len(end.closed) == 1
     assert says in end.closed[0]

@@ -1,0 +1,60 @@
+"""Spreading the leaders of the shards over the nodes: when this node's place should go to another. A machine.
+
+Each shard has a node that should lead it (`preferred`). Another that leads gives its place to it, by a hand-over, when
+that node has been a good successor for `after_s` on end: so a node that comes back gets its shards back, and one that
+comes and goes does not.
+"""
+
+from actors.cluster.following_root import preferred
+from actors.cluster.leading import Leading
+from actors.cluster.membership import CAUGHT_UP_RECORDS
+from storage.records import Members
+
+HEARD_S = 1.0
+"""A node that was not heard for so long is no successor."""
+
+
+class Balancing:
+    """For one shard of `shards` on one node. `after_s` 0: never by itself. Times are monotonic seconds."""
+
+    def __init__(self, shard: int, shards: int, after_s: float) -> None:
+        self.shard = shard
+        self.is_needed = shards > 1
+        self._after_s = after_s
+        self._good_since: float | None = None
+
+    def wanted(self, members: Members, node_id: int) -> int | None:
+        """Who should lead instead of node `node_id`; None if it is the one."""
+        target = preferred(members, self.shard) if self.is_needed else 0
+        return target if target not in (0, node_id) else None
+
+    @staticmethod
+    def fault(now: float, leading: Leading, target: int) -> str | None:
+        """Why that node can't take over just now."""
+        progress = leading.progress.get(target)
+        if progress is None or now - progress.heard_at >= HEARD_S:
+            return f"node {target} was not heard for {HEARD_S:g} s"
+        if progress.is_full:
+            return f"the disk of node {target} is full"
+        if progress.match + CAUGHT_UP_RECORDS < leading.log.tail.end.trans_id:
+            return f"node {target} has not caught up"
+        return None
+
+    def target(self, now: float, leading: Leading, members: Members) -> int | None:
+        """Whom this node's place is to go to now."""
+        if not self.is_needed or not self._after_s:
+            return None
+        wanted = self.wanted(members, leading.log.node_id)
+        if wanted is None or self.fault(now, leading, wanted) is not None:
+            self._good_since = None
+            return None
+        if self._good_since is None:
+            self._good_since = now
+        if now - self._good_since < self._after_s:
+            return None
+        self._good_since = now
+        return wanted
+
+    def deposed(self) -> None:
+        """This node does not lead any more."""
+        self._good_since = None

@@ -1,0 +1,61 @@
+"""One membership for all shards: shard 0's log holds it, and the others follow. Pure functions.
+
+Each shard's log has members of its own, since its majorities are its own: a node may have caught up in one shard and
+not in another. What the operator changes is shard 0's; the leader of another shard hears what that log has settled
+(`RootMembers`) and changes its own members towards it, one node at a time, as any change is. A node that shard 0 does
+not have any more is removed; one that it has, and this shard has not, is wanted, and joins as nodes do.
+
+A node that was removed and added again has another disk in shard 0's log. What this shard has of it belongs to the
+disk before, so it is removed here, too, and added again: `Member.root_disk_id` tells the two apart.
+"""
+
+from msgspec.structs import replace
+
+from storage.records import Member, Members
+
+
+def shifted(member: Member, shard: int) -> Member:
+    """A member of shard 0 as another shard wants it: at the port of that shard's worker."""
+    return Member(member.node_id, member.host, member.port + shard, root_disk_id=member.disk_id)
+
+
+def to_be_removed(current: Members, root: Members) -> int | None:
+    """The next node that this shard's members are to do without."""
+    for one in (*current.members, *current.wanted):
+        theirs = root.find(one.node_id)
+        if theirs is None or (one.root_disk_id and one.root_disk_id != theirs.disk_id):
+            return one.node_id
+    return None
+
+
+def next_members(current: Members, root: Members, shard: int) -> Members | None:
+    """The members with one thing more that shard 0 says of them; None if there is nothing."""
+    for theirs in root.members:
+        own = current.find(theirs.node_id)
+        if own is None:
+            want = shifted(theirs, shard)
+            others = [one for one in current.wanted if one.node_id != theirs.node_id]
+            if want not in current.wanted:
+                removed = [one for one in current.removed if one.node_id != theirs.node_id]
+                return replace(current, wanted=[*others, want], removed=removed)
+        elif not own.root_disk_id and theirs.disk_id:
+            known = replace(own, root_disk_id=theirs.disk_id)
+            members = [known if one.node_id == own.node_id else one for one in current.members]
+            return replace(current, members=members)
+    return None
+
+
+def founding_members(own: Member, root: Members, shard: int) -> Members | None:
+    """The members of a shard that `own` founds in the cluster whose shard 0 has `root`; None if it is not in that."""
+    mine = root.find(own.node_id)
+    if mine is None:
+        return None
+    founder = Member(own.node_id, own.host, own.port, own.disk_id, is_voter=True, root_disk_id=mine.disk_id)
+    others = [shifted(one, shard) for one in root.members if one.node_id != own.node_id]
+    return Members("", root.cluster_id, [founder], others, level=root.level)
+
+
+def preferred(members: Members, shard: int) -> int:
+    """The node that should lead a shard: each is that of as many shards as any other, or of one more."""
+    voters = members.voters
+    return voters[shard % len(voters)] if voters else 0

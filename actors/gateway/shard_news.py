@@ -1,0 +1,163 @@
+"""ShardNews: what a worker knows of the other shards: who leads them, and the members that shard 0 has settled.
+
+Each worker knows who leads its own shard, and tells its node's other workers; a worker whose neighbour is down hears
+it from the workers of its shard on other nodes. So what comes from this node is told to both, and what comes from
+another node to nobody: that node has told everyone itself. The newer counts, by the leader's vote_id, or by how far
+shard 0's log was committed.
+"""
+
+import logging
+from typing import Any
+
+import msgspec
+import pykka
+
+from actors.gateway.worker_keys import node_of, shard_of, worker_key
+from actors.messages.peers import (
+    Introduce,
+    LeaderChanged,
+    PeerDown,
+    PeerSaid,
+    PeerUp,
+    Reach,
+    RootSettled,
+    SendPeers,
+)
+from actors.runtime.contract import Runtime
+from actors.runtime.loop_actor import LoopActor
+from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
+from storage.log_store import decode_members
+
+log = logging.getLogger("quorate.siblings")
+
+
+class ShardNews(LoopActor):
+    """For the worker of shard `own` of node `node_id`. `routers` are those of the other shards."""
+
+    def __init__(self, runtime: Runtime, node_id: int, own: int, routers: "dict[int, pykka.ActorRef[Any]]") -> None:
+        super().__init__(runtime)
+        self._node_id = node_id
+        self._own = own
+        self._routers = routers
+        self._leaders: dict[int, ShardLeader] = {}
+        self._root: RootSettled | None = None
+        self._nodes: tuple[int, ...] = ()
+        self._near: set[int] = set()
+        self._replicator: pykka.ActorRef[Any]
+        self._peers: pykka.ActorRef[Any]
+        self._siblings: pykka.ActorRef[Any]
+        self.handlers = {
+            LeaderChanged: self._own_leader_changed,
+            RootSettled: lambda m: self._settled(m, is_of_node=True),
+            Introduce: self._introduced,
+            PeerUp: self._peer_up,
+            PeerDown: self._peer_down,
+            PeerSaid: self._peer_said,
+        }
+
+    def attach(
+        self, replicator: "pykka.ActorRef[Any]", peers: "pykka.ActorRef[Any]", siblings: "pykka.ActorRef[Any]"
+    ) -> None:
+        """Whom it tells beside the Routers; called by the assembly before any message."""
+        self._replicator = replicator
+        self._peers = peers
+        self._siblings = siblings
+
+    def _introduced(self, message: Introduce) -> None:
+        self._nodes = tuple(one.node_id for one in message.nodes if one.node_id != self._node_id)
+
+    # -- what it hears -----------------------------------------------------------------------------------------
+
+    def _own_leader_changed(self, message: LeaderChanged) -> None:
+        """That nobody leads is not worth telling: whoever is asked says so."""
+        if message.leader:
+            row = ShardLeader(self._own, message.vote_id, message.leader, message.host, message.port)
+            self._learn([row], is_of_node=True)
+
+    def _peer_said(self, said: PeerSaid) -> None:
+        """Another shard's worker of this node (below 0), or this shard's of another node."""
+        message, is_of_node = said.message, said.node_id < 0
+        if isinstance(message, ShardLeaders):
+            self._learn(message.leaders, is_of_node=is_of_node)
+        elif isinstance(message, RootMembers):
+            try:
+                members = decode_members(message.members)
+            except msgspec.DecodeError as error:
+                log.error("members of shard 0 that are none were told: %s", error)
+                return
+            self._settled(RootSettled(message.committed, members), is_of_node=is_of_node)
+
+    def _learn(self, rows: list[ShardLeader], *, is_of_node: bool) -> None:
+        news = [row for row in rows if self._is_news(row)]
+        for row in news:
+            self._leaders[row.shard] = row
+            if row.shard != self._own:
+                self._point(row)
+        if is_of_node and news:
+            self._tell_near(ShardLeaders([row for row in news if row.shard == self._own]))
+            self._tell_nodes(self._nodes, ShardLeaders([row for row in news if row.shard != self._own]))
+
+    def _is_news(self, row: ShardLeader) -> bool:
+        if row.shard != self._own and row.shard not in self._routers:
+            return False  # there is no such shard
+        known = self._leaders.get(row.shard)
+        is_same = known is not None and row.vote_id == known.vote_id
+        return known is None or row.vote_id > known.vote_id or (is_same and row != known and row.port != 0)
+
+    def _settled(self, root: RootSettled, *, is_of_node: bool) -> None:
+        if self._root is not None and root.committed <= self._root.committed:
+            return
+        self._root = root
+        if self._own:
+            self._replicator.tell(root)
+        else:
+            self._tell_near(_packed(root))
+        if is_of_node:
+            self._tell_nodes(self._nodes, _packed(root))
+
+    # -- what it tells -----------------------------------------------------------------------------------------
+
+    def _point(self, row: ShardLeader) -> None:
+        """A shard's Router is to send its requests there."""
+        node_id = 0 if row.leader == self._node_id else row.leader
+        self._siblings.tell(Reach(row.shard, node_id))
+        key = worker_key(row.shard, node_id)
+        self._routers[row.shard].tell(LeaderChanged(key, False, row.host, row.port, row.vote_id))
+
+    def _peer_up(self, message: PeerUp) -> None:
+        """A worker that this one tells is there: what it has missed."""
+        to = message.node_id
+        if to > 0:
+            self._tell_nodes((to,), ShardLeaders([row for row in self._leaders.values() if row.shard != self._own]))
+            if self._root is not None:
+                self._tell_nodes((to,), _packed(self._root))
+            return
+        if node_of(to):
+            return
+        self._near.add(to)
+        if self._own in self._leaders:
+            self._siblings.tell(SendPeers((to,), ShardLeaders([self._leaders[self._own]])))
+        if self._root is not None and not self._own:
+            self._siblings.tell(SendPeers((to,), _packed(self._root)))
+        row = self._leaders.get(shard_of(to))
+        if row is not None and row.leader == self._node_id:
+            self._point(row)  # it was taken for lost with its link
+
+    def _peer_down(self, message: PeerDown) -> None:
+        self._near.discard(message.node_id)
+        shard = shard_of(message.node_id)
+        row = self._leaders.get(shard)
+        if not node_of(message.node_id) and row is not None and row.leader == self._node_id:
+            self._routers[shard].tell(LeaderChanged(0, False))
+
+    def _tell_near(self, message: ShardLeaders | RootMembers) -> None:
+        if self._near and (not isinstance(message, ShardLeaders) or message.leaders):
+            self._siblings.tell(SendPeers(tuple(self._near), message))
+
+    def _tell_nodes(self, nodes: tuple[int, ...], message: ShardLeaders | RootMembers) -> None:
+        if nodes and (not isinstance(message, ShardLeaders) or message.leaders):
+            self._peers.tell(SendPeers(nodes, message))
+
+
+def _packed(root: RootSettled) -> RootMembers:
+    return RootMembers(root.committed, msgspec.msgpack.encode(root.members))

@@ -1,0 +1,107 @@
+"""Requests to workers of other nodes, and what workers tell each other of leaders and members."""
+
+from actors.messages.peers import Introduce, PeerSaid, RootSettled, SendPeers
+from net.peers.greeting import Greeting
+from net.peers.link import PeerLink
+from net.peers.messages import RootMembers, ShardLeaders
+from quorate.protocol import Action, Request
+from storage.records import Member, Members
+from storage.vote_file import Identity
+from tests.actors.gateway.workers import PORT, SHARDS, Asker, End, HandsOver, Node, produce, queue_in
+
+
+def cluster() -> tuple[Node, Node]:
+    """Two nodes; node 1 leads shard 0, node 2 the others."""
+    first = Node(1, leads=False)
+    second = Node(2, first.runtime, leads=False)
+    members = (Member(1, "n1", PORT, 11), Member(2, "n2", PORT, 22))
+    for node in (first, second):
+        node.others = {"n1": first, "n2": second}
+        for shard, worker in node.workers.items():
+            at = tuple(Member(one.node_id, one.host, PORT + shard, one.disk_id) for one in members)
+            own = at[node.node_id - 1]
+            known = Introduce(own, Identity(9, node.node_id, 0), at, False)
+            for actor in (worker.siblings, worker.news):
+                actor.actor_ref.tell(known)
+            worker.lead(1 if shard == 0 else 2, 1)
+    first.runtime.crank(1.0)
+    return first, second
+
+
+def test_a_request_goes_straight_to_the_worker_of_another_node_that_leads_its_shard() -> None:
+    first, second = cluster()
+    first.ask(0, Asker(), produce(queue_in(1)))
+    assert first.executed(1) == [], "not by way of this node's worker of the shard"
+    [call] = second.executed(1)
+    second.done(1, call, msg_id=1024 + 1)
+    [reply] = first.replies(0)
+    assert reply.msg_id == 1024 + 1
+    first.ask(0, Asker(), produce(queue_in(2)))
+    [call] = second.executed(2)
+    second.done(2, call, msg_id=1024 + 2)
+    assert [reply.msg_id for reply in first.replies(0)] == [1024 + 2]
+
+
+def test_what_asks_about_the_node_is_asked_of_its_own_workers() -> None:
+    first, second = cluster()
+    first.ask(0, Asker(), Request(Action.NODE_STATUS))
+    assert [len(first.executed(shard)) for shard in range(SHARDS)] == [1, 1, 1]
+    assert [len(second.executed(shard)) for shard in range(SHARDS)] == [0, 0, 0]
+
+
+def test_a_new_leader_is_heard_of_from_another_node_while_the_own_worker_is_down() -> None:
+    first, second = cluster()
+    second.workers[1].lead(1, 2)
+    first.workers[1].lead(1, 2)
+    first.runtime.crank(1.0)
+    first.ask(0, Asker(), produce(queue_in(1)))
+    [call] = first.executed(1)
+    first.done(1, call, msg_id=1)
+    first.kill(1)
+    first.workers[0].peers.take(SendPeers)
+    second.workers[1].lead(2, 3)
+    second.runtime.crank(1.0)
+    [told] = [m for m in second.workers[0].peers.take(SendPeers) if isinstance(m.message, ShardLeaders)][-1:]
+    assert told.node_ids == (1,)
+    first.workers[0].news.actor_ref.tell(PeerSaid(2, told.message))
+    first.runtime.crank(1.0)
+    first.ask(0, Asker(), produce(queue_in(1)))
+    assert len(second.executed(1)) == 1
+    assert first.workers[0].peers.take(SendPeers) == [], "what a node has told it has told everyone"
+
+
+def test_the_members_of_shard_0_reach_all_workers_and_an_older_word_changes_nothing() -> None:
+    first, second = cluster()
+    new = Members("", 9, [Member(1, "n1", PORT, 11, True)], [])
+    old = Members("", 9, [Member(1, "n1", PORT, 11, True), Member(2, "n2", PORT, 22, True)], [])
+    first.workers[0].news.actor_ref.tell(RootSettled(7, new))
+    first.runtime.crank()
+    for shard in (1, 2):
+        assert first.workers[shard].replicator.take(RootSettled) == [RootSettled(7, new)]
+    [told] = [m.message for m in first.workers[1].peers.take(SendPeers) if isinstance(m.message, RootMembers)]
+    second.workers[1].news.actor_ref.tell(PeerSaid(1, told))
+    second.runtime.crank()
+    assert second.workers[1].replicator.take(RootSettled) == [RootSettled(7, new)]
+    first.workers[0].news.actor_ref.tell(RootSettled(5, old))
+    first.runtime.crank()
+    assert first.workers[1].replicator.take(RootSettled) == []
+
+
+def test_a_stranger_who_is_no_member_is_refused_by_the_worker_that_it_is_handed_to() -> None:
+    first, second = cluster()
+    second.node_id = 7
+    told: list[str] = []
+    here, there = End(first.runtime), End(first.runtime)
+    here.other, there.other = there, here
+    there.link = PeerLink(there, HandsOver(first.workers[0]), is_dialler=False)
+
+    class Stranger(HandsOver):
+        """Notes how it ends."""
+
+        def link_closed(self, link: PeerLink, reason: str) -> None:
+            told.append(reason)
+
+    here.link = PeerLink(here, Stranger(first.workers[0]), is_dialler=True)
+    here.link.introduce(Greeting(shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
+    first.runtime.crank()
+    assert "no member" in told[0]

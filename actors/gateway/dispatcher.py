@@ -71,6 +71,8 @@ class Dispatcher(LoopActor):
         refused: list[Answer] = []
         if self._virtual_queues.names:
             calls, refused = self._virtual_queues.split(calls, self.actor_ref)
+            for call in calls:
+                call.is_part = isinstance(call.client, Gather)
         by_shard: dict[int, list[Call]] = {}
         shard_of = self._sharding.shard_of
         for call in calls:
@@ -131,7 +133,9 @@ class Dispatcher(LoopActor):
         return ()
 
     def _part(self, call: Call, client: Any, order: int, part: Part, *, is_single: bool) -> Call:
-        return Call(part.request, client, order, self.actor_ref, call.reply_bytes_max, is_single=is_single)
+        return Call(
+            part.request, client, order, self.actor_ref, call.reply_bytes_max, is_single=is_single, is_part=True
+        )
 
     # -- answers -----------------------------------------------------------------------------------------------
 

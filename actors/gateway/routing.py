@@ -151,7 +151,7 @@ class Routing:
     def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         """It is for another node, or another worker."""
         to = self._to(call.request.action)
-        forwards = self._forwards or to == self._sibling
+        forwards = self._forwards or to == self._sibling or call.is_part
         if not to or (to not in self._linked if forwards else not self._port):
             self._hold(call, deadline, deadline)  # it can't be reached, or where clients reach it is not known
         elif not forwards:

@@ -46,6 +46,7 @@ class Call(msgspec.Struct, gc=False):
 
     The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
     `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
+    `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
     """
 
     request: Request
@@ -55,6 +56,7 @@ class Call(msgspec.Struct, gc=False):
     reply_bytes_max: int = 4 << 20
     is_single: bool = False
     returns: int = 0
+    is_part: bool = False
 
 
 Answer = tuple[Call, Reply]

@@ -17,7 +17,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=1, help="the first seed")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--nodes", type=int, help="1, 3 or 5; otherwise each seed draws it")
+    parser.add_argument("--shards", type=int, default=1, help="1 to 4; 0: each seed draws 2 to 4")
     arguments = parser.parse_args()
+    more = "" if arguments.shards == 1 else f" --shards {arguments.shards}"
     reached: Counter[str] = Counter()
     logging.disable(logging.CRITICAL)
     seeds = (
@@ -27,10 +29,10 @@ def main() -> int:
     virtual_s, requests, crashes, torn, failed, elections = 0.0, 0, 0, 0, 0, 0
     for seed in seeds:
         try:
-            outcome = Run(seed, arguments.nodes).go()
+            outcome = Run(seed, arguments.nodes, arguments.shards).go()
         except Exception:
             failed += 1
-            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
+            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}{more}")
             traceback.print_exc(file=sys.stdout)
             continue
         virtual_s += outcome.virtual_s
@@ -41,7 +43,7 @@ def main() -> int:
         reached.update(outcome.reached)
         if outcome.problems:
             failed += 1
-            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}")
+            print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}{more}")
             for problem in outcome.problems[:10]:
                 print(f"  {problem}")
     took_s = time.monotonic() - begun

@@ -13,9 +13,13 @@ READER = "archive"
 
 
 class Archive(SimulatedSession):
-    """Takes part after part. `entries` are what it has, by the number of the first record; `said` is its position."""
+    """Takes part after part of a shard's log.
 
-    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
+    `entries` are what it has, by the number of the first record; `said` is its position.
+    """
+
+    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History, shard: int = 0) -> None:
+        self.shard = shard
         self.entries: dict[int, tuple[int, bytes]] = {}
         self.said = 0
         self._after = 0
@@ -25,11 +29,18 @@ class Archive(SimulatedSession):
     def _next(self) -> None:
         if self._has_new and self._world.random.random() < 0.5:
             upto = self._after
-            self._request({"action": 17, "reader": READER, "trans_id": upto}, lambda reply: self._noted(upto, reply))
+            self._request(
+                {"action": 17, "reader": READER, "trans_id": upto, **self._which},
+                lambda reply: self._noted(upto, reply),
+            )
         else:
             count = self._world.random.choice([None, None, 1, 5])
-            request = {"action": 14, "raw": True, "after": self._after, "count": count}
-            self._request({name: value for name, value in request.items() if value is not None}, self._read)
+            wish = {"action": 14, "raw": True, "after": self._after, "count": count, **self._which}
+            self._request({name: value for name, value in wish.items() if value is not None}, self._read)
+
+    @property
+    def _which(self) -> dict[str, int]:
+        return {"shard": self.shard} if self.shard else {}
 
     def _noted(self, upto: int, reply: dict[str, Any]) -> None:
         if reply["code"] == 0:

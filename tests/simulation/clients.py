@@ -10,7 +10,6 @@ from typing import Any
 from tests.simulation.cluster import SimulatedNode, Stream
 from tests.simulation.world import Event, World
 
-QUEUES = ["q0", "q1", "q2"]
 TTL = 100_000
 
 
@@ -42,6 +41,7 @@ class History:
     problems: list[str] = field(default_factory=list)
     handed_out: dict[tuple[int, int], float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
+    queues: list[str] = field(default_factory=list)
     done: int = 0
     refused: dict[str, int] = field(default_factory=dict)
 
@@ -188,7 +188,7 @@ class SimulatedClient(SimulatedSession):
         self._count += 1
         retry = random.choice([0, 1, 5, 30])
         delay = random.choice([0, 0, 0, 1, 7])
-        queue = random.choice([*QUEUES, "virtual"])
+        queue = random.choice([*self._history.queues, "virtual"])
         due_at = self._world.latest_wall + delay if delay else 0
         padding = "x" * random.choice([0, 0, 0, 300])  # an entry of several sectors can be torn
         token = f"{padding}{self._name}.{self._count}@{due_at:.6f}r{retry}"
@@ -206,7 +206,8 @@ class SimulatedClient(SimulatedSession):
             request["replicate"] = random.choice([1, 2, 3])
 
         def acknowledged(reply: dict[str, Any]) -> None:
-            is_safe = request.get("replicate", len(self._nodes)) > len(self._nodes) // 2
+            nodes = len({node.node_id for node in self._nodes})
+            is_safe = request.get("replicate", nodes) > nodes // 2
             if reply["code"] == 0 and is_safe:  # on fewer disks than a majority's it may be lost
                 key = request.get("key") if queue != "virtual" else None
                 sent = Sent(token, retry, self._world.time, queue, key)
@@ -218,7 +219,7 @@ class SimulatedClient(SimulatedSession):
 
     def _consume(self) -> None:
         random = self._world.random
-        request: dict[str, Any] = {"action": 2, "queues": random.sample(QUEUES, random.randint(1, 3))}
+        request: dict[str, Any] = {"action": 2, "queues": random.sample(self._history.queues, random.randint(1, 3))}
         if random.random() < 0.5:
             request["wait"] = random.choice([0.1, 2.0])
         if random.random() < 0.3:
@@ -278,7 +279,8 @@ class Drain(SimulatedSession):
         if self._ids:
             self._request({"action": 3, "msg_ids": self._ids}, self._confirmed)
         else:
-            self._request({"action": 2, "queues": QUEUES, "count": 50, "wait": 10}, self._delivered)
+            request = {"action": 2, "queues": self._history.queues, "count": 50, "wait": 10}
+            self._request(request, self._delivered)
 
     def _confirmed(self, reply: dict[str, Any]) -> None:
         if reply["code"] == 0:
@@ -294,7 +296,7 @@ class Drain(SimulatedSession):
             self._history.saw(one, self._world.latest_wall)
             self.seen.add(one["msg_id"])
         self._ids = [one["msg_id"] for one in messages if not one["data"].endswith("r0")]
-        if messages:
+        if messages or reply.get("partial"):
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = self._world.time

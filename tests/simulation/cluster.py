@@ -1,4 +1,4 @@
-"""A simulated node with its disk, and the streams of bytes between it and its clients."""
+"""A simulated worker with its disk: one shard of one node; and the streams of bytes between it and its clients."""
 
 from collections import deque
 from collections.abc import Callable
@@ -9,6 +9,7 @@ from random import Random
 from actors.cluster.peers import Peers
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.listener import Listener, ListenerLimits
+from actors.gateway.siblings import Siblings
 from actors.node.assembly import ShardSettings, open_shard, start_shard
 from actors.queues.broker import Limits
 from net.clients.connection import Connection, ConnectionLimits
@@ -125,7 +126,17 @@ class _Dialler:
         self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
     ) -> None:
         """Dial."""
-        self._network.dial(self._name, host, self._runtime, connected, failed)
+        self._network.dial(self._name, host, self._runtime, connected, failed, port)
+
+    def dial_sibling(
+        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    ) -> None:
+        """Over the node's own socket."""
+        self._network.dial_sibling(self._name, PORT + shard, self._runtime, connected, failed)
+
+
+PORT = 1
+"""Of shard 0 for other nodes; the other shards' follow."""
 
 
 @dataclass
@@ -144,6 +155,13 @@ class ClusterLimits:
     window_bytes: int
     forward_bytes: int
     frame_bytes_max: int
+    shards: int = 1
+    balance_s: float = 0.0
+
+    @property
+    def queues(self) -> list[str]:
+        """The clients' queues: of several shards, in several."""
+        return ["q0", "q1", "q2"] if self.shards == 1 else ["q2", "q3", "q4"]
 
     @staticmethod
     def drawn(random: Random) -> "ClusterLimits":
@@ -174,29 +192,50 @@ class ClusterLimits:
 
 
 class SimulatedNode:
-    """One node: its disk outlives its incarnations."""
+    """One shard's worker of one node: its disk outlives its incarnations. `first` is the node's worker of shard 0."""
 
-    def __init__(self, network: Network, node_id: int, limits: ClusterLimits) -> None:
+    def __init__(
+        self,
+        network: Network,
+        node_id: int,
+        limits: ClusterLimits,
+        first: "SimulatedNode | None" = None,
+        shard: int = 0,
+    ) -> None:
         world = network.world
         random = world.random
         self.world = world
         self.network = network
         self.node_id = node_id
         self.name = f"n{node_id}"
-        self.clock = Clock(world, random.choice([1.0, 1.0, 0.97, 1.03, 0.84, 1.17]) if limits.size > 1 else 1.0)
+        self.first = self if first is None else first
+        self.founding_id = 0
+        self.shard = shard
+        self.shards = limits.shards
+        rates = [1.0, 1.0, 0.97, 1.03, 0.84, 1.17] if limits.size > 1 else [1.0]
+        self.clock: Clock
+        self.settings: ShardSettings
+        if first is None:
+            self.clock = Clock(world, random.choice(rates) if limits.size > 1 else 1.0)
+        else:
+            self.clock = first.clock
         self.is_disk_full = False
-        listed = tuple(Member(n, f"n{n}", 1) for n in range(1, limits.size + 1) if n != node_id)
+        port = PORT + shard
+        listed = tuple(Member(n, f"n{n}", port) for n in range(1, limits.size + 1) if n != node_id)
         self.settings = ShardSettings(
             log_records_max=limits.log_records_max,
             segment_bytes=limits.segment_bytes,
             is_lease_committed=limits.is_lease_committed,
-            own=Member(node_id, self.name, 1),
+            shard=shard,
+            shards=limits.shards,
+            balance_s=limits.balance_s,
+            own=Member(node_id, self.name, port),
             listed=listed,
             client_host=self.name,
             client_port=2,
             election_timeout_s=limits.election_timeout_s,
             sync_records_per_s=limits.sync_records_per_s,
-            forwards=random.random() < 0.7,
+            forwards=random.random() < 0.7 if first is None else first.settings.forwards,
             snapshot_part_bytes=limits.snapshot_part_bytes,
             pull_bytes=limits.pull_bytes,
             push_bytes=limits.push_bytes,
@@ -209,15 +248,19 @@ class SimulatedNode:
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
         self.peers: Peers | None = None
+        self.siblings: Siblings | None = None
+        self.virtual_queues = {"virtual": [limits.queues[0], limits.queues[-1 if limits.shards > 1 else 1]]}
         self.streams: list[Stream] = []
         self.torn = 0
         self.log: ReplicatedLog | None = None
         self.observer: Observer | None = None
         self.wipe()
-        network.nodes[self.name] = self
+        network.nodes[self.name, port] = self
 
     def wipe(self) -> None:
-        """A new disk."""
+        """A new disk. The folder of a node of several shards has a number for the cluster that it may found."""
+        if self.shards > 1 and self.first is self:
+            self.founding_id = int(self.world.random.random() * (1 << 60)) + 1
         self.folder = MemoryFolder()
         self.tables = MemoryTables(self._before_commit)
         self.set_disk_full(False)
@@ -242,6 +285,7 @@ class SimulatedNode:
         watcher = None if observer is None else partial(observer.watch, self.node_id)
         runtime = SimulatedRuntime(self.world, self.folder, self.clock, watcher)
         random = self.world.random.random
+        self.settings.cluster_id = self.first.founding_id
         try:
             opened = open_shard(self.tables, self.folder, self.settings, runtime.now(), random)
         except DiskFullError:
@@ -254,11 +298,10 @@ class SimulatedNode:
                 observer.settled(self.node_id, stored)  # it is alone: what its disk has is committed
         self.log = opened.log
         network = _Dialler(self.network, self.name, runtime)
-        virtual = {"virtual": ["q0", "q1"]}
-        shard = start_shard(runtime, network, opened, self.settings, self.limits, virtual)
+        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, network)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
         self.listener = Listener.start_object(runtime, shard.router, limits)
-        self.peers = shard.peers
+        self.peers, self.siblings = shard.peers, shard.siblings
         self.runtime = runtime
         return True
 
@@ -277,10 +320,10 @@ class SimulatedNode:
         """kill -9, or a power cut."""
         assert self.runtime is not None
         self.runtime.end(power_cut=power_cut)
+        self.network.break_links_of(self.runtime)
         self.runtime = None
         self.listener = None
-        self.peers = None
-        self.network.break_links(self.name)
+        self.peers = self.siblings = None
         for stream in self.streams:
             stream.connection = None  # its process is gone, and notices nothing
             stream.break_off()

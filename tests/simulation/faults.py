@@ -20,6 +20,8 @@ class Faults:
         self._nodes = nodes
         self._history = history
         self._is_on = True
+        self._size = len({node.node_id for node in nodes})
+        self._shards = nodes[0].shards
         self._wiped: SimulatedNode | None = None
         self.outside: set[int] = set()
         self.crashes = 0
@@ -36,6 +38,9 @@ class Faults:
                 pass
             elif random.random() < 0.7:
                 node.runtime.on_write = lambda: self._crash(node)  # the moment at which a crash is worth most
+            elif self._shards > 1 and random.random() < 0.5:
+                for one in self._workers_of(node):
+                    self._crash(one)
             else:
                 self._crash(node)
         elif choice < 0.45 and node.streams:
@@ -49,7 +54,7 @@ class Faults:
             self._slow_disk(node)
         elif choice < 0.68 and node.runtime is not None:
             Stranger(world, node, random.choice(self._nodes)).talk()
-        elif len(self._nodes) > 1:
+        elif self._size > 1:
             self._cluster_fault(node)
         world.later(random.choice([0.05, 0.5, 2.0, 8.0]), self.next)
 
@@ -63,8 +68,8 @@ class Faults:
         elif choice < 0.7:
             self._pause(node)
         elif choice < 0.85:
-            self._command({"command": "transfer"})
-        elif choice < 0.90 and len(self._nodes) > 2:
+            self._move_leader()
+        elif choice < 0.90 and self._size > 2:
             self._replace_disk(node)
         elif choice < 0.95 and self._wiped is None:
             self._wiped = node
@@ -73,6 +78,18 @@ class Faults:
             for one in self._nodes:  # a power failure of the whole site
                 if one.is_up:
                     self._crash(one, power_cut=True)
+
+    def _move_leader(self) -> None:
+        random = self._world.random
+        if self._shards == 1:
+            self._command({"command": "transfer"})
+        elif random.random() < 0.3:
+            self._command({"command": "balance"})
+        else:
+            self._command({"command": "transfer", "shard": random.randrange(self._shards)})
+
+    def _workers_of(self, node: SimulatedNode) -> list[SimulatedNode]:
+        return [one for one in self._nodes if one.node_id == node.node_id]
 
     # -- nodes -------------------------------------------------------------------------------------------------
 
@@ -107,13 +124,15 @@ class Faults:
 
     def _replace_disk(self, node: SimulatedNode) -> None:
         """A node loses its disk, and comes back empty under its old number; then it is removed and added again."""
-        all_vote = all(one.is_up and self._voters_seen_by(one) == len(self._nodes) for one in self._nodes)
+        all_vote = all(one.is_up and self._voters_seen_by(one) == self._size for one in self._nodes)
         if self._wiped is not None or not all_vote:
             return  # more than one disk at a time is more than a majority can stand
         self._wiped = node
-        node.end(power_cut=True)
-        node.wipe()
-        assert node.start()
+        for one in self._workers_of(node):
+            one.end(power_cut=True)
+            one.wipe()
+        for one in self._workers_of(node):
+            assert one.start()
         self._world.later(3.0, lambda: self._readmit(node))
 
     @staticmethod
@@ -139,7 +158,7 @@ class Faults:
     def _partition(self) -> None:
         """Symmetric, one-way, or partial; it heals by itself."""
         random = self._world.random
-        names = [node.name for node in self._nodes]
+        names = list(dict.fromkeys(node.name for node in self._nodes))
         random.shuffle(names)
         cut = random.randint(1, len(names) - 1)
         pairs = [(a, b) for a in names[:cut] for b in names[cut:]]

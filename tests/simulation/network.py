@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actors.cluster.peers import Peers
+from actors.gateway.siblings import Siblings
 from net.peers.link import PeerLink, PeerTransport
 from tests.simulation.world import SimulatedRuntime, World
 
@@ -33,7 +34,7 @@ class Network:
     def __init__(self, world: World) -> None:
         random = world.random
         self.world = world
-        self.nodes: dict[str, SimulatedNode] = {}
+        self.nodes: dict[tuple[str, int], SimulatedNode] = {}
         self.blocked: set[tuple[str, str]] = set()
         self.streams: list[LinkStream] = []
         is_rough = random.random() < 0.5
@@ -54,9 +55,15 @@ class Network:
         return (sender, receiver) not in self.blocked
 
     def break_links(self, name: str | None = None) -> None:
-        """Break every link, or every one of that node."""
+        """Break every link between nodes, or every one of that node."""
         for stream in list(self.streams):
-            if name is None or name in (stream.near, stream.far):
+            if not stream.is_local and (name is None or name in (stream.near, stream.far)):
+                stream.break_off()
+
+    def break_links_of(self, runtime: SimulatedRuntime) -> None:
+        """That incarnation of a worker is gone."""
+        for stream in list(self.streams):
+            if runtime in stream.runtimes:
                 stream.break_off()
 
     def dial(
@@ -66,11 +73,12 @@ class Network:
         runtime: SimulatedRuntime,
         connected: Callable[[PeerTransport], PeerLink],
         failed: Callable[[str], None],
+        port: int = 1,
     ) -> None:
         """A node dials another."""
 
         def arrive() -> None:
-            target = self.nodes.get(host)
+            target = self.nodes.get((host, port))
             peers = target.peers if target is not None else None
             both_ways = self.can_hear(dialler, host) and self.can_hear(host, dialler)
             if target is None or peers is None or target.runtime is None or target.runtime.is_paused or not both_ways:
@@ -81,6 +89,25 @@ class Network:
             LinkStream(self, dialler, host, runtime, target.runtime, connected, peers)
 
         self.world.later(self.weather.latency_s * 2, arrive)
+
+    def dial_sibling(
+        self,
+        name: str,
+        port: int,
+        runtime: SimulatedRuntime,
+        connected: Callable[[PeerTransport], PeerLink],
+        failed: Callable[[str], None],
+    ) -> None:
+        """A worker dials another of its node, over a socket that loses nothing."""
+
+        def arrive() -> None:
+            target = self.nodes.get((name, port))
+            if target is None or target.siblings is None or target.runtime is None:
+                runtime.run(lambda: failed("nobody listens (simulated)"))
+            elif runtime.is_alive:
+                LinkStream(self, name, name, runtime, target.runtime, connected, target.siblings)
+
+        self.world.later(1e-5, arrive)
 
 
 class LinkStream:
@@ -94,10 +121,11 @@ class LinkStream:
         near_runtime: SimulatedRuntime,
         far_runtime: SimulatedRuntime,
         connected: Callable[[PeerTransport], PeerLink],
-        peers: Peers,
+        peers: Peers | Siblings,
     ) -> None:
         self.network = network
         self.near, self.far = near, far
+        self.is_local = near == far
         self.runtimes = (near_runtime, far_runtime)
         self.is_broken = False
         network.streams.append(self)
@@ -139,6 +167,10 @@ class _End:
         if stream.is_broken:
             return
         world.note(sender, receiver, data)
+        if stream.is_local:
+            self._arrives_at = max(self._arrives_at, world.time + world.random.choice([2e-5, 2e-4])) + 1e-7
+            world.later(self._arrives_at - world.time, lambda: self._arrive(data))
+            return
         delay_s = weather.latency_s * (0.5 + world.random.random())
         self._writes += 1
         if self._writes == 1:

@@ -45,17 +45,20 @@ def _says(decision: Any, kind: type) -> bool:
 
 
 class Observer:
-    """One run's notes. `problems` is shared with the history of the clients.
+    """One run's notes of one shard; `problems` and `handed_out` are the history's of the clients.
 
     `posed`: whom a stranger said to which node that it is: what that one is cut off for need not be its own words.
     """
 
-    def __init__(self, world: World, problems: list[str]) -> None:
+    def __init__(
+        self, world: World, problems: list[str], handed_out: dict[tuple[int, int], float], shard: int = 0
+    ) -> None:
         self._world = world
+        self._shard = shard
         self.problems = problems
         self.leaders: dict[int, int] = {}
         self.committed: dict[int, tuple[int, bytes]] = {}
-        self.handed_out: dict[tuple[int, int], float] = {}
+        self.handed_out = handed_out
         self.produced: Counter[tuple[str, str]] = Counter()
         self.posed: set[tuple[int, int]] = set()
         self.elections = 0
@@ -105,7 +108,7 @@ class Observer:
 
     def replayed(self) -> ShardState:
         """The state that all committed entries describe, which must follow each other without gaps."""
-        state = ShardState()
+        state = ShardState(self._shard)
         for first in sorted(self.committed):
             last, data = self.committed[first]
             if first != state.trans_id + 1:

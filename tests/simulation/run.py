@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
+from random import Random
 
 from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient
@@ -39,21 +40,28 @@ class Outcome:
 
 
 class Run:
-    """One seed's run. `size` fixes the number of nodes."""
+    """One seed's run. `size` fixes the number of nodes, `shards` that of shards: 0 lets the seed draw 2 to 4."""
 
-    def __init__(self, seed: int, size: int | None = None) -> None:
+    def __init__(self, seed: int, size: int | None = None, shards: int = 1) -> None:
         self.seed = seed
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
         if size is not None:
             self.limits.size = size
+        if shards != 1:
+            self.limits.shards = shards or Random(seed).choice([2, 2, 3, 4])
+            self.limits.balance_s = Random(seed + 1).choice([0.0, 1.0, 10.0])
         self.network = Network(self.world)
-        self.history = History()
-        self.observer = Observer(self.world, self.history.problems)
-        self.history.handed_out = self.observer.handed_out
-        self.nodes = [SimulatedNode(self.network, n, self.limits) for n in range(1, self.limits.size + 1)]
+        self.history = History(queues=self.limits.queues)
+        problems, handed_out = self.history.problems, self.history.handed_out
+        self.observers = [Observer(self.world, problems, handed_out, n) for n in range(self.limits.shards)]
+        self.nodes: list[SimulatedNode] = []
+        for number in range(1, self.limits.size + 1):
+            first = SimulatedNode(self.network, number, self.limits)
+            others = [SimulatedNode(self.network, number, self.limits, first, n) for n in range(1, self.limits.shards)]
+            self.nodes += [first, *others]
         for node in self.nodes:
-            node.observer = self.observer
+            node.observer = self.observers[node.shard]
         self.faults = Faults(self.world, self.network, self.nodes, self.history)
 
     def go(self) -> Outcome:
@@ -62,7 +70,7 @@ class Run:
         for node in self.nodes:
             assert node.start()
         clients = [SimulatedClient(world, self.nodes, self.history, f"c{n}") for n in range(world.random.randint(1, 5))]
-        archive = Archive(world, self.nodes, self.history)
+        archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
         for client in [*clients, archive]:
@@ -87,14 +95,17 @@ class Run:
             self.faults.crashes,
             sum(node.torn for node in self.nodes),
             self.limits.size,
-            self.observer.elections,
-            self.observer.reached,
+            sum(observer.elections for observer in self.observers),
+            sum((observer.reached for observer in self.observers), Counter()),
         )
 
     def _has_converged(self) -> bool:
         """Whether all members know the same to be committed, and have it in LMDB."""
-        members = [node for node in self.nodes if node.node_id not in self.faults.outside]
-        known = {_known_of(node) for node in members}
+        return all(self._agree_on(shard) for shard in range(self.limits.shards))
+
+    def _agree_on(self, shard: int) -> bool:
+        workers = [one for one in self.nodes if one.shard == shard and one.node_id not in self.faults.outside]
+        known = {_known_of(worker) for worker in workers}
         return len(known) == 1 and all(committed == checkpointed for committed, checkpointed in known)
 
     def _check(self, drained: Drain, confirmed_before: set[int]) -> None:
@@ -103,17 +114,19 @@ class Run:
             problems.append("the cluster did not serve what was left in time")
             return
         if not self._has_converged():
-            views = [(node.node_id, *_known_of(node)) for node in self.nodes]
+            views = [(node.node_id, node.shard, *_known_of(node)) for node in self.nodes]
             problems.append(f"the nodes did not come to agree: {views}")
             return
         self._check_lost(drained, confirmed_before)
         self._check_keys()
-        replayed = self.observer.replayed()
+        states = [observer.replayed() for observer in self.observers]
         self._check_batches()
         self._check_open()
+        self._check_members()
         for node in self.nodes:
             if node.node_id in self.faults.outside:
                 continue
+            replayed = states[node.shard]
             state = node.state_on_disk()
             if state.messages:
                 problems.append(f"{len(state.messages)} messages are on the disk of node {node.node_id}, drained")
@@ -129,10 +142,10 @@ class Run:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""
         problems = self.history.problems
         for first, taken in archive.entries.items():
-            if self.observer.committed.get(first) != taken:
+            if self.observers[archive.shard].committed.get(first) != taken:
                 problems.append(f"a reader of the log was given records {first}..{taken[0]}, which are not committed")
         for node in self.nodes:
-            if node.node_id not in self.faults.outside and archive.said:
+            if node.node_id not in self.faults.outside and archive.said and node.shard == archive.shard:
                 at = node.state_on_disk().readers.get(READER)
                 if at is None or at.upto < archive.said:
                     problems.append(
@@ -141,10 +154,20 @@ class Run:
 
     def _check_batches(self) -> None:
         """All messages of a produce are in a queue's log, or none."""
-        for (queue, token), count in self.observer.produced.items():
+        produced = sum((observer.produced for observer in self.observers), Counter())
+        for (queue, token), count in produced.items():
             if token in self.history.batches and count != self.history.batches[token]:
                 wanted = self.history.batches[token]
                 self.history.problems.append(f"{count} of the {wanted} messages {token} are in {queue}'s log")
+
+    def _check_members(self) -> None:
+        """Every shard has the members that shard 0 has."""
+        for node in self.nodes:
+            members, first = _members_of(node), _members_of(node.first)
+            if members != first:
+                self.history.problems.append(
+                    f"node {node.node_id} has the members {members} in shard {node.shard}, and {first} in shard 0"
+                )
 
     def _check_open(self) -> None:
         """No request counts as open that nobody waits for any more: the node would refuse all of them in the end."""
@@ -177,12 +200,18 @@ class Run:
             ids.sort()  # in the log's order: the replies may have come in another
             for older, younger in pairwise(ids):
                 alive_at = max(
-                    (at for (msg_id, _), at in self.observer.handed_out.items() if msg_id == older), default=-math.inf
+                    (at for (msg_id, _), at in self.history.handed_out.items() if msg_id == older), default=-math.inf
                 )
                 if alive_at > self.history.acknowledged[younger].at:
                     self.history.problems.append(
                         f"messages {older} and {younger} of {queue} were both alive with the key {key}"
                     )
+
+
+def _members_of(worker: SimulatedNode) -> list[tuple[int, bool]]:
+    """The node_ids, and whether they vote."""
+    current = None if worker.log is None else worker.log.membership.current
+    return [] if current is None else [(one.node_id, one.is_voter) for one in current.members]
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

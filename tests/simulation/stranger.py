@@ -58,6 +58,8 @@ class Stranger:
         is_member = cluster_id != own and self._member is not node and random.random() < 0.5
         node_id = self._member.node_id if is_member else STRANGER
         hello = Hello(PEER_MAJOR, 0, 1, node_id, node.node_id, cluster_id, 4711, "nowhere", 1, "nowhere", 2, 99)
+        hello.shards, hello.to_shard = node.shards, node.shard
+        hello.shard = random.randrange(node.shards + 1) if node.shards > 1 else 0
         said: list[PeerMessage] = [hello]
         vote_id, end = log.tail.end.vote_id + random.choice([0, 1]), log.tail.end.trans_id
         wishes: list[PeerMessage] = [

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.node import Node, free_port
+from tests.node import Node, free_port, free_ports
 
 PATIENCE_S = 20.0
 
@@ -32,7 +32,8 @@ class Cluster:
     def __init__(self, folder: Path, size: int, config: dict[str, Any]) -> None:
         self._folder = folder
         self._config = config
-        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": free_port()} for n in range(1, size + 1)]
+        shards = int(config.get("shards", 1))
+        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": free_ports(shards)} for n in range(1, size + 1)]
         self.nodes = {n: self.make(n, free_port(), self.listed) for n in range(1, size + 1)}
 
     def make(self, node_id: int, port: int, listed: list[dict[str, Any]]) -> Node:
@@ -60,8 +61,11 @@ class Cluster:
         wait_for(lambda: all(self._is_whole(node) for node in self.nodes.values()))
 
     def _is_whole(self, node: Node) -> bool:
-        shard = self.shard(node)
-        voters = [member for member in shard["members"] if member["role"] == "voter"]
+        with node.client(2.0) as client:
+            return all(self._is_shard_whole(shard) for shard in client.status()["shards"])
+
+    def _is_shard_whole(self, shard: dict[str, Any]) -> bool:
+        voters = [member for member in shard.get("members", ()) if member["role"] == "voter"]
         return len(voters) == len(self.nodes) and shard["leader_node_id"] != 0
 
     @staticmethod

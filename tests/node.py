@@ -24,6 +24,19 @@ def free_port() -> int:
                 return port
 
 
+def free_ports(count: int) -> int:
+    """The first of so many ports in a row that nobody listens on."""
+    while True:
+        first = free_port()
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as tcp:
+                    tcp.bind(("127.0.0.1", port))
+        except (OSError, OverflowError):
+            continue
+        return first
+
+
 class Node:
     """One node. `folder` takes its data (unless the configuration says otherwise), its configuration and its log."""
 

@@ -36,6 +36,8 @@ RETURNS_MAX: Final = 100
 AS_WELL: Final = frozenset({Action.LEADER, Action.LOG})
 """What asks a node for its own view, and another's does as well."""
 
+QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
+
 LAST_S: Final = 1.0
 """What a former leader has to answer what was forwarded to it."""
 
@@ -284,7 +286,9 @@ class Routing:
         self._serial += 1
         is_nobodys = call.is_single or call.client.has_left or to != self.leader
         number = 0 if is_nobodys else self._number_of(call.client)
-        deadline = now + ANSWER_S + (call.request.wait or 0.0)
+        patience_s = call.request.patience
+        answer_s = patience_s if patience_s is not None and _is_quick(call) else ANSWER_S
+        deadline = now + answer_s + (call.request.wait or 0.0)
         self._outgoing[self._serial] = Outgoing(call, to, deadline)
         self.next_at = min(self.next_at, deadline)
         return Forwarding(to, self._serial, number, call)
@@ -341,7 +345,7 @@ class Routing:
     def _give_up(self, now: float, serial: int, what: str) -> list[Answer]:
         one = self._outgoing.pop(serial)
         request = one.call.request
-        if request.action in LOOKS:
+        if request.action in LOOKS and not _is_quick(one.call):
             self._again(now, one)
             return []
         reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
@@ -368,6 +372,11 @@ class Routing:
             leader_host=self._host,
             leader_port=self._port,
         )
+
+
+def _is_quick(call: Call) -> bool:
+    """Whether it is a part of a list or a status: that says what is missing rather than waiting for it."""
+    return call.is_part and call.request.action in QUICK and not call.request.wait
 
 
 def _may_consume(call: Call) -> bool:

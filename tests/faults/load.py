@@ -14,7 +14,10 @@ class Load:
     Every request that failed for the library's user is in `failures`.
     """
 
-    def __init__(self, ports: Sequence[int], threads: int = 3, timeout: float = 10.0) -> None:
+    def __init__(
+        self, ports: Sequence[int], threads: int = 3, timeout: float = 10.0, queues: Sequence[str] = ("load",)
+    ) -> None:
+        self._queues = list(queues)
         self._ports = list(ports)
         self._timeout = timeout
         self._stopped = threading.Event()
@@ -47,19 +50,20 @@ class Load:
             count += 1
             token = f"{number}.{count}"
             try:
-                msg_id = client.produce("load", token, retry=300, ttl=3000)
+                queue = self._queues[count % len(self._queues)]
+                msg_id = client.produce(queue, token, retry=300, ttl=3000)
                 with self._lock:
                     self.produced[msg_id] = token
                 if count % 3:
-                    self._consume(client)
+                    self._consume(client, queue)
             except QuorateError as error:
                 self.failures.append(str(error))
                 time.sleep(0.01)
         client.close()
 
-    def _consume(self, client: Client) -> None:
+    def _consume(self, client: Client, queue: str) -> None:
         begun = time.monotonic()
-        message = client.consume("load")
+        message = client.consume(queue)
         if message is None:
             return
         with self._lock:

@@ -15,10 +15,13 @@ from typing import Final
 from bench.cluster_nodes import role, running_cluster, shard, voters, wait_for
 from bench.load import load
 from quorate import Client, QuorateError
+from quorate.shards import shard_of_queue
 
 PORT: Final = 11_340
 ROUNDS: Final = 5
 KILLS: Final = 20
+SHARDS: Final = 4
+SHARD_KILLS: Final = 10
 MISSED: Final = 100_000
 LIVE: Final = 1_000_000
 BATCH: Final = 1000
@@ -48,7 +51,8 @@ def throughput() -> None:
 class _Producers:
     """Clients that produce one message after another, and note what was acknowledged when."""
 
-    def __init__(self, ports: list[int], count: int) -> None:
+    def __init__(self, ports: list[int], count: int, queue: str = "failover") -> None:
+        self.queue = queue
         self.acknowledged: dict[str, float] = {}
         self.is_over = False
         self._ports = ports
@@ -63,7 +67,7 @@ class _Producers:
                 count += 1
                 token = f"{number}.{count}"
                 try:
-                    client.produce("failover", token, retry=3600, ttl=86_400, key=token)
+                    client.produce(self.queue, token, retry=3600, ttl=86_400, key=token)
                 except QuorateError:
                     continue
                 self.acknowledged[token] = time.monotonic()
@@ -103,6 +107,54 @@ def failover() -> None:
     print(f"{KILLS} times kill -9 of the leader under load, from the kill to the next acknowledged produce:")
     print(f"  median {statistics.median(took):.2f} s (wanted: 0.8), worst {took[-1]:.2f} s (wanted: 2)")
     print(f"  {len(producers.acknowledged)} acknowledged, {lost} of them lost (wanted: 0)")
+
+
+def shards() -> None:
+    """kill -9 of a node that leads some of four shards: how long until each of those is led elsewhere."""
+    took: list[float] = []
+    with running_cluster(PORT, shards=SHARDS, leader_balance_s=1.0) as cluster:
+        ports = [node.port for node in cluster.nodes.values()]
+        wait_for(lambda: set(_leaders(ports)) == set(cluster.nodes))
+        producers = [_Producers(ports, 1, _queue_in(shard)) for shard in range(SHARDS)]
+        for kill in range(SHARD_KILLS):
+            time.sleep(1.0)
+            victim = 1 + kill % len(cluster.nodes)
+            led = [shard for shard, node_id in enumerate(_leaders(ports)) if node_id == victim]
+            killed_at = time.monotonic()
+            cluster.nodes[victim].kill()
+            killed = time.monotonic()
+            firsts = [float(wait_for(partial(producers[number].first_after, killed))) for number in led]
+            took += [first - killed_at for first in firsts]
+            cluster.nodes[victim].start()
+            wait_for(lambda: set(_leaders(ports)) == set(cluster.nodes))
+        for one in producers:
+            one.end()
+        lost = 0
+        with Client(nodes=[("127.0.0.1", port) for port in ports], timeout=30) as client:
+            for one in producers:
+                seen: set[str] = set()
+                while messages := client.consume_many(one.queue, 1000):
+                    seen.update(message.data for message in messages)
+                lost += len(set(one.acknowledged) - seen)
+    took.sort()
+    count = sum(len(one.acknowledged) for one in producers)
+    print(f"{SHARD_KILLS} times kill -9 of one of three nodes with {SHARDS} shards under load, from the kill to the")
+    print(f"next acknowledged produce in each of the {len(took)} shards that it led:")
+    print(f"  median {statistics.median(took):.2f} s (wanted: 1), worst {took[-1]:.2f} s")
+    print(f"  {count} acknowledged, {lost} of them lost (wanted: 0)")
+
+
+def _queue_in(shard: int) -> str:
+    return next(f"q{n}" for n in range(1000) if shard_of_queue(f"q{n}", SHARDS) == shard)
+
+
+def _leaders(ports: list[int]) -> list[int]:
+    """Who leads each shard; nothing where that can't be told."""
+    try:
+        with Client(nodes=[("127.0.0.1", port) for port in ports], timeout=5) as client:
+            return [int(row.get("leader_node_id", 0)) for row in client.cluster()["shards"]]
+    except QuorateError:
+        return []
 
 
 def catch_up() -> None:
@@ -169,6 +221,7 @@ def _measure(port: int, queue: "multiprocessing.Queue[float]") -> None:
 PARTS: Final[dict[str, Callable[[], None]]] = {
     "throughput": throughput,
     "failover": failover,
+    "shards": shards,
     "catch-up": catch_up,
     "join": join,
 }

@@ -20,7 +20,9 @@ class BenchCluster:
     def __init__(self, folder: Path, port: int, size: int, **settings: object) -> None:
         self._folder = folder
         self._settings = settings
-        self.listed = [{"node_id": n, "host": "127.0.0.1", "port": port + 50 + n} for n in range(1, size + 1)]
+        shards = int(str(settings.get("shards", 1)))
+        first = port + 51
+        self.listed = [{"node_id": n + 1, "host": "127.0.0.1", "port": first + n * shards} for n in range(size)]
         self.nodes = {n: self.node(n, port + n, self.listed) for n in range(1, size + 1)}
 
     def node(self, node_id: int, port: int, listed: list[dict[str, Any]], **settings: object) -> BenchNode:

@@ -1,9 +1,9 @@
 """make demo: does the main job before your eyes, and proves it line by line.
 
-Three nodes form a cluster. Every line of the standard library's own modules becomes a job with a delay and a
-priority. The leader is killed with SIGKILL in the middle of producing, and the node that took over in the middle of
-consuming. In the end every line that was acknowledged must have been delivered, and nothing that was confirmed may
-have come back.
+Three nodes form a cluster of two shards, each led by another node. Every line of the standard library's own modules
+becomes a job with a delay and a priority, in one of two queues, one in each shard. The node that leads a shard is
+killed with SIGKILL in the middle of producing to it, and the one that leads it later in the middle of consuming. In the
+end every line that was acknowledged must have been delivered, and nothing that was confirmed may have come back.
 """
 
 import random
@@ -14,10 +14,15 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.cluster_nodes import BenchCluster, running_cluster
+from bench.cluster_nodes import BenchCluster, running_cluster, wait_for
 from quorate import Client, ConnectionFailedError, Message, RefusedError
+from quorate.shards import shard_of_queue
 
 PORT = 11_311
+SHARDS = 2
+QUEUES = ("library", "modules")
+"""One in each shard."""
+
 LINES_MAX = 150_000
 BATCH = 200
 DELAYS_S = (0, 0, 0, 1, 3, 6)
@@ -57,6 +62,7 @@ class Demo:
         self._random = random.Random(2026)
         self._killer: threading.Timer | None = None
         self._killed: list[int] = []
+        self._killed_shard = 0
         self._killed_at = 0.0
 
     def run(self) -> bool:
@@ -64,13 +70,24 @@ class Demo:
         print(
             f"{len(self._lines)} lines of the standard library's modules, as jobs with delays up to {max(DELAYS_S)} s"
         )
+        print(f"two shards: {'; '.join(self._who_leads())}")
         self._produce()
         self._consume()
         return self._prove()
 
-    def _kill_leader_soon(self) -> None:
-        """Kill the leader in a moment, while a request is under way."""
-        leader = self._cluster.leader()
+    def _leaders(self) -> list[int]:
+        return [int(row.get("leader_node_id", 0)) for row in self._client.cluster()["shards"]]
+
+    def _who_leads(self) -> list[str]:
+        shards = [shard_of_queue(queue, SHARDS) for queue in QUEUES]
+        assert sorted(shards) == list(range(SHARDS)), "a queue in each shard"
+        leaders = wait_for(lambda: leaders if len(set(leaders := self._leaders()) - {0}) == SHARDS else [])
+        return [f"{queue} in shard {n}, which node {leaders[n]} leads" for queue, n in zip(QUEUES, shards, strict=True)]
+
+    def _kill_leader_soon(self, queue: str) -> None:
+        """Kill the node that leads the queue's shard in a moment, while a request is under way."""
+        self._killed_shard = shard_of_queue(queue, SHARDS)
+        leader = self._leaders()[self._killed_shard]
         self._killed.append(leader)
 
         def kill() -> None:
@@ -80,16 +97,16 @@ class Demo:
         self._killer = threading.Timer(0.003, kill)
         self._killer.start()
 
-    def _went_on(self, moment: str) -> None:
-        """A request was answered: if the leader was killed before, another one leads by now."""
-        if self._killer is None or self._killer.is_alive():
+    def _went_on(self, moment: str, queue: str) -> None:
+        """A request was answered: if its shard's leader was killed before, another node leads it by now."""
+        if self._killer is None or self._killer.is_alive() or shard_of_queue(queue, SHARDS) != self._killed_shard:
             return
         took_s = time.monotonic() - self._killed_at
         self._killer = None
-        killed, leader = self._killed[-1], self._cluster.leader()
+        killed, leader = self._killed[-1], wait_for(lambda: self._leaders()[self._killed_shard])
         print(
-            f"  SIGKILL of node {killed}, which led, in the middle of {moment}; "
-            f"answered again after {took_s:.2f} s, node {leader} leads",
+            f"  SIGKILL of node {killed}, which led shard {self._killed_shard}, in the middle of {moment}; "
+            f"answered again after {took_s:.2f} s, node {leader} leads it",
             flush=True,
         )
         self._cluster.nodes[killed].start()
@@ -107,15 +124,16 @@ class Demo:
             numbers = range(at, min(at + BATCH, len(self._lines)))
             jobs = [{"n": n, "line": self._lines[n]} for n in numbers]
             options = {"delay": self._random.choice(DELAYS_S) or None, "priority": self._random.choice(PRIORITIES)}
+            queue = QUEUES[at // BATCH % SHARDS]
             if not killed and at > len(self._lines) // 2:
                 killed = True
-                self._kill_leader_soon()
+                self._kill_leader_soon(queue)
             try:
-                self._client.produce_many("library", jobs, retry=10, ttl=3600, **options)
+                self._client.produce_many(queue, jobs, retry=10, ttl=3600, **options)
             except (ConnectionFailedError, RefusedError) as error:
                 self._expected(error)
                 continue  # the outcome is unknown: once more, and these lines may be there twice
-            self._went_on("producing")
+            self._went_on("producing", queue)
             self._ledger.acknowledged.update(numbers)
             at += BATCH
             if time.monotonic() - told > 0.5:
@@ -128,15 +146,18 @@ class Demo:
         begun = told = time.monotonic()
         killed = False
         ledger = self._ledger
-        while True:
+        left = list(QUEUES)
+        while left:
+            queue = left[0]
+            left = [*left[1:], queue]
             if not killed and len(ledger.confirmed) > len(self._lines) // 2:
                 killed = True
-                self._kill_leader_soon()
+                self._kill_leader_soon(queue)
             try:
-                messages = self._client.consume_many("library", BATCH, wait=2)
+                messages = self._client.consume_many(queue, BATCH, wait=2)
                 if not messages:
-                    if self._client.monitor("library")["size"] == 0:
-                        break
+                    if self._client.monitor(queue)["size"] == 0:
+                        left.remove(queue)
                     continue
                 self._take(messages)
                 self._client.confirm(messages)
@@ -144,7 +165,7 @@ class Demo:
                 self._expected(error)
                 continue  # what was delivered and not confirmed comes again after its retry time
             ledger.confirmed.update(message.msg_id for message in messages)
-            self._went_on("consuming")
+            self._went_on("consuming", queue)
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
                 done = len(ledger.confirmed)
@@ -178,8 +199,8 @@ class Demo:
 def main() -> int:
     """Run the demo on a cluster of its own."""
     begun = time.monotonic()
-    with running_cluster(PORT) as cluster:
-        print(f"three nodes are up after {time.monotonic() - begun:.1f} s, node {cluster.leader()} leads")
+    with running_cluster(PORT, shards=SHARDS, leader_balance_s=1.0) as cluster:
+        print(f"three nodes are up after {time.monotonic() - begun:.1f} s")
         is_well = Demo(cluster).run()
     print(f"{'All is well' if is_well else 'SOMETHING IS WRONG'}, after {time.monotonic() - begun:.0f} s")
     return 0 if is_well else 1

@@ -26,6 +26,7 @@ from tests.simulation.observe import RARE
 from tests.simulation.run import Outcome, Run
 
 SEEDS = range(1, 201)
+SEEDS_OF_SHARDS = range(1, 41)
 SEEDS_FOR_A_PLANTED_BUG = 60
 SEEDS_FOR_A_CLUSTERS_BUG = 200
 
@@ -42,6 +43,11 @@ FOUND_BEFORE: list[tuple[int, int | None]] = [
     (30918, None),  # a new node that had the first record of another's log, and no more, founded a cluster of its own
     (2584, None),  # a new node took itself for one of the cluster that a stranger named
     (350, 3),  # the leader's clock ran fast when it was read often
+]
+
+
+FOUND_BEFORE_IN_SHARDS = [
+    100116,  # a shard whose founder crashed behind its first record was never founded
 ]
 
 
@@ -63,6 +69,17 @@ def test_nothing_acknowledged_is_lost_and_nothing_confirmed_comes_back(part: int
 @pytest.mark.parametrize(("seed", "size"), FOUND_BEFORE)
 def test_what_was_found_once_stays_mended(seed: int, size: int | None) -> None:
     assert not Run(seed, size).go().problems, f"repeat with: --seed {seed} --nodes {size}"
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_several_shards_lose_nothing_and_agree_who_is_a_member(part: int) -> None:
+    for seed in SEEDS_OF_SHARDS[part::2]:
+        assert not Run(seed, shards=0).go().problems, f"repeat with: --seed {seed} --shards 0"
+
+
+@pytest.mark.parametrize("seed", FOUND_BEFORE_IN_SHARDS)
+def test_what_was_found_in_shards_stays_mended(seed: int) -> None:
+    assert not Run(seed, shards=0).go().problems, f"repeat with: --seed {seed} --shards 0"
 
 
 def test_the_seeds_reach_the_rare_branches() -> None:

@@ -211,7 +211,11 @@ class SimulatedClient(SimulatedSession):
             if reply["code"] == 0 and is_safe:  # on fewer disks than a majority's it may be lost
                 key = request.get("key") if queue != "virtual" else None
                 sent = Sent(token, retry, self._world.time, queue, key)
-                for msg_id in reply.get("msg_ids") or [reply["msg_id"]]:
+                ids = reply.get("msg_ids") or [reply["msg_id"]]
+                wanted = len(request.get("messages", [token])) * (2 if queue == "virtual" else 1)
+                if len(ids) != wanted:
+                    self._history.problems.append(f"{len(ids)} of the {wanted} copies of {token} were stored: {reply}")
+                for msg_id in ids:
                     self._history.acknowledged[msg_id] = sent
                     self._history.tokens.setdefault(msg_id, token)
 
@@ -230,6 +234,8 @@ class SimulatedClient(SimulatedSession):
             if reply["code"] != 0:
                 return
             messages = reply.get("messages") or ([reply] if "msg_id" in reply else [])
+            if len({one["msg_id"] % 1024 for one in messages}) > 1:
+                self._history.problems.append(f"a consume took messages of several shards: {reply}")
             for one in messages:
                 self._history.saw(one, self._world.latest_wall)
                 if not one["data"].endswith("r0"):

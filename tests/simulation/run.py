@@ -208,10 +208,11 @@ class Run:
                     )
 
 
-def _members_of(worker: SimulatedNode) -> list[tuple[int, bool]]:
-    """The node_ids, and whether they vote."""
+def _members_of(worker: SimulatedNode) -> list[tuple[int, bool, int]]:
+    """The node_ids, whether they vote, and the disk that shard 0 knows each by."""
     current = None if worker.log is None else worker.log.membership.current
-    return [] if current is None else [(one.node_id, one.is_voter) for one in current.members]
+    members = [] if current is None else current.members
+    return [(one.node_id, one.is_voter, one.root_disk_id if worker.shard else one.disk_id) for one in members]
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

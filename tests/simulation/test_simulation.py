@@ -14,10 +14,13 @@ import pytest
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
+from actors.gateway.seeking import Seeking
+from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from net.peers.messages import Pull, Push
+from quorate.protocol import Reply
 from storage.errors import StorageError
 from storage.log_store import LogStore, TrimPlan, TrimRows
 from storage.records import Confirm, Message
@@ -26,7 +29,7 @@ from tests.simulation.observe import RARE
 from tests.simulation.run import Outcome, Run
 
 SEEDS = range(1, 201)
-SEEDS_OF_SHARDS = range(1, 41)
+SEEDS_OF_SHARDS = range(1, 25)
 SEEDS_FOR_A_PLANTED_BUG = 60
 SEEDS_FOR_A_CLUSTERS_BUG = 200
 
@@ -247,6 +250,57 @@ def test_a_bug_planted_in_a_cluster_is_found(
         if any(re.search(says, problem) for problem in problems):
             return
     pytest.fail(f"{SEEDS_FOR_A_CLUSTERS_BUG} seeds did not find it")
+
+
+def _offer_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A consumer over queues of several shards goes on to the next when it has a message."""
+    true = Seeking.answered
+
+    def answered(self: Seeking, now: float, order: int, reply: Any) -> Any:
+        if order not in self._watches and reply.msg_id is not None and self._to_try:
+            reply = Reply(action=2, code=0)
+        return true(self, now, order, reply)
+
+    patch.setattr(Seeking, "answered", answered)
+
+
+def _copy_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A produce to a virtual queue is done when it is stored in the first queue."""
+    true = VirtualQueues.split
+
+    def split(self: VirtualQueues, calls: Any, reply_to: Any) -> Any:
+        first_alone = VirtualQueues({name: queues[:1] for name, queues in self.names.items()})
+        return true(first_alone, calls, reply_to)
+
+    patch.setattr(VirtualQueues, "split", split)
+
+
+def _members_not_followed(patch: pytest.MonkeyPatch) -> None:
+    """The shards beyond the first keep the members that they were founded with."""
+    patch.setattr("actors.cluster.admin.to_be_removed", lambda current, root: None)
+    patch.setattr("actors.cluster.admin.next_members", lambda current, root, shard: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says", "size"),
+    [
+        (_offer_dropped, "is lost", 1),
+        (_copy_forgotten, "copies of .* were stored", 1),
+        (_members_not_followed, "has the members|come to agree", 3),
+    ],
+)
+def test_a_bug_planted_in_shards_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, SEEDS_FOR_A_PLANTED_BUG):
+        try:
+            problems = Run(seed, size, shards=2).go().problems
+        except (AssertionError, StorageError) as error:
+            problems = [str(error)]
+        if any(re.search(says, problem) for problem in problems):
+            return
+    pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")
 
 
 @pytest.mark.parametrize(

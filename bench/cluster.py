@@ -1,6 +1,6 @@
 """python -m bench.cluster: what three nodes on this machine do, load generator included. Takes some minutes.
 
-`python -m bench.cluster throughput failover catch-up join` runs only the parts that are named.
+`python -m bench.cluster throughput failover shards catch-up join` runs only the parts that are named.
 """
 
 import multiprocessing

@@ -1,5 +1,6 @@
 """qctl cluster: found, look at and change a cluster; run one on this machine for trying and testing."""
 
+import contextlib
 import json
 import os
 import select
@@ -15,7 +16,7 @@ from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
 from cli.cluster_view import show_spread
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
-from quorate import Client, QuorateError, UnknownOutcomeError
+from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
 from quorate.protocol import DOWN, Action
 
 app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=True)
@@ -136,7 +137,7 @@ def add_node(
     if not its_host or not its_port.isdigit():
         raise fail(f"{address}: HOST:PORT is wanted")
     with client(host, port) as connection:
-        connection.request(Action.CLUSTER, command="add", node_id=node_id, host=its_host, port=int(its_port))
+        _change(connection, timeout, command="add", node_id=node_id, host=its_host, port=int(its_port))
         console.print(f"node {node_id} at {address} is to be added; waiting until it has caught up")
         _wait(
             lambda: _role(connection, node_id) == "voter",
@@ -154,10 +155,9 @@ def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0
         members = _running(connection.status())["members"]
     others = [(m["client_host"], m["client_port"]) for m in members if m["node_id"] != node_id and "client_port" in m]
     with Client(nodes=others or [(host, port)], timeout=timeout) as connection:
-        try:
-            connection.request(Action.CLUSTER, command="remove", node_id=node_id)
-        except UnknownOutcomeError:  # then it is seen whether it was done
-            _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
+        with contextlib.suppress(UnknownOutcomeError):  # then it is seen whether it was done
+            _change(connection, timeout, command="remove", node_id=node_id)
+        _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
     console.print(f"node {node_id} is no member any more")
 
 
@@ -197,6 +197,20 @@ def balance(host: Host = "127.0.0.1", port: Port = 1111) -> None:
     console.print("; ".join(f"shard {shard}: node {leader}" for shard, leader in enumerate(leaders)))
 
 
+def _change(connection: Client, timeout_s: float, **change: Any) -> None:
+    """Change the members, as soon as all shards have followed the last change. Raises QuorateError."""
+    until = time.monotonic() + timeout_s
+    while True:
+        try:
+            connection.request(Action.CLUSTER, **change)
+        except RefusedError as error:
+            if "can't be changed now" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+        else:
+            return
+
+
 def _by_shard(connection: Client) -> list[dict[str, Any]]:
     """The cluster as each shard's leader tells it: one, where there is one shard."""
     reply = connection.cluster()
@@ -205,13 +219,18 @@ def _by_shard(connection: Client) -> list[dict[str, Any]]:
 
 
 def _leader(connection: Client, shard: int | None) -> int:
-    return int(_by_shard(connection)[shard or 0].get("leader_node_id", 0))
+    rows = _by_shard(connection)
+    if shard is not None and shard >= len(rows):
+        raise fail(f"there is no shard {shard}; there are {len(rows)}, from 0 on")
+    return int(rows[shard or 0].get("leader_node_id", 0))
 
 
 def _role(connection: Client, node_id: int) -> str | None:
     """What the node is in the shard where it has come least far; None: in none of them anything."""
     roles = {
-        next((one["role"] for one in row.get("members", ()) if one["node_id"] == node_id), None)
+        next((one["role"] for one in row["members"] if one["node_id"] == node_id), None)
+        if "members" in row
+        else "wanted"  # nobody can say
         for row in _by_shard(connection)
     }
     known = [role for role in ("wanted", "catching up", "voter") if role in roles]

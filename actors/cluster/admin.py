@@ -126,6 +126,8 @@ class ClusterAdmin:
     def _change(self, now: float, call: Call, what: str) -> Decisions:
         request, membership = call.request, self._membership
         if what == "upgrade":
+            if self._balancing.is_needed and self._level <= membership.level:
+                return _answer(call, self.status(call))  # of several shards some may have been upgraded before
             change = membership.upgrade(self._level, self._hellos)
         elif what == "remove":
             assert request.node_id is not None
@@ -135,7 +137,7 @@ class ClusterAdmin:
         elif (fault := host_fault(request.host)) is not None:
             return _answer(call, refusal(request, ErrorWord.FIELD, f"host {fault}"))
         else:
-            change = membership.add(Member(request.node_id, request.host, request.port))
+            change = membership.add(Member(request.node_id, request.host, request.port), self._balancing.shards)
         if change.members is None:
             return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, change.refusal or ""))
         self._changing = (call, now + CHANGE_S)
@@ -143,7 +145,7 @@ class ClusterAdmin:
 
     def _init(self, call: Call) -> Decisions:
         """Found a cluster without waiting for all listed nodes."""
-        if self._membership.current is not None or self._is_founded:
+        if self._membership.current is not None or self._is_founded or self._balancing.shard:
             reason = "this node belongs to a cluster already"
             return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
         alone = VotersChanged(frozenset({self._replication.log.node_id}))
@@ -268,7 +270,7 @@ class ClusterAdmin:
                 return [] if successor is None else self._begin(Transfer(successor, now + HAND_OVER_S))
             step = next_members(current, root, self._balancing.shard)
             if gone is not None:
-                step = self._membership.remove(gone).members
+                step = self._membership.remove(gone).members or step  # the last that votes stays until others do
             if step is not None:
                 return self._propose(step)
         target = self._balancing.target(now, leading, current)

@@ -19,6 +19,7 @@ class Balancing:
 
     def __init__(self, shard: int, shards: int, after_s: float) -> None:
         self.shard = shard
+        self.shards = shards
         self.is_needed = shards > 1
         self._after_s = after_s
         self._good_since: float | None = None

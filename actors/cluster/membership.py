@@ -159,16 +159,17 @@ class Membership:
     def may_found_shard(self, own: Identity, root: Members, hellos: dict[int, Hello], log_end: int) -> bool:
         """Whether this node, which founded the cluster, founds a shard beyond 0 in it, whose shard 0 has `root`.
 
-        It has to see that none of the others has the shard: a folder that was emptied must not begin it anew.
+        It has to see that none of the other members has the shard: a folder that was emptied must not begin it anew.
+        Who is only wanted can't have it: members of shard 0 alone are taken into the others.
         """
         if self.current is not None or own.cluster_id or log_end or root.find(own.node_id) is None:
             return False
-        others = [one for one in (*root.members, *root.wanted) if one.node_id != own.node_id]
-        said = [hellos.get(one.node_id) for one in others]
-        return all(hello is not None and not hello.cluster_id for hello in said)
+        if any(hello.cluster_id for hello in hellos.values()):
+            return False
+        return all(one.node_id in hellos for one in root.members if one.node_id != own.node_id)
 
-    def add(self, node: Member) -> MemberChange:
-        """Want a node."""
+    def add(self, node: Member, shards: int = 1) -> MemberChange:
+        """Want a node, which has `shards` ports in a row."""
         current = self.current
         assert current is not None
         known = current.find(node.node_id)
@@ -176,8 +177,11 @@ class Membership:
             return MemberChange(None, f"node {node.node_id} is a member already, at {known.host}:{known.port}")
         everyone = [*current.members, *current.wanted]
         for one in everyone:
-            if (one.host, one.port) == (node.host, node.port) and one.node_id != node.node_id:
-                return MemberChange(None, f"{node.host}:{node.port} is node {one.node_id}'s address")
+            if one.host == node.host and abs(one.port - node.port) < shards and one.node_id != node.node_id:
+                its = "is" if shards == 1 else f"and the {shards - 1} ports behind it are, or are among, what is"
+                return MemberChange(None, f"{node.host}:{node.port} {its} node {one.node_id}'s address")
+        if node.port + shards - 1 > PORT_MAX:
+            return MemberChange(None, f"there are no {shards} ports from {node.host}:{node.port} on")
         wanted = [one for one in current.wanted if one.node_id != node.node_id]
         removed = [one for one in current.removed if one.node_id != node.node_id]
         return MemberChange(replace(current, wanted=[*wanted, node], removed=removed))
@@ -255,6 +259,7 @@ class Membership:
         return replace(current, members=members, wanted=wanted, removed=removed)
 
 
+PORT_MAX: Final = 65535
 REMOVED_MAX: Final = 50
 """How many nodes that were removed are remembered, so that they are told so when they come."""
 

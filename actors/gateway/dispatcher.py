@@ -11,15 +11,15 @@ from typing import Any, Final
 import pykka
 
 from actors.gateway.gather import Gather
-from actors.gateway.gathers import All, Gathered, Listed, Mapped, Settled, Spread, Stated
+from actors.gateway.gathers import All, Following, Gathered, Listed, Mapped, Settled, Spread, Stated
 from actors.gateway.seeking import Seeking, Step
-from actors.gateway.sharding import BY_MESSAGE, OVER_QUEUES, SEVERAL, Part, Sharding
+from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
 from actors.messages.lifecycle import Listening, Reconfigure, ShardFaults, Stop, Stopped
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from quorate.protocol import Action, ErrorWord, StatusReply, refusal
+from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
 
 SEEKING_MAX: Final = 32
 """Consumers over several shards that one client may have open: fewer than a connection may, so its end is noticed."""
@@ -108,7 +108,10 @@ class Dispatcher(LoopActor):
             gathered = Settled(call, parts)
         elif request.action == Action.CLUSTER and request.command in (None, "status"):
             gathered = Spread(call, sharding.every(request))
-        elif request.action in (Action.CLUSTER, Action.NODE_INIT):
+        elif request.action == Action.CLUSTER and request.command in CHANGES:
+            status = Request(Action.CLUSTER, command="status", patience=request.patience)
+            gathered = Following(call, [Part(shard, status) for shard in range(sharding.shards)])
+        elif request.action == Action.CLUSTER:
             gathered = All(call, sharding.every(request))
         elif request.action == Action.LEADER:
             gathered = Mapped(call, sharding.every(request))
@@ -151,7 +154,9 @@ class Dispatcher(LoopActor):
                 self._listener.tell(CountsWanted(call, reply))  # it comes back with what the Listener counts
                 continue
             client.answer(call.order, call.request, reply)
-            if client.is_complete:
+            if isinstance(client, Following) and client.is_complete and client.fault is None:
+                self._routers[0].tell(Execute([client.call]))
+            elif client.is_complete:
                 finished.append((client.call, client.reply()))
         send_answers(finished)
 

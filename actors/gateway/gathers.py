@@ -27,6 +27,7 @@ NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
 
 
+WANTED: Final = "wanted"
 OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
 """What a shard tells of a member that the others do not."""
 
@@ -97,7 +98,8 @@ class Listed(Gathered):
             else:
                 refused = refused or reply
                 missing.append(shard)
-        if refused is not None and (refused.error not in UNDONE or len(missing) == len(self.parts)):
+        is_of_request = refused is not None and refused.error not in (*UNDONE, ErrorWord.UNKNOWN_OUTCOME)
+        if refused is not None and (is_of_request or len(missing) == len(self.parts)):
             return refused
         rows.sort(key=lambda row: row.name)
         rows_max = rows_in_reply(self.call)
@@ -146,7 +148,8 @@ class Spread(Gathered):
         known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, ClusterReply)}
         if not known:
             return self.replies[0]
-        first = known[min(known)]
+        at = min(known)
+        first = known[at]
         rows: list[dict[str, Any]] = []
         for shard, reply in self.by_shard:
             if isinstance(reply, ClusterReply):
@@ -159,13 +162,40 @@ class Spread(Gathered):
             self.call.request,
             ShardedClusterReply,
             leader_node_id=first.leader_node_id,
-            members=first.members,
+            members=[{**one, "port": one["port"] - at} for one in first.members],
             level=first.level,
             shards=rows,
         )
         if len(known) < len(self.parts):
             spread.partial, spread.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
         return spread
+
+
+class Following(Gathered):
+    """A change of the members, which shard 0 makes: not before every shard has followed the last one.
+
+    A shard that still counts on a node that is gone from shard 0 would lose its majority if another went after it. The
+    node that the change is about may be anywhere on its way.
+    """
+
+    @property
+    def fault(self) -> str | None:
+        """Why it has to wait, once all parts are answered."""
+        wanted: set[int] | None = None
+        for shard, reply in self.by_shard:
+            if not isinstance(reply, ClusterReply):
+                return f"shard {shard} has no leader that could follow: {reply.reason}"
+            members = {one["node_id"] for one in reply.members if one["role"] != WANTED} - {self.call.request.node_id}
+            wanted = members if wanted is None else wanted
+            if members != wanted:
+                has = f"shard {shard} has the members {sorted(members)} and shard 0 has {sorted(wanted)}"
+                return f"{has}: ask again when it has followed"
+        return None
+
+    def reply(self) -> Reply:
+        """The refusal."""
+        reason = f"the members can't be changed now: {self.fault}"
+        return refusal(self.call.request, ErrorWord.MEMBERSHIP, reason)
 
 
 class Stated(Gathered):

@@ -215,7 +215,8 @@ class Routing:
         """Somebody else leads, or nobody, or where the leader is has become known: what was held can go on."""
         if message.leader != self.leader:
             for one in self._outgoing.values():
-                if message.leader and one.node_id not in (message.leader, self._sibling):
+                is_view = one.node_id == self._sibling and one.call.request.action in ASKS_NODE
+                if message.leader and one.node_id != message.leader and not is_view:
                     one.deadline = min(one.deadline, now + LAST_S)
                     self.next_at = min(self.next_at, one.deadline)
             self._is_draining = False

@@ -76,7 +76,9 @@ class ShardNews(LoopActor):
 
     def _peer_said(self, said: PeerSaid) -> None:
         """Another shard's worker of this node (below 0), or this shard's of another node."""
-        message, is_of_node = said.message, said.node_id < 0
+        message, is_of_node = said.message, said.node_id < 0 and not node_of(said.node_id)
+        if not is_of_node and said.node_id not in self._nodes:
+            return  # of no member, as far as this node knows
         if isinstance(message, ShardLeaders):
             self._learn(message.leaders, is_of_node=is_of_node)
         elif isinstance(message, RootMembers):
@@ -105,7 +107,10 @@ class ShardNews(LoopActor):
         return known is None or row.vote_id > known.vote_id or (is_same and row != known and row.port != 0)
 
     def _settled(self, root: RootSettled, *, is_of_node: bool) -> None:
-        if self._root is not None and root.committed <= self._root.committed:
+        """The newer counts; of another cluster than before only what this node's shard 0 says."""
+        known = self._root
+        is_same = known is not None and known.members.cluster_id == root.members.cluster_id
+        if known is not None and (root.committed <= known.committed if is_same else not is_of_node):
             return
         self._root = root
         if self._own:

@@ -23,7 +23,10 @@ OVER_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
 
 TRANSFER: Final = "transfer"
 OF_EVERY_SHARD: Final = frozenset({None, "status", "upgrade", "balance"})
-"""Cluster commands; the others change the members, which shard 0 holds, and the rest follow."""
+"""Cluster commands that each shard's leader does."""
+
+CHANGES: Final = frozenset({"add", "remove"})
+"""What changes the members: shard 0's, and the others follow. Not before they have followed the last change."""
 
 GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
@@ -65,11 +68,11 @@ class Sharding:
             shard = request.shard or 0
             return shard if shard < self.shards else SEVERAL
         if action == Action.NODE_INIT:
-            return SEVERAL
+            return 0
         if action == Action.CLUSTER:
             if request.command == TRANSFER:
                 return SEVERAL if request.shard is None or request.shard >= self.shards else request.shard
-            return SEVERAL if request.command in OF_EVERY_SHARD else 0
+            return SEVERAL if request.command in OF_EVERY_SHARD or request.command in CHANGES else 0
         if request.queue is None:
             return SEVERAL if action == Action.LEADER else self.own
         shard = shard_of_queue(request.queue, self.shards)

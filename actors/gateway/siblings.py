@@ -70,7 +70,9 @@ class _Worker:
     """The worker of another shard, of node `node_id`, 0: of this one; and the link to it.
 
     `answers` are for what it has asked before the link to it was open; they are for nobody when the one it asks over
-    (`incoming`) is closed.
+    (`incoming`) is closed. A link from another node is `pending` until that node could be dialled: what is asked over
+    it could not be answered. Another node is dialled at one of its `addresses`, the next when one fails; it says itself
+    that it is at `said_at`.
     """
 
     def __init__(self, shard: int, node_id: int, router: "pykka.ActorRef[Any]") -> None:
@@ -78,7 +80,10 @@ class _Worker:
         self.node_id = node_id
         self.key = worker_key(shard, node_id)
         self.router = router
-        self.address = ("", 0)
+        self.addresses: list[tuple[str, int]] = []
+        self.said_at = ("", 0)
+        self.at = 0
+        self.pending: PeerLink | None = None
         self.link: PeerLink | None = None
         self.incoming: PeerLink | None = None
         self.is_up = False
@@ -160,11 +165,10 @@ class Siblings(LoopActor):
         there = {one.node_id for one in message.nodes}
         for worker in list(self._workers.values()):
             if worker.node_id and worker.node_id not in there:
-                for link in (worker.link, worker.incoming):
+                for link in (worker.link, worker.incoming, worker.pending):
                     if link is not None:
                         link.close("it is no member any more")
                 self._workers.pop(worker.key, None)
-        self._led = {shard: node_id for shard, node_id in self._led.items() if not node_id or node_id in there}
         for shard, node_id in self._led.items():
             self._dial_leader(shard, node_id)  # its address may not have been known before
 
@@ -184,9 +188,11 @@ class Siblings(LoopActor):
         member = None if known is None else next((one for one in known.nodes if one.node_id == node_id), None)
         if known is None or member is None:
             return None
-        host, port = known.addresses.get(node_id, (member.host, member.port))
+        listed = known.addresses.get(node_id, (member.host, member.port))
         worker = self._workers.setdefault(worker_key(shard, node_id), _Worker(shard, node_id, self._routers[shard]))
-        worker.address = (host, port - self._greeting.shard + shard)
+        shift = shard - self._greeting.shard
+        at = [(host, port + shift) for host, port in (listed, (member.host, member.port))]
+        worker.addresses = list(dict.fromkeys([*at, worker.said_at] if worker.said_at[1] else at))
         return worker
 
     def _handed_over(self, message: LinkHandedOver) -> None:
@@ -200,8 +206,16 @@ class Siblings(LoopActor):
         if worker is None or self._has_stopped:
             link.refuse(f"node {hello.node_id} is no member, as far as shard {self._greeting.shard} knows")
             return
-        worker.address = (hello.host, hello.port)
-        self._accept(link, worker)
+        worker.said_at = (hello.host, hello.port)
+        if worker.link is not None:
+            self._accept(link, worker)
+            return
+        if worker.pending is not None:
+            worker.pending.close("it has dialled again")
+        worker.pending = link
+        worker.addresses = [worker.said_at, *(one for one in worker.addresses if one != worker.said_at)]
+        worker.backoff_s = BACKOFF_MIN_S
+        self._dial(worker)
 
     def _hello(self, worker: _Worker) -> Hello:
         known = self._known
@@ -218,7 +232,8 @@ class Siblings(LoopActor):
         belongs = self._known is not None and self._known.identity.cluster_id != 0
         leads = self._led.get(worker.shard) == worker.node_id
         is_member = self._workers.get(worker.key) is worker
-        return belongs and is_member and (leads or worker.incoming is not None)
+        asks = worker.incoming is not None or (worker.pending is not None and not worker.pending.is_closed)
+        return belongs and is_member and (leads or asks)
 
     # -- sending -----------------------------------------------------------------------------------------------
 
@@ -264,14 +279,18 @@ class Siblings(LoopActor):
             link.introduce(self._hello(worker))
             if worker.node_id:
                 self.runtime.call_later(HELLO_S, lambda: None if link.is_open else link.cut("no hello came"))
+            pending, worker.pending = worker.pending, None
+            if pending is not None and not pending.is_closed:
+                self._accept(pending, worker)
             return link
 
         def failed(reason: str) -> None:
             worker.is_dialling = False
+            worker.at += 1
             self._dial_later(worker)
 
         if worker.node_id:
-            self._nodes.dial(*worker.address, connected, failed)
+            self._nodes.dial(*worker.addresses[worker.at % len(worker.addresses)], connected, failed)
         else:
             self._network.dial_sibling(worker.shard, connected, failed)
 

@@ -212,6 +212,8 @@ def _check_ranges(config: NodeConfig, faults: list[str]) -> None:
                 f"{port + shards - 1} of {host}, and node {other_id} those from {other_port} on: "
                 f"leave {shards} for each"
             )
+    beyond = [name for name in ("node_port", "shard_port") if config[name] and config[name] + shards - 1 > PORT_MAX]
+    faults += [f"{config.values[name].source}: {name}: {shards} ports are needed from there on" for name in beyond]
     for host, port, node_id in nodes:
         if port + shards - 1 > PORT_MAX:
             faults.append(f"{source}: cluster_node_list: node {node_id} has no {shards} ports from {host}:{port} on")

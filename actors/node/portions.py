@@ -74,7 +74,8 @@ def broker_limits(config: NodeConfig) -> Limits:
 
 def listener_limits(config: NodeConfig) -> ListenerLimits:
     """What this worker's clients may, and its descriptors made to suffice for so many of them."""
-    allowed = _raise_file_limit(config["max_connections"])
+    links = 2 * config["shards"] * max(len(config["cluster_node_list"]), 1)  # to other workers, and from them
+    allowed = _raise_file_limit(config["max_connections"], OWN_FILES + links)
     if allowed < config["max_connections"]:
         log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     return ListenerLimits(
@@ -93,12 +94,12 @@ def listener_limits(config: NodeConfig) -> ListenerLimits:
     )
 
 
-def _raise_file_limit(connections: int) -> int:
+def _raise_file_limit(connections: int, own_files: int) -> int:
     """Let so many connections be open, and the node's own files; returns how many connections may be."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + OWN_FILES
+    wanted = connections + own_files
     if soft >= wanted:
         return connections
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    return max(allowed - OWN_FILES, 1)
+    return max(allowed - own_files, 1)

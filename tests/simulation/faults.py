@@ -194,7 +194,7 @@ class Faults:
                 return
             reply = json.loads(buffer)
             if reply.get("error") in ("no_leader", "unknown_outcome", "redirect", "stopping") or (
-                persists and "under way" in reply.get("reason", "")
+                persists and any(word in reply.get("reason", "") for word in ("under way", "can't be changed now"))
             ):
                 again()
             else:

@@ -19,6 +19,7 @@ from tests.simulation.observe import Observer
 from tests.simulation.world import World
 
 FAULTS_S = 40.0
+RAW_BYTES = 4 << 20
 CALM_S = 400.0
 CONVERGED_S = 30.0
 
@@ -51,6 +52,7 @@ class Run:
         if shards != 1:
             self.limits.shards = shards or Random(seed).choice([2, 2, 3, 4])
             self.limits.balance_s = Random(seed + 1).choice([0.0, 1.0, 10.0])
+            self.limits.frame_bytes_max += RAW_BYTES  # between workers a part of the raw log goes in one
         self.network = Network(self.world)
         self.history = History(queues=self.limits.queues)
         problems, handed_out = self.history.problems, self.history.handed_out

@@ -94,6 +94,8 @@ def test_the_founder_alone_founds_a_shard_and_only_when_it_sees_that_nobody_has_
     assert founding(9, fresh).is_due(new, ROOT, 0, None)
     assert not founding(8, fresh).is_due(new, ROOT, 0, None), "another node has founded the cluster"
     assert not founding(9, fresh).is_due(new, None, 0, None), "there is no cluster yet"
+    wanting = replace(root_of({1: 1}), wanted=[Member(2, "n2", 100)])
+    assert founding(9, {}).is_due(new, wanting, 0, None), "who is only wanted can't have it"
     assert not founding(9, {2: hello(2, 0)}).is_due(new, ROOT, 0, None), "node 3 may have the shard"
     assert not founding(9, {**fresh, 3: hello(3, 9)}).is_due(new, ROOT, 0, None), "node 3 has it"
     assert not founding(9, fresh).is_due(new, ROOT, 5, None), "there is a log"

@@ -40,6 +40,22 @@ def test_a_wanted_node_becomes_a_member_when_it_is_met_and_votes_when_it_has_cau
     assert membership.next_step({}, {2: its}, 5000) == members(OWN, OTHER)
 
 
+def test_of_several_shards_a_node_needs_as_many_ports() -> None:
+    membership = Membership(OWN, members(Member(1, "a", 1101, 11, True)))
+    for port, says in (
+        (1101, "is node 1's"),
+        (1104, "node 1's address"),
+        (1098, "node 1's address"),
+        (65533, "no 4 ports"),
+    ):
+        refusal = membership.add(Member(2, "a", port), 4).refusal
+        assert says in (refusal or "") or port == 1101
+        assert refusal
+    assert membership.add(Member(2, "a", 1105), 4).members is not None
+    assert membership.add(Member(2, "b", 1102), 4).members is not None
+    assert membership.add(Member(2, "a", 1102)).members is not None
+
+
 def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> None:
     membership = Membership(OWN, members(OWN))
     data = entry_codec.encode(1, 7, 1.0, [members(OWN, OTHER)])

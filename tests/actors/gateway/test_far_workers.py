@@ -1,5 +1,7 @@
 """Requests to workers of other nodes, and what workers tell each other of leaders and members."""
 
+import msgspec
+
 from actors.messages.peers import Introduce, PeerSaid, RootSettled, SendPeers
 from net.peers.greeting import Greeting
 from net.peers.link import PeerLink
@@ -105,3 +107,75 @@ def test_a_stranger_who_is_no_member_is_refused_by_the_worker_that_it_is_handed_
     here.link.introduce(Greeting(shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
     first.runtime.crank()
     assert "no member" in told[0]
+
+
+def known(node: Node, shard: int, *members: Member, addresses: dict[int, tuple[str, int]] | None = None) -> None:
+    """What that worker's own shard says of the members."""
+    own = Member(node.node_id, f"n{node.node_id}", PORT + shard, 0)
+    said = Introduce(own, Identity(9, node.node_id, 0), members, False, addresses=addresses or {})
+    for actor in (node.workers[shard].siblings, node.workers[shard].news):
+        actor.actor_ref.tell(said)
+    node.runtime.crank(1.0)
+
+
+def test_a_leader_that_the_own_log_does_not_know_yet_is_reached_when_it_does() -> None:
+    first, second = cluster()
+    own, other = Member(1, "n1", PORT, 11), Member(2, "n2", PORT, 22)
+    known(first, 0, own)
+    second.workers[1].lead(2, 2)
+    first.workers[1].lead(2, 2)
+    first.runtime.crank(1.0)
+    known(first, 0, own)
+    first.ask(0, Asker(), produce(queue_in(1)))
+    assert second.executed(1) == []
+    known(first, 0, own, other)
+    assert len(second.executed(1)) == 1
+
+
+def test_a_node_that_has_moved_is_dialled_where_the_log_says() -> None:
+    first, second = cluster()
+    own, moved = Member(1, "n1", PORT, 11), Member(2, "moved", PORT, 22)
+    first.others = {"n1": first, "n2": Node(7, first.runtime), "moved": second}
+    first.others["n2"].workers.clear()
+    for end in second.workers[1].links:
+        end.abort()
+    for listed in ({2: ("n2", PORT)}, {}):
+        known(first, 0, own, moved, addresses=listed)
+    known(first, 0, own, moved, addresses={2: ("n2", PORT)})
+    first.ask(0, Asker(), produce(queue_in(1)))
+    first.runtime.crank(3.0)
+    assert len(second.executed(1)) == 1
+
+
+def test_who_can_not_be_dialled_back_is_not_let_in() -> None:
+    first, second = cluster()
+    nobody = Node(7, first.runtime)
+    nobody.workers.clear()
+    second.others = {"n1": nobody, "n2": second}
+    for node in (first, second):
+        for worker in node.workers.values():
+            for end in worker.links:
+                end.abort()
+    first.runtime.crank(1.0)
+    first.ask(0, Asker(), produce(queue_in(1)))
+    first.runtime.crank(5.0)
+    assert second.executed(1) == [], "its answer would not come back"
+    assert [reply.error for reply in first.replies(0)] == ["no_leader"], "so it was not done, for certain"
+
+
+def test_members_of_another_cluster_count_only_from_this_nodes_shard_0() -> None:
+    first, _ = cluster()
+    mine = Members("", 9, [Member(1, "n1", PORT, 11, True)], [])
+    other = Members("", 8, [Member(2, "n2", PORT, 22, True)], [])
+    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(50, msgspec.msgpack.encode(other))))
+    first.runtime.crank()
+    assert len(first.workers[1].replicator.take(RootSettled)) == 1, "there is no other yet"
+    first.workers[0].news.actor_ref.tell(RootSettled(3, mine))
+    first.runtime.crank()
+    assert first.workers[1].replicator.take(RootSettled) == [RootSettled(3, mine)]
+    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(60, msgspec.msgpack.encode(other))))
+    first.runtime.crank()
+    assert first.workers[1].replicator.take(RootSettled) == []
+    first.workers[1].news.actor_ref.tell(PeerSaid(4, RootMembers(70, msgspec.msgpack.encode(mine))))
+    first.runtime.crank()
+    assert first.workers[1].replicator.take(RootSettled) == [], "node 4 is no member"

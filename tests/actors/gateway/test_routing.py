@@ -149,6 +149,19 @@ def test_a_request_waits_for_the_link_to_a_leader_that_is_known() -> None:
     assert len(routing.linked(0.5, 2).forwards) == 1
 
 
+def test_what_a_worker_of_this_node_was_asked_as_the_leader_is_given_up_when_another_leads() -> None:
+    sibling = -2
+    routing = Routing(forwards=True, sibling=sibling)
+    routing.linked(0.0, sibling)
+    routing.leader_changed(0.0, LeaderChanged(sibling, False))
+    asked = [call(2), call(108)]
+    assert [one.to for one in routing.route(0.0, asked).forwards] == [sibling, sibling]
+    routing.leader_changed(0.5, LeaderChanged(-2 - 3 * 1024, False))
+    routed = routing.tick(2.0)
+    assert [(one.request.action, reply.error) for one, reply in routed.answers] == [(2, "unknown_outcome")]
+    assert routing.tick(9.0).answers == [], "its own view is still that worker's to tell"
+
+
 def test_nobody_is_sent_to_a_leader_whose_address_is_not_known() -> None:
     routing = Routing(forwards=False)
     routing.leader_changed(0.0, LeaderChanged(2, False))

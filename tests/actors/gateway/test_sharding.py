@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.gathers import Listed, Settled, Spread, Stated
+from actors.gateway.gathers import Following, Listed, Settled, Spread, Stated
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.calls import Call
 from quorate.protocol import (
@@ -210,12 +210,11 @@ def test_a_queue_does_not_say_whose_log_is_meant() -> None:
 
 
 def test_the_members_are_shard_0s_and_every_shard_has_its_leader() -> None:
-    for command in ("add", "remove", "nonsense"):
-        assert SHARDING.shard_of(Request(Action.CLUSTER, command=command)) == 0
-    for every in (None, "status", "upgrade", "balance"):
+    assert SHARDING.shard_of(Request(Action.CLUSTER, command="nonsense")) == 0
+    assert SHARDING.shard_of(Request(Action.NODE_INIT)) == 0
+    for every in (None, "status", "upgrade", "balance", "add", "remove"):
         asked = Request(Action.CLUSTER, command=every)
         assert (SHARDING.shard_of(asked), SHARDING.fault(asked)) == (SEVERAL, None)
-    assert SHARDING.shard_of(Request(Action.NODE_INIT)) == SEVERAL
     assert SHARDING.shard_of(Request(Action.CLUSTER, command="transfer", shard=3)) == 3
     for shard in (None, SHARDS):
         unclear = Request(Action.CLUSTER, command="transfer", shard=shard)
@@ -241,3 +240,50 @@ def test_a_clusters_status_has_a_row_for_each_shard_and_says_which_is_missing() 
     assert whole.shards[3]["members"] == [{"node_id": 1, "role": "voter", "lag": 3}]
     assert whole.shards[2]["fault"] == "nobody leads"
     assert (whole.partial, whole.missing_shards) == (True, [2])
+
+
+def roles_of(*roles: str) -> list[dict[str, Any]]:
+    return [{"node_id": n, "host": "h", "port": n, "role": role} for n, role in enumerate(roles, 1) if role]
+
+
+@pytest.mark.parametrize(
+    ("node_id", "others", "says"),
+    [
+        (4, roles_of("voter", "voter", "voter"), None),
+        (4, roles_of("voter", "voter", "catching up"), None),
+        (4, roles_of("voter", "voter", "voter", "wanted"), None),
+        (4, roles_of("voter", "voter", "voter", "voter"), None),
+        (4, roles_of("voter", "voter", "wanted"), "shard 1 has the members [1, 2] and shard 0 has [1, 2, 3]"),
+        (2, roles_of("voter", "", "voter", "voter"), "shard 1 has the members [1, 3, 4] and shard 0 has [1, 3]"),
+        (2, None, "shard 1 has no leader that could follow: nobody leads"),
+    ],
+)
+def test_the_members_change_when_all_shards_have_followed_the_last_change(
+    node_id: int, others: list[dict[str, Any]] | None, says: str | None
+) -> None:
+    asked = call(Request(Action.CLUSTER, command="remove", node_id=node_id))
+    following = Following(asked, [Part(shard, asked.request) for shard in (0, 1)])
+    own = roles_of("voter", "voter", "voter")
+    following.answer(0, asked.request, ClusterReply(action=15, code=Code.OK, leader_node_id=1, members=own))
+    reply: Reply = refusal(asked.request, ErrorWord.NO_LEADER, "nobody leads")
+    if others is not None:
+        reply = ClusterReply(action=15, code=Code.OK, leader_node_id=1, members=others)
+    following.answer(1, asked.request, reply)
+    if says is None:
+        assert following.fault is None
+    else:
+        assert says in (following.fault or "")
+        assert says in (following.reply().reason or "")
+
+
+def test_a_list_without_a_shard_that_does_not_answer_is_partial() -> None:
+    asked = call(Request(Action.LIST))
+    listed = Listed(asked, SHARDING.every(asked.request))
+    for order, part in enumerate(listed.parts):
+        reply: Reply = ListReply(action=7, code=Code.OK, queue_list=[*rows(f"q{order}")], queue_count=1)
+        if part.shard == 1:
+            reply = refusal(part.request, ErrorWord.UNKNOWN_OUTCOME, "the worker of shard 1 did not answer in time")
+        listed.answer(order, part.request, reply)
+    whole = listed.reply()
+    assert isinstance(whole, ListReply)
+    assert (whole.queue_count, whole.partial, whole.missing_shards) == (3, True, [1])

@@ -12,14 +12,19 @@ import pykka
 
 from actors.gateway.gather import Gather
 from actors.gateway.gathers import All, Following, Gathered, Listed, Mapped, Settled, Spread, Stated
+from actors.gateway.homing import Habit, Homing
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
-from actors.messages.lifecycle import Listening, Reconfigure, ShardFaults, Stop, Stopped
+from actors.messages.lifecycle import LedHere, Listening, MoveClient, Reconfigure, ShardFaults, Stop, Stopped
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
+from net.clients.connection import Connection
 from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
+
+MOVE_AFTER: Final = 32
+"""A client that has asked one shard so many times on end, and another worker has that, is moved there."""
 
 SEEKING_MAX: Final = 32
 """Consumers over several shards that one client may have open: fewer than a connection may, so its end is noticed."""
@@ -34,8 +39,10 @@ class Dispatcher(LoopActor):
         sharding: Sharding,
         routers: "list[pykka.ActorRef[Any]]",
         virtual_queues: dict[str, list[str]],
+        move_after: int = MOVE_AFTER,
     ) -> None:
         super().__init__(runtime)
+        self._homing = Homing(move_after)
         self._sharding = sharding
         self._routers = routers
         self._virtual_queues = VirtualQueues(virtual_queues)
@@ -51,6 +58,7 @@ class Dispatcher(LoopActor):
             Listening: self._listening,
             Reconfigure: self._reconfigure,
             ShardFaults: self._shard_faults,
+            LedHere: self._led_here,
             Stop: self._stop_asked,
             Stopped: self._stopped,
         }
@@ -65,6 +73,9 @@ class Dispatcher(LoopActor):
     def _shard_faults(self, message: ShardFaults) -> None:
         self._faults = message.faults
 
+    def _led_here(self, message: LedHere) -> None:
+        self._homing.led_here = message.shards
+
     # -- requests ----------------------------------------------------------------------------------------------
 
     def _execute(self, calls: list[Call]) -> None:
@@ -74,7 +85,7 @@ class Dispatcher(LoopActor):
             for call in calls:
                 call.is_part = isinstance(call.client, Gather)
         by_shard: dict[int, list[Call]] = {}
-        shard_of = self._sharding.shard_of
+        shard_of, own = self._sharding.shard_of, self._sharding.own
         for call in calls:
             shard = shard_of(call.request)
             if shard == SEVERAL:
@@ -82,8 +93,22 @@ class Dispatcher(LoopActor):
                     by_shard.setdefault(at, []).append(part)
             else:
                 by_shard.setdefault(shard, []).append(call)
+                if shard != own:
+                    self._strayed(call.client, shard)
+                elif (habit := getattr(call.client, "habit", None)) is not None:
+                    habit.count = 0
         self._hand_on(by_shard)
         send_answers(refused)
+
+    def _strayed(self, client: Client, shard: int) -> None:
+        """A client that asks one shard of another worker again and again goes there."""
+        if type(client) is not Connection:
+            return
+        habit = client.habit
+        if habit is None:
+            habit = client.habit = Habit()
+        if self._homing.asked(habit, shard) and self._listener is not None:
+            self._listener.tell(MoveClient(client, shard))
 
     def _hand_on(self, by_shard: dict[int, list[Call]]) -> None:
         for shard, calls in by_shard.items():

@@ -15,7 +15,7 @@ from typing import Any, Final
 import pykka
 
 from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute
-from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
+from actors.messages.lifecycle import Listening, MoveClient, Reconfigure, Stop, Stopped
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
@@ -38,6 +38,10 @@ CALM_SWEEPS: Final = 60
 """A limit that was not reached for so many sweeps is logged again when it is."""
 
 
+Move = Callable[[Connection, int], bool]
+"""Gives a quiet connection to the worker of a shard; whether it is gone."""
+
+
 @dataclass
 class ListenerLimits:
     """Counts and bytes; `connection` holds those of one client.
@@ -56,7 +60,10 @@ class ListenerLimits:
 
 
 class Listener(LoopActor):
-    """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written."""
+    """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
+
+    `move`: see `Move`.
+    """
 
     def __init__(
         self,
@@ -64,8 +71,11 @@ class Listener(LoopActor):
         router: "pykka.ActorRef[Any]",
         limits: ListenerLimits,
         on_stopped: Callable[[], None] = lambda: None,
+        move: Move = lambda connection, shard: False,
     ) -> None:
         super().__init__(runtime)
+        self._move = move
+        self._moving: dict[Connection, int] = {}
         self._router = router
         self._on_stopped = on_stopped
         self.limits = limits
@@ -86,6 +96,7 @@ class Listener(LoopActor):
             Stop: self._stop_asked,
             Stopped: self._stopped,
             CountsWanted: self._counts_wanted,
+            MoveClient: self._move_client,
         }
 
     def on_start(self) -> None:
@@ -155,6 +166,7 @@ class Listener(LoopActor):
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""
         self._stalled.pop(connection, None)
+        self._moving.pop(connection, None)
         if connection in self._connections:
             del self._connections[connection]
             self.ended(connection)
@@ -186,6 +198,26 @@ class Listener(LoopActor):
             self._limit_reached("max_unsent_bytes", f"unread replies take {total} bytes; clients are cut off")
             total -= size
             connection.abort()
+
+    # -- clients that move to another worker ---------------------------------------------------------------------
+
+    def _move_client(self, message: MoveClient) -> None:
+        connection = message.client
+        if connection in self._connections and not self._is_stopping:
+            self._moving[connection] = message.shard
+            connection.is_moving = True
+            self._move_if_quiet(connection)
+
+    def settled(self, connection: Connection) -> None:
+        """What was answered leaves first."""
+        self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
+
+    def _move_if_quiet(self, connection: Connection) -> None:
+        shard = self._moving.get(connection)
+        if shard is not None and connection.is_quiet and not self._is_stopping:
+            connection.is_moving = False
+            del self._moving[connection]
+            self._move(connection, shard)
 
     # -- the actor ---------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import msgspec
 import pykka
 
 from actors.gateway.worker_keys import node_of, shard_of, worker_key
+from actors.messages.lifecycle import LedHere
 from actors.messages.peers import (
     Introduce,
     LeaderChanged,
@@ -46,6 +47,7 @@ class ShardNews(LoopActor):
         self._replicator: pykka.ActorRef[Any]
         self._peers: pykka.ActorRef[Any]
         self._siblings: pykka.ActorRef[Any]
+        self._dispatcher: pykka.ActorRef[Any]
         self.handlers = {
             LeaderChanged: self._own_leader_changed,
             RootSettled: lambda m: self._settled(m, is_of_node=True),
@@ -56,9 +58,14 @@ class ShardNews(LoopActor):
         }
 
     def attach(
-        self, replicator: "pykka.ActorRef[Any]", peers: "pykka.ActorRef[Any]", siblings: "pykka.ActorRef[Any]"
+        self,
+        replicator: "pykka.ActorRef[Any]",
+        peers: "pykka.ActorRef[Any]",
+        siblings: "pykka.ActorRef[Any]",
+        dispatcher: "pykka.ActorRef[Any]",
     ) -> None:
         """Whom it tells beside the Routers; called by the assembly before any message."""
+        self._dispatcher = dispatcher
         self._replicator = replicator
         self._peers = peers
         self._siblings = siblings
@@ -95,6 +102,9 @@ class ShardNews(LoopActor):
             self._leaders[row.shard] = row
             if row.shard != self._own:
                 self._point(row)
+        if news:
+            led = frozenset(row.shard for row in self._leaders.values() if row.leader == self._node_id)
+            self._dispatcher.tell(LedHere(led))
         if is_of_node and news:
             self._tell_near(ShardLeaders([row for row in news if row.shard == self._own]))
             self._tell_nodes(self._nodes, ShardLeaders([row for row in news if row.shard != self._own]))

@@ -6,6 +6,8 @@
 | Listening | Listener | Dispatcher, Router | who counts this worker's clients |
 | Reconfigure | the worker | Listener, Dispatcher, Router, QueueOwner | limits that changed |
 | ShardFaults | the worker | Dispatcher | which of the node's other workers do not run, and why |
+| MoveClient | Dispatcher | Listener | this client is better off with another worker |
+| LedHere | ShardNews | Dispatcher | which shards this node leads |
 | HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
 | Stop | the worker, Listener, Dispatcher, Router, QueueOwner, Replicator | the next | finish what is open |
 | Stopped | Replicator, Router | Listener, Dispatcher | nothing is open any more |
@@ -43,6 +45,21 @@ class ShardFaults:
     """Why the workers of these shards do not run; those of all others do."""
 
     faults: dict[int, str]
+
+
+@dataclass(slots=True)
+class MoveClient:
+    """Let the worker of that shard go on with the client, when nothing of it is under way."""
+
+    client: Any
+    shard: int
+
+
+@dataclass(slots=True)
+class LedHere:
+    """This node leads these shards."""
+
+    shards: frozenset[int]
 
 
 @dataclass(slots=True)

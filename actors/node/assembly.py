@@ -21,7 +21,7 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.retention import RetentionLimits
-from actors.gateway.dispatcher import Dispatcher
+from actors.gateway.dispatcher import MOVE_AFTER, Dispatcher
 from actors.gateway.router import FORWARD_BYTES, Router
 from actors.gateway.routing import HOLD_S, Routing
 from actors.gateway.shard_news import ShardNews
@@ -68,7 +68,7 @@ class ShardSettings:
 
     The shard is number `shard` of `shards`; clients reach it alone at `direct_port`, if not 0. `cluster_id` is for a
     cluster that this node founds, 0: one is drawn.
-    After `balance_s` another node that should lead the shard gets the place, 0: never.
+    `move_after`: see `actors.gateway.homing`. After `balance_s` another node that should lead the shard gets the place.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
     simulator makes tiny.
@@ -79,6 +79,7 @@ class ShardSettings:
     direct_port: int = 0
     cluster_id: int = 0
     balance_s: float = 0.0
+    move_after: int = MOVE_AFTER
     log_records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
@@ -245,7 +246,9 @@ def start_shard(
     elector.attach(replicator.actor_ref)
     more: list[LoopActor] = []
     if others is not None:
-        others.news.attach(replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref)
+        others.news.attach(
+            replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref, others.dispatcher.actor_ref
+        )
         more = [*others.routers, others.news, others.siblings, others.dispatcher]
     for actor in (log_writer, owner, router, peers, elector, replicator, *more):
         actor.begin()
@@ -290,7 +293,8 @@ def _others(
         router.attach(siblings.actor_ref)
     by_shard = [refs.get(shard, own.actor_ref) for shard in range(settings.shards)]
     sharding = Sharding(settings.shards, settings.shard)
-    return _Others([*routers.values()], siblings, news, Dispatcher(runtime, sharding, by_shard, virtual_queues))
+    dispatcher = Dispatcher(runtime, sharding, by_shard, virtual_queues, settings.move_after)
+    return _Others([*routers.values()], siblings, news, dispatcher)
 
 
 def _greeting(settings: ShardSettings) -> Greeting:

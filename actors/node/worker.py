@@ -22,6 +22,7 @@ import pykka
 import uvloop
 
 from actors.cluster.peer_node import shown_address
+from actors.gateway.homing import Habit
 from actors.gateway.listener import Listener
 from actors.messages.lifecycle import HandOver, Reconfigure, ShardFaults, Stop
 from actors.node import config as configuration
@@ -33,7 +34,9 @@ from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.contract import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
-from net.clients.tcp import listen_tcp
+from net.clients.connection import Connection
+from net.clients.moving import MovedIn, MovingIn, move_out
+from net.clients.tcp import TcpProtocol, listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import PeerLink, PeerTransport
 from net.peers.tcp import dial_peer, listen_peers
@@ -196,11 +199,17 @@ class Worker:
             dialler,
         )
         self._listener = Listener.start_object(
-            self._runtime, self._shard.router, listener_limits(config), on_stopped=self._replies_written
+            self._runtime,
+            self._shard.router,
+            listener_limits(config),
+            on_stopped=self._replies_written,
+            move=self._move_out,
         )
         self._stopper = _Stopper.start(self._runtime, self._handed_over)
         self._servers: list[asyncio.Server] = []
         self._datagrams: list[asyncio.DatagramTransport] = []
+        self._moving_in: MovingIn | None = None
+        self._taking: set[asyncio.Task[Any]] = set()
         self._is_stopping = False
 
     def run(self) -> int:
@@ -233,6 +242,7 @@ class Worker:
             await self._listen_to_clients("json", config["host"], 0, self._own_port)
         if self._shard.siblings is not None:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
+            self._moving_in = MovingIn(self._sockets.path(self._number, "move"), self._moved_in)
         nodes_port = configuration.nodes_port(config)
         if nodes_port is not None:
             host, port = nodes_port[0], nodes_port[1] + self._number
@@ -243,12 +253,40 @@ class Worker:
         listener, make_codec = self._listener, PROTOCOLS[protocol]
         limits = partial(getattr, listener, "limits")
         self._servers.append(
-            await listen_tcp(host, port, listener, make_codec, lambda: limits().connection, listener.admit, bound)
+            await listen_tcp(
+                host, port, listener, make_codec, lambda: limits().connection, listener.admit, bound, protocol
+            )
         )
         if protocol in DATAGRAM_PROTOCOLS and bound is None:
             self._datagrams.append(
                 await listen_udp(host, port, listener, make_codec, lambda: limits().connection.codec)
             )
+
+    def _move_out(self, connection: Connection, shard: int) -> bool:
+        if self._is_stopping:
+            return False  # the others are, too
+        habit = connection.habit
+        moves = 0 if habit is None else habit.moves
+        return move_out(self._sockets.path(shard, "move"), connection.transport, connection.protocol, moves + 1)
+
+    def _moved_in(self, moved: MovedIn) -> None:
+        """Another worker gives a client away that asks this one's shard."""
+        make_codec = PROTOCOLS.get(moved.protocol)
+        if make_codec is None:
+            moved.sock.close()
+            return
+        listener, limits = self._listener, partial(getattr, self._listener, "limits")
+        protocol = TcpProtocol(
+            listener, make_codec, lambda: limits().connection, listener.admit, moved.protocol, Habit(moves=moved.moves)
+        )
+        taking = self._loop.create_task(self._loop.connect_accepted_socket(lambda: protocol, moved.sock))
+        self._taking.add(taking)
+        taking.add_done_callback(self._taken)
+
+    def _taken(self, taking: "asyncio.Task[Any]") -> None:
+        self._taking.discard(taking)
+        if not taking.cancelled() and taking.exception() is not None:
+            log.debug("a client that moved here was gone: %r", taking.exception())
 
     async def _listen_to_peers(self, host: str, port: int) -> None:
         self._servers.append(await listen_peers(host, port, self._shard.peers.accepted))
@@ -298,6 +336,8 @@ class Worker:
     def _handed_over(self) -> None:
         for server in self._servers:
             server.close()
+        if self._moving_in is not None:
+            self._moving_in.close()
         self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
 
     def _replies_written(self) -> None:

@@ -18,7 +18,7 @@ is taken from it, and so it is not read from.
 
 from collections import deque
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from net.protocols.codec import Codec, CodecLimits, Fault
 from quorate.actions import LONG_REPLIES
@@ -95,6 +95,9 @@ class Sink(Protocol):
     def stalled(self, connection: "Connection", is_stalled: bool) -> None:
         """The client leaves its replies unread, or reads again."""
 
+    def settled(self, connection: "Connection") -> None:
+        """All is answered, of a client that `is_moving`."""
+
     def partial(self, connection: "Connection", grown: int) -> None:
         """A request that is not whole yet takes so many bytes more (or less)."""
 
@@ -124,7 +127,10 @@ def _is_long(request: Request) -> bool:
 
 
 class Connection:
-    """One client of a stream protocol, which `codec` speaks."""
+    """One client of a stream protocol, which `codec` speaks.
+
+    Notes of others: the `protocol`'s name, its `habit`; `is_moving`: somebody waits for it to be quiet.
+    """
 
     __slots__ = (
         "_codec",
@@ -147,9 +153,15 @@ class Connection:
         "_transport",
         "_waiting",
         "_was_heard",
+        "habit",
+        "is_moving",
+        "protocol",
     )
 
     def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
+        self.protocol = ""
+        self.habit: Any = None
+        self.is_moving = False
         self._transport = transport
         self._sink = sink
         self._limits = limits
@@ -180,6 +192,17 @@ class Connection:
     def is_gone(self) -> bool:
         """Whether the stream is closed."""
         return self._state is _DEAD
+
+    @property
+    def transport(self) -> Transport:
+        """The client's end of the stream."""
+        return self._transport
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way: a new connection on the same stream could go on from here."""
+        is_held_up = self._open or self._waiting or self._is_stalled or self._is_paused
+        return self._state is _OPEN and not is_held_up and self._codec.is_idle and not self.unsent_bytes
 
     @property
     def unsent_bytes(self) -> int:
@@ -287,6 +310,8 @@ class Connection:
             self._hand_on()
         if self._state is _CLOSING and not self._open:
             self._close()
+        elif self.is_moving and not self._open:
+            self._sink.settled(self)
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""

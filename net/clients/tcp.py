@@ -25,7 +25,11 @@ class TcpProtocol(asyncio.Protocol):
         make_codec: MakeCodec,
         limits: Callable[[], ConnectionLimits],
         admit: Callable[[Connection, Any], str | None],
+        protocol: str = "",
+        habit: Any = None,
     ) -> None:
+        self._protocol = protocol
+        self._habit = habit
         self._sink = sink
         self._make_codec = make_codec
         self._limits = limits
@@ -42,6 +46,7 @@ class TcpProtocol(asyncio.Protocol):
             keep_alive(sock)
         limits = self._limits()
         self._connection = connection = Connection(transport, self._sink, self._make_codec(limits.codec), limits)
+        connection.protocol, connection.habit = self._protocol, self._habit
         why_not = self._admit(connection, transport.get_extra_info("peername"))
         if why_not is not None:
             connection.refuse_all(ErrorWord.OVERLOADED, why_not)
@@ -83,8 +88,11 @@ async def listen_tcp(
     limits: Callable[[], ConnectionLimits],
     admit: Callable[[Connection, Any], str | None],
     bound: socket.socket | None = None,
+    protocol: str = "",
 ) -> asyncio.Server:
     """Serve clients on host and port, or on a socket that is bound already. Raises OSError."""
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
     loop = asyncio.get_running_loop()
-    return await loop.create_server(lambda: TcpProtocol(sink, make_codec, limits, admit), sock=sock, backlog=BACKLOG)
+    return await loop.create_server(
+        lambda: TcpProtocol(sink, make_codec, limits, admit, protocol), sock=sock, backlog=BACKLOG
+    )

@@ -26,10 +26,11 @@ class SocketFolder:
         self._folder = folder
         self._fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
-    def path(self, shard: int) -> str:
-        """Where the worker of a shard listens, as short as the system needs it."""
-        long = str(self._folder / f"shard-{shard}.sock")
-        return long if len(os.fsencode(long)) < 100 else f"/proc/self/fd/{self._fd}/shard-{shard}.sock"
+    def path(self, shard: int, kind: str = "sock") -> str:
+        """Where the worker of a shard listens, as short as the system needs it. `kind` "move": for connections."""
+        name = f"shard-{shard}.{kind}"
+        long = str(self._folder / name)
+        return long if len(os.fsencode(long)) < 100 else f"/proc/self/fd/{self._fd}/{name}"
 
 
 async def dial_worker(

@@ -33,6 +33,10 @@ class Codec(Protocol):
     partial_bytes: int
     """How much is held of a request that is not whole yet (bytes)."""
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is remembered of what has come: another codec could go on from here."""
+
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order; any piece of the stream will do."""
 

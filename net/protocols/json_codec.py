@@ -58,6 +58,11 @@ class JsonCodec:
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
         self.partial_bytes = 0
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether the next byte begins something new."""
+        return self._framer.is_idle
+
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         """The reply as one line, and behind it the entries of a raw log."""
         return encode_reply(reply)

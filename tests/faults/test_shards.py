@@ -261,3 +261,54 @@ def test_kill_9_of_everything_again_and_again_loses_nothing_of_any_shard(start_n
             assert message.msg_id not in consumed
             consumed.add(message.msg_id)
         assert produced.keys() <= consumed
+
+
+def test_a_client_moves_to_the_worker_of_the_shard_that_it_asks_and_notices_nothing(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        workers = {int(row["pid"]): int(row["shard"]) for row in rows(client)}
+    for _ in range(12):  # the system gives connections to any worker
+        with node.connect() as sock:
+            reader = sock.makefile("rb")
+            at: list[int] = []
+            for number in range(400):
+                queue = QUEUES[1] if number < 200 else QUEUES[2]
+                sock.sendall(b'{"action":1,"queue":"%s","data":%d}\n' % (queue.encode(), number))
+                assert json.loads(reader.readline())["queue"] == queue
+                if number in (150, 399):
+                    sock.sendall(b'{"action":108}\n')
+                    at.append(workers[json.loads(reader.readline())["pid"]])
+            assert at == [1, 2], "at home, wherever it began"
+    with node.client() as client:
+        assert [row["messages"] for row in rows(client)] == [0, 2400, 2400]
+        assert client.status()["open_requests"] == 1
+    assert node.stop() == 0
+    assert "Traceback" not in node.log
+    assert "CRITICAL" not in node.log
+
+
+def test_clients_that_pipeline_or_send_in_pieces_lose_nothing_when_they_move(start_node: StartNode) -> None:
+    node = start_node(shards=2)
+    queues = [queue_in(shard, 2) for shard in range(2)]
+
+    def ask(number: int) -> None:
+        queue = queues[number % 2]
+        with node.connect() as sock:
+            reader = sock.makefile("rb")
+            for burst in range(60):
+                data = b"".join(b'{"action":1,"queue":"%s","data":%d}' % (queue.encode(), burst) for _ in range(5))
+                half = len(data) // 3
+                sock.sendall(data[:half])
+                if burst % 7 == 0:
+                    time.sleep(0.002)
+                sock.sendall(data[half:])
+                for _ in range(5):
+                    assert json.loads(reader.readline())["code"] == 0
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with node.client() as client:
+        assert [row["messages"] for row in rows(client)] == [1800, 1800]

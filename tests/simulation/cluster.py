@@ -229,6 +229,7 @@ class SimulatedNode:
             shard=shard,
             shards=limits.shards,
             balance_s=limits.balance_s,
+            move_after=2,
             own=Member(node_id, self.name, port),
             listed=listed,
             client_host=self.name,
@@ -252,6 +253,7 @@ class SimulatedNode:
         self.virtual_queues = {"virtual": [limits.queues[0], limits.queues[-1 if limits.shards > 1 else 1]]}
         self.streams: list[Stream] = []
         self.torn = 0
+        self.moved = 0
         self.log: ReplicatedLog | None = None
         self.observer: Observer | None = None
         self.wipe()
@@ -300,7 +302,7 @@ class SimulatedNode:
         network = _Dialler(self.network, self.name, runtime)
         shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, network)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
-        self.listener = Listener.start_object(runtime, shard.router, limits)
+        self.listener = Listener.start_object(runtime, shard.router, limits, move=self._move_out)
         self.peers, self.siblings = shard.peers, shard.siblings
         self.runtime = runtime
         return True
@@ -315,6 +317,17 @@ class SimulatedNode:
         self.listener.admit(stream.connection)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True
+
+    def _move_out(self, connection: Connection, shard: int) -> bool:
+        """Another worker goes on with a client, whose stream it is given."""
+        stream, target = connection.transport, self.network.nodes[self.name, PORT + shard]
+        assert isinstance(stream, Stream)
+        if target.listener is None or stream.is_broken:
+            return False
+        self.moved += 1
+        self.streams.remove(stream)
+        connection.lost()
+        return target.connect(stream)
 
     def end(self, *, power_cut: bool) -> None:
         """kill -9, or a power cut."""

@@ -98,8 +98,12 @@ class Run:
             sum(node.torn for node in self.nodes),
             self.limits.size,
             sum(observer.elections for observer in self.observers),
-            sum((observer.reached for observer in self.observers), Counter()),
+            sum((observer.reached for observer in self.observers), Counter({"clients moved": self._moved})),
         )
+
+    @property
+    def _moved(self) -> int:
+        return sum(node.moved for node in self.nodes)
 
     def _has_converged(self) -> bool:
         """Whether all members know the same to be committed, and have it in LMDB."""

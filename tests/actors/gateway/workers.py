@@ -74,12 +74,12 @@ class Worker:
         self.siblings = Siblings(runtime, node, node, greeting, node.node_id, own.actor_ref, refs)
         self.news = ShardNews(runtime, node.node_id, shard, refs)
         self.siblings.attach(self.news.actor_ref)
-        self.news.attach(ref(self.replicator), ref(self.peers), self.siblings.actor_ref)
         own.attach(ref(self.peers), self.siblings.actor_ref)
         for router in others.values():
             router.attach(self.siblings.actor_ref)
         by_shard = [refs.get(one, own.actor_ref) for one in range(SHARDS)]
         self.front = Dispatcher(runtime, Sharding(SHARDS, shard), by_shard, {"all": ["q0", "q1", "q4"]})
+        self.news.attach(ref(self.replicator), ref(self.peers), self.siblings.actor_ref, self.front.actor_ref)
         self.links: list[End] = []
         node.workers[shard] = self
         self.own = own

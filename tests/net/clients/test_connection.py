@@ -23,6 +23,7 @@ class FakeEnd:
         self.gone = 0
         self.is_stalled = False
         self.partial_bytes = 0
+        self.settled_count = 0
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -56,6 +57,9 @@ class FakeEnd:
 
     def stalled(self, connection: Connection, is_stalled: bool) -> None:
         self.is_stalled = is_stalled
+
+    def settled(self, connection: Connection) -> None:
+        self.settled_count += 1
 
     def partial(self, connection: Connection, grown: int) -> None:
         self.partial_bytes += grown
@@ -243,3 +247,38 @@ def test_replies_to_a_client_that_is_gone_are_dropped() -> None:
     connection.lost()
     connection.answer(end.requests[0][0], ASKED, reply(1))
     assert end.sent == []
+
+
+def quiet(connection: Connection) -> bool:
+    return connection.is_quiet
+
+
+def test_a_client_that_is_to_move_is_quiet_when_nothing_is_under_way() -> None:
+    end, connection = connected()
+    assert quiet(connection)
+    connection.receive(b'{"action":4,"queue":"q"}')
+    assert not quiet(connection), "a request is open"
+    connection.is_moving = True
+    connection.answer(0, end.requests[0][1], reply(1))
+    assert end.settled_count == 1
+    assert not quiet(connection), "the reply has not left"
+    end.sent.clear()
+    assert quiet(connection)
+    connection.receive(b'{"action":4,')
+    assert not quiet(connection), "half a request is here"
+    connection.receive(b'"queue":"q"}')
+    connection.answer(1, end.requests[1][1], reply(2))
+    end.sent.clear()
+    assert quiet(connection)
+    connection.stall(True)
+    assert not quiet(connection)
+    connection.stall(False)
+    connection.end()
+    assert not quiet(connection), "it has ended its side"
+
+
+def test_who_does_not_move_is_not_told_of() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":4,"queue":"q"}')
+    connection.answer(0, end.requests[0][1], reply(1))
+    assert end.settled_count == 0

@@ -1,0 +1,85 @@
+"""Connections that move between a node's workers: a worker sends another one the socket itself (SCM_RIGHTS).
+
+The sockets' folder is the workers' own (`net.peers.workers`), so nobody else can send one. What a client sends
+meanwhile stays in the system until its new worker reads it, and it notices nothing.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import struct
+from array import array
+from collections.abc import Callable
+from typing import Any, Final
+
+WORDS_BYTES: Final = 64
+FD_BYTES: Final = array("i").itemsize
+
+
+class MovedIn:
+    """A connection that another worker has sent: its socket, its protocol, and how often it has moved."""
+
+    def __init__(self, sock: socket.socket, protocol: str, moves: int) -> None:
+        self.sock = sock
+        self.protocol = protocol
+        self.moves = moves
+
+
+def move_out(path: str, transport: Any, protocol: str, moves: int) -> bool:
+    """Send a connection, which must have nothing unread and nothing unsent, to the worker that listens at `path`.
+
+    Whether it is that worker's now. If so the transport is closed here, without the client noticing.
+    """
+    sock = transport.get_extra_info("socket")
+    if sock is None:
+        return False
+    words = f"{protocol} {moves}".encode()
+    descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", sock.fileno()))]
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as via:
+            via.setblocking(False)
+            via.sendmsg([words], descriptors, 0, path)
+    except OSError:
+        return False  # nobody is there, or too many wait there: it stays
+    transport.abort()
+    return True
+
+
+class MovingIn:
+    """Takes in what other workers send to `path`. Raises OSError."""
+
+    def __init__(self, path: str, taken: Callable[[MovedIn], None]) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        self._taken = taken
+        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._sock.setblocking(False)
+        self._sock.bind(path)
+        os.chmod(path, 0o600)
+        asyncio.get_running_loop().add_reader(self._sock.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Take nothing more. What waits is closed by the system."""
+        asyncio.get_running_loop().remove_reader(self._sock.fileno())
+        self._sock.close()
+
+    def _readable(self) -> None:
+        while True:
+            try:
+                words, ancillary, _, _ = self._sock.recvmsg(WORDS_BYTES, socket.CMSG_SPACE(FD_BYTES))
+            except OSError:  # nothing more waits, or the system has no descriptor left: then it has closed that one
+                return
+            for level, kind, data in ancillary:
+                if (level, kind, len(data)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, FD_BYTES):
+                    self._take(socket.socket(fileno=struct.unpack("i", data)[0]), words)
+
+    def _take(self, sock: socket.socket, words: bytes) -> None:
+        try:
+            protocol, moves = words.decode().split()
+            moved = MovedIn(sock, protocol, int(moves))
+        except ValueError:
+            sock.close()
+            return
+        sock.setblocking(False)
+        self._taken(moved)

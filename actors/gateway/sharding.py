@@ -32,9 +32,14 @@ GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
 
 
+MAP_PATIENCE_S: Final = 0.1
+"""The same for the map, which is only advice: a client that learns it in passing has better things to do."""
+
+
 def short_patience(request: Request) -> float:
     """For how long a part of the request waits for its shard's leader (s)."""
-    return GATHER_PATIENCE_S if request.patience is None else min(request.patience, GATHER_PATIENCE_S)
+    longest_s = MAP_PATIENCE_S if request.action == Action.LEADER else GATHER_PATIENCE_S
+    return longest_s if request.patience is None else min(request.patience, longest_s)
 
 
 class Part(NamedTuple):

@@ -10,6 +10,9 @@ BACKOFF_MIN_S: Final = 0.05
 """Before a node that could not be reached is dialled again, the first time."""
 
 
+ANSWER_BYTES_MAX: Final = 8 << 20
+"""What may wait for a link to a node; beyond it who asked is told that the outcome is unknown, in time."""
+
 REFUSED_MAX: Final = 100
 """So many refusals are remembered, so that each is logged once."""
 
@@ -35,7 +38,7 @@ class PeerNode:
     """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
 
     `unsent` leaves at the end of the turn, with forwarded calls up to number `unsent_serial`; `said` is the hello that
-    the node has of this one.
+    the node has of this one. `answers` to what it has asked wait for a link to it, as long as it can be heard.
     """
 
     def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
@@ -49,11 +52,24 @@ class PeerNode:
         self.unsent: list[bytes] = []
         self.unsent_serial = 0
         self.said: Hello | None = None
+        self.answers: list[bytes] = []
+        self._answer_bytes = 0
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it is dialled now."""
         return self.addresses[self.at % len(self.addresses)]
+
+    def keep(self, answer: bytes) -> None:
+        """There is no link to the node yet."""
+        if self._answer_bytes + len(answer) <= ANSWER_BYTES_MAX:
+            self.answers.append(answer)
+            self._answer_bytes += len(answer)
+
+    def take_answers(self) -> list[bytes]:
+        """What waits; it waits no more."""
+        answers, self.answers, self._answer_bytes = self.answers, [], 0
+        return answers
 
     def move_to(self, addresses: list[tuple[str, int]]) -> None:
         """The log says another address: an open link that is to one of those that hold is as good as a new one."""

@@ -52,7 +52,8 @@ INTRODUCE_S: Final = 1.0
 
 INCOMING_MAX: Final = 200
 RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
-FOR_ROUTER: Final = frozenset({Forward, ForwardAnswers, ForwardReturned, ClientLeft})
+ANSWERS: Final = frozenset({ForwardAnswers, ForwardReturned})
+FOR_ROUTER: Final = frozenset({Forward, ClientLeft, *ANSWERS})
 FOR_NEWS: Final = frozenset({ShardLeaders, RootMembers})
 
 
@@ -123,6 +124,8 @@ class Peers(LoopActor):
         for node_id in message.node_ids:
             node = self._nodes.get(node_id)
             if node is None or node.link is None or not node.link.is_open:
+                if node is not None and type(said) in ANSWERS:
+                    node.keep(encoded(said))
                 continue
             if not frame:
                 frame = encoded(said)
@@ -177,7 +180,6 @@ class Peers(LoopActor):
             for link in self._incoming:
                 if link.is_open and link.peer is not None:
                     link.renew(self._hello(link.peer.node_id))
-
         if message.identity.cluster_id and not self._introduces:
             self._introduces = True
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
@@ -313,6 +315,8 @@ class Peers(LoopActor):
         node.backoff_s = BACKOFF_MIN_S
         node.last_fault = ""
         link.is_open = True
+        for answer in node.take_answers():
+            link.send(answer)
         self._up[hello.node_id] = link
         log.info("linked to node %d at %s", hello.node_id, shown_address(*node.address))
         if node.said != (now := self._hello(node.node_id)):
@@ -361,6 +365,8 @@ class Peers(LoopActor):
         was_incoming = self._incoming.pop(link, None) is not None
         if was_incoming and link.peer is not None and not self._has_stopped and self.actor_ref.is_alive():
             self._router.tell(PeerUnheard(link.peer.node_id))
+            if link.peer.node_id in self._nodes:
+                self._nodes[link.peer.node_id].take_answers()  # nobody waits for them any more
         if link.peer is not None and self._guests.get(link.peer.node_id) is link:
             self._guest_left(link.peer.node_id)
         if not link.is_dialler or not self.actor_ref.is_alive():

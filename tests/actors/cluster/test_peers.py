@@ -8,7 +8,17 @@ from actors.messages.peers import CutPeer, Introduce, PeerDown, PeerFault, PeerS
 from net.peers.forwarding import packed_call
 from net.peers.greeting import Greeting
 from net.peers.link import MAGIC, PeerLink, encoded
-from net.peers.messages import PEER_MAJOR, ClientLeft, Forward, Hello, PeerMessage, Refused, Stored
+from net.peers.messages import (
+    PEER_MAJOR,
+    ClientLeft,
+    Forward,
+    ForwardAnswers,
+    ForwardReturned,
+    Hello,
+    PeerMessage,
+    Refused,
+    Stored,
+)
 from quorate.protocol import Action, Request
 from storage.records import Member
 from storage.vote_file import Identity
@@ -121,6 +131,31 @@ def test_what_one_turn_says_leaves_in_one_piece_and_nothing_to_whom_no_link_is_o
     stored = Stored(1, 7, 1.0)
     host.tell(SendPeers((2, 3), stored), SendPeers((2,), ClientLeft(4)))
     assert wire.written == encoded(stored) + encoded(ClientLeft(4))
+
+
+def test_answers_wait_for_the_link_to_who_has_asked_and_nothing_else_does() -> None:
+    host = Host()
+    host.accept(hello(2))
+    host.tell(SendPeers((2,), ForwardAnswers([(7, (0, b"x", []))], 5)), SendPeers((2,), Stored(1, 1, 0.0)))
+    (at,) = [n for n, (name, _, _) in enumerate(host.dialled) if name == "n2"]
+    wire = Wire()
+    link = host.dialled.pop(at)[1](wire)
+    wire.written = b""
+    link.receive(encoded(hello(2)))
+    assert wire.written == encoded(ForwardAnswers([(7, (0, b"x", []))], 5))
+
+
+def test_answers_for_who_can_not_be_heard_any_more_are_dropped() -> None:
+    host = Host()
+    incoming, _ = host.accept(hello(2))
+    host.tell(SendPeers((2,), ForwardReturned([1], 5)))
+    incoming.lost("it is gone")
+    (at,) = [n for n, (name, _, _) in enumerate(host.dialled) if name == "n2"]
+    wire = Wire()
+    link = host.dialled.pop(at)[1](wire)
+    wire.written = b""
+    link.receive(encoded(hello(2)))
+    assert wire.written == b""
 
 
 def test_what_comes_is_the_routers_or_the_replicators() -> None:

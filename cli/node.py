@@ -3,18 +3,23 @@
 import os
 import select
 import signal
+import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
 from actors.node import config as configuration
 from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
+from actors.node.reload_outcome import last
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate.protocol import DOWN
 
 app = typer.Typer(help="Run a node.", no_args_is_help=True)
+
+RELOAD_S: Final = 5.0
+"""So long a node has to read its configuration again."""
 
 ConfigPath = Annotated[
     Path | None, typer.Option("--config", "-c", envvar="QUORATE_CONFIG", help="A JSON file; comments are allowed.")
@@ -73,20 +78,21 @@ def start(
     console.print(f"node {loaded['node_id']} ready on {where}, process {process.pid}, log in {log}")
 
 
-def _running(config: Path | None, data_dir: Path | None) -> dict[str, Any]:
-    """What the node that holds the folder says of itself. Raises typer.Exit if none does."""
+def _running(config: Path | None, data_dir: Path | None) -> tuple[int, Path]:
+    """The process of the node that holds the folder, and the folder. Raises typer.Exit if none does."""
     loaded = configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
-    holder = holder_of(Path(loaded["data_dir"]))
+    folder = Path(loaded["data_dir"])
+    holder = holder_of(folder)
     if holder is None or "pid" not in holder:
-        raise fail(f"no node runs on {loaded['data_dir']}")
-    return holder
+        raise fail(f"no node runs on {folder}")
+    return int(holder["pid"]), folder
 
 
 @app.command()
 @speaking
 def stop(config: ConfigPath = None, data_dir: DataDir = None) -> None:
     """Stop the node that holds the data folder, and wait until it has."""
-    pid = int(_running(config, data_dir)["pid"])
+    pid, _ = _running(config, data_dir)
     descriptor = os.pidfd_open(pid)
     try:
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
@@ -100,10 +106,22 @@ def stop(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 @app.command()
 @speaking
 def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
-    """Let the node read its configuration again: log level, limits, virtual queues."""
-    pid = int(_running(config, data_dir)["pid"])
+    """Let the node read its configuration again: log level, limits, virtual queues. Says what changed.
+
+    Exit code 1 if the configuration has faults; the node goes on with the one that it has.
+    """
+    pid, folder = _running(config, data_dir)
+    before = last(folder)
     os.kill(pid, signal.SIGHUP)
-    console.print(f"process {pid} reads its configuration again; its log says what changed")
+    until = time.monotonic() + RELOAD_S
+    while (outcome := last(folder)) is None or outcome == before or outcome.pid != pid:
+        if time.monotonic() > until:
+            raise fail(f"process {pid} has not said within {RELOAD_S:g} s what came of it; its log may")
+        time.sleep(0.02)
+    said = "\n".join(outcome.said)
+    if not outcome.is_taken:
+        raise fail(said)
+    console.print(said, soft_wrap=True)
 
 
 @app.command()

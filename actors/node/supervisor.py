@@ -22,6 +22,7 @@ from actors.node.config import ConfigError, NodeConfig
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
+from actors.node.reload_outcome import ReloadOutcome, note
 from actors.node.worker_process import WorkerProcess
 
 log = logging.getLogger("quorate.node")
@@ -51,6 +52,7 @@ class Supervisor:
         self._told_faults: dict[int, str] = {}
         self._kill_at: float | None = None
         self._is_stopping = False
+        self._reloads = 0
         self._begun_at = time.monotonic()
 
     def _load(self) -> NodeConfig:
@@ -208,25 +210,39 @@ class Supervisor:
                 worker.control.send({"stop": True})
 
     def _reload(self) -> None:
+        said: list[str] = []
+        is_taken = self._take_configuration(said)
+        self._reloads += 1
+        try:
+            note(Path(self._config["data_dir"]), ReloadOutcome(os.getpid(), self._reloads, is_taken, said))
+        except OSError as error:
+            log.warning("what came of the reload can't be noted: %s", error)
+
+    def _take_configuration(self, said: list[str]) -> bool:
+        """Read the configuration again, and hand it on unless it has faults. Adds what is to be `said` of it."""
         try:
             new = self._load()
             live, fixed = self._config.changes(new)
             for name in fixed:
-                log.warning("%s was changed; that takes a restart", name)
+                said.append(f"{name} was changed; that takes a restart")
+                log.warning("%s", said[-1])
                 new.values[name] = self._config.values[name]
             faults: list[str] = []
             configuration.check_together(new, faults)
             if faults:
                 raise ConfigError(faults)
         except ConfigError as error:
-            log.error("the configuration stays as it was, since the new one has faults:\n%s", error)
-            return
+            said[:] = ["the configuration stays as it was, since the new one has faults:", *error.faults]
+            log.error("%s", "\n".join(said))
+            return False
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
-        log.info("configuration read again; changed: %s", ", ".join(live) or "nothing")
+        said.append(f"configuration read again; changed: {', '.join(live) or 'nothing'}")
+        log.info("%s", said[-1])
         for worker in self._workers:
             if worker.control is not None:
                 worker.control.send({"reload": new.plain()})
+        return True
 
 
 def _check_port(

@@ -46,12 +46,36 @@ def test_a_node_is_started_looked_at_and_stopped(tmp_path: Path) -> None:
         assert (tmp_path / "quorate-data").is_dir()
         assert f"version {VERSION}" in qctl("node", "status", "--port", port)
         assert "is in use by process" in qctl("node", "start", "-b", "-p", port, folder=tmp_path, code=1)
-        assert "reads its configuration again" in qctl("node", "reload", folder=tmp_path)
+        assert "read again; changed: nothing" in qctl("node", "reload", folder=tmp_path)
     finally:
         assert "has stopped" in qctl("node", "stop", folder=tmp_path)
     assert "no node runs" in qctl("node", "stop", folder=tmp_path, code=1)
     assert "no damage" in qctl("log", "verify", folder=tmp_path)
     assert "nothing to repair" in qctl("log", "repair", folder=tmp_path)
+
+
+def test_a_reload_says_what_came_of_it(tmp_path: Path) -> None:
+    config = tmp_path / "node.json"
+    port = free_port()
+
+    def written(**settings: object) -> None:
+        config.write_text(json.dumps({"port": port, "data_dir": str(tmp_path / "data"), **settings}))
+
+    written()
+    qctl("node", "start", "-b", "-c", config, folder=tmp_path)
+    try:
+        written(max_queues=7, log_level="debug")
+        assert "changed: log_level, max_queues" in qctl("node", "reload", "-c", config)
+        written(max_queues=7, port=port + 1)
+        said = qctl("node", "reload", "-d", tmp_path / "data")
+        assert "port was changed; that takes a restart" in said
+        assert "changed: log_level" in said
+        config.write_text('{"max_queues": "many"}')
+        said = qctl("node", "reload", "-d", tmp_path / "data", code=1)
+        assert "stays as it was" in said
+        assert "max_queues" in said
+    finally:
+        qctl("node", "stop", "-d", tmp_path / "data")
 
 
 def test_messages_go_in_and_out_by_hand(node: Node) -> None:

@@ -50,6 +50,7 @@ class Dispatcher(LoopActor):
         self._faults: dict[int, str] = {}
         self._seeking_of: dict[Client, dict[Seeking, None]] = {}
         self._stopping: Stop | None = None
+        self._is_stopping = False
         self._to_stop = 0
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
@@ -134,8 +135,7 @@ class Dispatcher(LoopActor):
         elif request.action == Action.CLUSTER and request.command in (None, "status"):
             gathered = Spread(call, sharding.every(request))
         elif request.action == Action.CLUSTER and request.command in CHANGES:
-            status = Request(Action.CLUSTER, command="status", patience=request.patience)
-            gathered = Following(call, [Part(shard, status) for shard in range(sharding.shards)])
+            gathered = Following(call, sharding.every(Request(Action.CLUSTER, command="status")))
         elif request.action == Action.CLUSTER:
             gathered = All(call, sharding.every(request))
         elif request.action == Action.LEADER:
@@ -179,10 +179,15 @@ class Dispatcher(LoopActor):
                 self._listener.tell(CountsWanted(call, reply))  # it comes back with what the Listener counts
                 continue
             client.answer(call.order, call.request, reply)
-            if isinstance(client, Following) and client.is_complete and client.fault is None:
-                self._routers[0].tell(Execute([client.call]))
-            elif client.is_complete:
+            if not client.is_complete:
+                continue
+            if not isinstance(client, Following) or client.fault is not None:
                 finished.append((client.call, client.reply()))
+            elif self._is_stopping:
+                refused = refusal(client.call.request, ErrorWord.STOPPING, "the node is stopping")
+                finished.append((client.call, refused))
+            else:
+                self._routers[0].tell(Execute([client.call]))
         send_answers(finished)
 
     def _take(self, seeking: Seeking, step: Step) -> None:
@@ -211,6 +216,7 @@ class Dispatcher(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         """First what other workers do for this one's clients is finished, then this one's own shard stops."""
         self._stopping = message
+        self._is_stopping = True
         own = self._sharding.own
         for seekings in list(self._seeking_of.values()):
             for seeking in list(seekings):

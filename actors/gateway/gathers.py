@@ -27,7 +27,6 @@ NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
 
 
-WANTED: Final = "wanted"
 OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
 """What a shard tells of a member that the others do not."""
 
@@ -172,24 +171,24 @@ class Spread(Gathered):
 
 
 class Following(Gathered):
-    """A change of the members, which shard 0 makes: not before every shard has followed the last one.
+    """A change of the members, which shard 0 makes: not before every shard has followed the removals before it.
 
-    A shard that still counts on a node that is gone from shard 0 would lose its majority if another went after it. The
-    node that the change is about may be anywhere on its way.
+    A shard that still counts on a node that is gone from shard 0 would lose its majority if another went after it. A
+    shard that lacks members, or a leader, holds nothing up: the change may be what mends it.
     """
 
     @property
     def fault(self) -> str | None:
         """Why it has to wait, once all parts are answered."""
-        wanted: set[int] | None = None
+        first = self.replies[0]
+        if not isinstance(first, ClusterReply):
+            return None  # shard 0 says itself what it lacks
+        there = {one["node_id"] for one in first.members} | {self.call.request.node_id}
         for shard, reply in self.by_shard:
-            if not isinstance(reply, ClusterReply):
-                return f"shard {shard} has no leader that could follow: {reply.reason}"
-            members = {one["node_id"] for one in reply.members if one["role"] != WANTED} - {self.call.request.node_id}
-            wanted = members if wanted is None else wanted
-            if members != wanted:
-                has = f"shard {shard} has the members {sorted(members)} and shard 0 has {sorted(wanted)}"
-                return f"{has}: ask again when it has followed"
+            has = {one["node_id"] for one in reply.members} if isinstance(reply, ClusterReply) else set()
+            if has - there:
+                gone = ", ".join(map(str, sorted(has - there)))
+                return f"shard {shard} still has node {gone}, which was removed: ask again when it has followed"
         return None
 
     def reply(self) -> Reply:

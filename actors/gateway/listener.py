@@ -29,6 +29,9 @@ SWEEP_S: Final = 1.0
 GRACE_S: Final = 0.3
 """How long a node that stops still answers that it does: a client that asks then knows that nothing was done."""
 
+ROOM: Final = 0.9
+"""So much of the places may be taken when clients of other workers come."""
+
 RESERVED: Final = 16
 """Places beyond the limit for clients on this machine: whoever mends a node that is full of clients has to get in."""
 
@@ -119,6 +122,16 @@ class Listener(LoopActor):
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
         return None
+
+    def admit_moved(self, connection: Connection, address: Any = None) -> str | None:
+        """A client that another worker of this node has let in: it is not turned away now. See `has_room`."""
+        self._connections[connection] = None
+        return None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether clients of other workers may come; some places are left for those that are on their way."""
+        return len(self._connections) < self.limits.connections_max * ROOM
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         """A client's request: it leaves with all others of this turn."""

@@ -54,6 +54,9 @@ EXIT_NO_SPACE: Final = 75
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
+ROOM_S: Final = 1.0
+"""How often a worker that was full of clients looks whether it is still."""
+
 READY_S: Final = 0.05
 """A worker says that it is ready when it has run for so long."""
 
@@ -242,7 +245,9 @@ class Worker:
             await self._listen_to_clients("json", config["host"], 0, self._own_port)
         if self._shard.siblings is not None:
             self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
-            self._moving_in = MovingIn(self._sockets.path(self._number, "move"), self._moved_in)
+            has_room = partial(getattr, self._listener, "has_room")
+            self._moving_in = MovingIn(self._sockets.path(self._number, "move"), self._moved_in, has_room)
+            self._loop.call_later(ROOM_S, self._see_room)
         nodes_port = configuration.nodes_port(config)
         if nodes_port is not None:
             host, port = nodes_port[0], nodes_port[1] + self._number
@@ -262,6 +267,12 @@ class Worker:
                 await listen_udp(host, port, listener, make_codec, lambda: limits().connection.codec)
             )
 
+    def _see_room(self) -> None:
+        """Clients of other workers may come again when some have left."""
+        if self._moving_in is not None and not self._is_stopping:
+            self._moving_in.open()
+            self._loop.call_later(ROOM_S, self._see_room)
+
     def _move_out(self, connection: Connection, shard: int) -> bool:
         if self._is_stopping:
             return False  # the others are, too
@@ -277,7 +288,12 @@ class Worker:
             return
         listener, limits = self._listener, partial(getattr, self._listener, "limits")
         protocol = TcpProtocol(
-            listener, make_codec, lambda: limits().connection, listener.admit, moved.protocol, Habit(moves=moved.moves)
+            listener,
+            make_codec,
+            lambda: limits().connection,
+            listener.admit_moved,
+            moved.protocol,
+            Habit(moves=moved.moves),
         )
         taking = self._loop.create_task(self._loop.connect_accepted_socket(lambda: protocol, moved.sock))
         self._taking.add(taking)

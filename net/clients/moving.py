@@ -47,32 +47,57 @@ def move_out(path: str, transport: Any, protocol: str, moves: int) -> bool:
 
 
 class MovingIn:
-    """Takes in what other workers send to `path`. Raises OSError."""
+    """Takes in what other workers send to `path`, as long as it is open and `has_room`. Raises OSError.
 
-    def __init__(self, path: str, taken: Callable[[MovedIn], None]) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
+    When there is no room any more it closes: nobody can send then, and the clients stay where they are.
+    """
+
+    def __init__(self, path: str, taken: Callable[[MovedIn], None], has_room: Callable[[], bool]) -> None:
+        self._path = path
         self._taken = taken
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._sock.setblocking(False)
-        self._sock.bind(path)
-        os.chmod(path, 0o600)
-        asyncio.get_running_loop().add_reader(self._sock.fileno(), self._readable)
+        self._has_room = has_room
+        self._sock: socket.socket | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Let them send, if there is room for it."""
+        if self._sock is not None or not self._has_room():
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        self._sock = sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sock.setblocking(False)
+        sock.bind(self._path)
+        os.chmod(self._path, 0o600)
+        asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:
-        """Take nothing more. What waits is closed by the system."""
-        asyncio.get_running_loop().remove_reader(self._sock.fileno())
-        self._sock.close()
+        """Take nothing more than what was sent already."""
+        sock, self._sock = self._sock, None
+        if sock is None:
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._path)
+        asyncio.get_running_loop().remove_reader(sock.fileno())
+        while self._take_one(sock):
+            pass
+        sock.close()
 
     def _readable(self) -> None:
-        while True:
-            try:
-                words, ancillary, _, _ = self._sock.recvmsg(WORDS_BYTES, socket.CMSG_SPACE(FD_BYTES))
-            except OSError:  # nothing more waits, or the system has no descriptor left: then it has closed that one
-                return
-            for level, kind, data in ancillary:
-                if (level, kind, len(data)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, FD_BYTES):
-                    self._take(socket.socket(fileno=struct.unpack("i", data)[0]), words)
+        while self._sock is not None and self._take_one(self._sock):
+            if not self._has_room():
+                self.close()
+
+    def _take_one(self, sock: socket.socket) -> bool:
+        """Take one client in; whether there was one."""
+        try:
+            words, ancillary, _, _ = sock.recvmsg(WORDS_BYTES, socket.CMSG_SPACE(FD_BYTES))
+        except OSError:  # nothing more waits
+            return False
+        for level, kind, data in ancillary:
+            if (level, kind, len(data)) == (socket.SOL_SOCKET, socket.SCM_RIGHTS, FD_BYTES):
+                self._take(socket.socket(fileno=struct.unpack("i", data)[0]), words)
+        return True
 
     def _take(self, sock: socket.socket, words: bytes) -> None:
         try:

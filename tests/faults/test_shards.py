@@ -312,3 +312,30 @@ def test_clients_that_pipeline_or_send_in_pieces_lose_nothing_when_they_move(sta
         thread.join()
     with node.client() as client:
         assert [row["messages"] for row in rows(client)] == [1800, 1800]
+
+
+def test_a_worker_that_is_full_of_clients_takes_no_more_in_and_they_are_served_where_they_are(
+    start_node: StartNode,
+) -> None:
+    node = start_node(shards=2, max_connections=20)
+    queue = queue_in(0, 2)
+    socks = [node.connect() for _ in range(32)]
+    readers = [sock.makefile("rb") for sock in socks]
+    try:
+        for _ in range(100):
+            for sock, reader in zip(socks, readers, strict=True):
+                sock.sendall(b'{"action":1,"queue":"%s","data":1}\n' % queue.encode())
+                assert json.loads(reader.readline())["code"] == 0
+        for reader, sock in zip(readers[:31], socks[:31], strict=True):
+            reader.close()
+            sock.close()
+        time.sleep(1.5)  # there is room again
+        for _ in range(100):
+            socks[31].sendall(b'{"action":1,"queue":"%s","data":1}\n' % queue.encode())
+            assert json.loads(readers[31].readline())["code"] == 0
+        socks[31].sendall(b'{"action":108}\n')
+        status = json.loads(readers[31].readline())
+        assert status["pid"] == status["shards"][0]["pid"]
+    finally:
+        for sock in socks:
+            sock.close()

@@ -15,13 +15,14 @@ TTL = 100_000
 
 @dataclass
 class Sent:
-    """A message that was produced for certain: its reply came `at`."""
+    """A message that was produced for certain: it was asked for at `asked_at`, and the reply came `at`."""
 
     token: str
     retry: float
     at: float
     queue: str
     key: str | None
+    asked_at: float
 
 
 @dataclass
@@ -29,7 +30,7 @@ class History:
     """What happened as the clients saw it. Tokens are the messages' data, each unique.
 
     `batches`: how many messages each produce of several had, by their token. `handed_out`: when a leader let a delivery
-    go, by msg_id and count of deliveries.
+    go, by msg_id and count of deliveries. `maybe_taken`: when a consume was lost, and of which queues.
     """
 
     acknowledged: dict[int, Sent] = field(default_factory=dict)
@@ -37,13 +38,17 @@ class History:
     tokens: dict[int, str] = field(default_factory=dict)
     confirmed: dict[int, float] = field(default_factory=dict)
     maybe_confirmed: set[int] = field(default_factory=set)
-    maybe_taken: list[tuple[float, str]] = field(default_factory=list)
+    maybe_taken: list[tuple[float, list[str]]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     handed_out: dict[tuple[int, int], float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     queues: list[str] = field(default_factory=list)
     done: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+
+    def may_be_taken(self, sent: Sent) -> bool:
+        """Whether a consume whose reply nobody saw may have been given that message."""
+        return any(at >= sent.asked_at and sent.queue in (*queues, "virtual") for at, queues in self.maybe_taken)
 
     def saw(self, one: dict[str, Any], latest_wall: float) -> None:
         """A delivery reached a client. No node's clock has shown more than `latest_wall`."""
@@ -205,12 +210,14 @@ class SimulatedClient(SimulatedSession):
         if random.random() < 0.1:
             request["replicate"] = random.choice([1, 2, 3])
 
+        asked_at = self._world.time
+
         def acknowledged(reply: dict[str, Any]) -> None:
             nodes = len({node.node_id for node in self._nodes})
             is_safe = request.get("replicate", nodes) > nodes // 2
             if reply["code"] == 0 and is_safe:  # on fewer disks than a majority's it may be lost
                 key = request.get("key") if queue != "virtual" else None
-                sent = Sent(token, retry, self._world.time, queue, key)
+                sent = Sent(token, retry, self._world.time, queue, key, asked_at)
                 ids = reply.get("msg_ids") or [reply["msg_id"]]
                 wanted = len(request.get("messages", [token])) * (2 if queue == "virtual" else 1)
                 if len(ids) != wanted:
@@ -228,7 +235,6 @@ class SimulatedClient(SimulatedSession):
             request["wait"] = random.choice([0.1, 2.0])
         if random.random() < 0.3:
             request["count"] = 3
-        sent_at = self._world.time
 
         def delivered(reply: dict[str, Any]) -> None:
             if reply["code"] != 0:
@@ -242,7 +248,7 @@ class SimulatedClient(SimulatedSession):
                     self._held.append(one["msg_id"])
 
         def lost() -> None:
-            self._history.maybe_taken.append((sent_at, ",".join(request["queues"])))
+            self._history.maybe_taken.append((self._world.time, request["queues"]))
 
         self._request(request, delivered, lost)
 

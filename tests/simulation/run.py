@@ -189,7 +189,7 @@ class Run:
                 continue
             if msg_id in history.maybe_confirmed or msg_id in history.confirmed:
                 history.problems.append(f"message {msg_id} was confirmed without having been delivered")
-            if sent.retry == 0 and history.maybe_taken:
+            if sent.retry == 0 and history.may_be_taken(sent):
                 continue  # a delivery of it may have been lost with its connection: that is at most once
             history.problems.append(f"acknowledged message {msg_id} ({sent.token}) is lost")
         for msg_id in drained.seen:

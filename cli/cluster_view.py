@@ -50,7 +50,11 @@ def show_spread(reply: dict[str, Any], *, as_json: bool) -> None:
 
 
 def cell(shard: dict[str, Any], node_id: int) -> str:
-    """What a node is in a shard: "leads", "follows", "behind by 12", "catching up, behind by 300", "wanted", "?"."""
+    """What a node is in a shard, as that shard's leader tells it.
+
+    "leads", "follows", "behind by 12", "catching up, behind by 300", "unreachable", "wanted"; "-": no member; "?": nobody
+    can tell.
+    """
     if "fault" in shard:
         return "?"
     member = next((one for one in shard["members"] if one["node_id"] == node_id), None)
@@ -61,6 +65,8 @@ def cell(shard: dict[str, Any], node_id: int) -> str:
     said = [member["role"], behind]
     if node_id == shard["leader_node_id"]:
         said = ["leads"]
+    elif "fault" in member:
+        said = ["unreachable", behind]
     elif member["role"] == "voter":
         said = [behind or ("follows" if lag is not None else "?")]
     if member.get("is_full"):

@@ -270,7 +270,10 @@ class Worker:
     def _see_room(self) -> None:
         """Clients of other workers may come again when some have left."""
         if self._moving_in is not None and not self._is_stopping:
-            self._moving_in.open()
+            try:
+                self._moving_in.open()
+            except OSError as error:  # no descriptor is left: later, then
+                log.warning("clients of other workers can't be taken in: %s", error)
             self._loop.call_later(ROOM_S, self._see_room)
 
     def _move_out(self, connection: Connection, shard: int) -> bool:
@@ -301,8 +304,11 @@ class Worker:
 
     def _taken(self, taking: "asyncio.Task[Any]") -> None:
         self._taking.discard(taking)
-        if not taking.cancelled() and taking.exception() is not None:
-            log.debug("a client that moved here was gone: %r", taking.exception())
+        error = None if taking.cancelled() else taking.exception()
+        if isinstance(error, OSError):
+            log.debug("a client that moved here was gone: %s", error)
+        elif error is not None:
+            self._actor_failed("taking a client in", error)
 
     async def _listen_to_peers(self, host: str, port: int) -> None:
         self._servers.append(await listen_peers(host, port, self._shard.peers.accepted))

@@ -60,15 +60,20 @@ class MovingIn:
         self.open()
 
     def open(self) -> None:
-        """Let them send, if there is room for it."""
+        """Let them send, if there is room for it. Raises OSError, and is closed then."""
         if self._sock is not None or not self._has_room():
             return
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self._path)
-        self._sock = sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        sock.setblocking(False)
-        sock.bind(self._path)
-        os.chmod(self._path, 0o600)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            sock.setblocking(False)
+            sock.bind(self._path)
+            os.chmod(self._path, 0o600)
+        except OSError:
+            sock.close()
+            raise
+        self._sock = sock
         asyncio.get_running_loop().add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:

@@ -183,9 +183,9 @@ class Dispatcher(LoopActor):
                 continue
             if not isinstance(client, Following) or client.fault is not None:
                 finished.append((client.call, client.reply()))
-            elif self._is_stopping:
+            elif self._is_stopping or client.call.client.is_gone:
                 refused = refusal(client.call.request, ErrorWord.STOPPING, "the node is stopping")
-                finished.append((client.call, refused))
+                finished.append((client.call, refused))  # who is gone may have asked for it again, and for more since
             else:
                 self._routers[0].tell(Execute([client.call]))
         send_answers(finished)

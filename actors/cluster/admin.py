@@ -273,7 +273,8 @@ class ClusterAdmin:
                 step = self._membership.remove(gone).members or step  # the last that votes stays until others do
             if step is not None:
                 return self._propose(step)
-        target = self._balancing.target(now, leading, current)
+        log = leading.log
+        target = self._balancing.target(now, current, log.node_id, leading.progress, log.tail.end.trans_id)
         return [] if target is None else self._begin(Transfer(target, now + HAND_OVER_S))
 
     # -- handing over ------------------------------------------------------------------------------------------
@@ -325,7 +326,7 @@ class ClusterAdmin:
         target = None if current is None else self._balancing.wanted(current, leading.log.node_id)
         if target is None:
             return _answer(call, self.status(call))
-        fault = self._balancing.fault(now, leading, target)
+        fault = self._balancing.fault(now, target, leading.progress.get(target), leading.log.tail.end.trans_id)
         if self._transfer is not None:
             fault = f"node {leading.log.node_id} hands its place over already"
         if fault is not None:

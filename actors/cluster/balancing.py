@@ -5,12 +5,14 @@ that node has been a good successor for `after_s` on end: so a node that comes b
 comes and goes does not.
 """
 
+from typing import Final
+
 from actors.cluster.following_root import preferred
-from actors.cluster.leading import Leading
 from actors.cluster.membership import CAUGHT_UP_RECORDS
+from actors.cluster.progress import Progress
 from storage.records import Members
 
-HEARD_S = 1.0
+HEARD_S: Final = 1.0
 """A node that was not heard for so long is no successor."""
 
 
@@ -30,23 +32,24 @@ class Balancing:
         return target if target not in (0, node_id) else None
 
     @staticmethod
-    def fault(now: float, leading: Leading, target: int) -> str | None:
-        """Why that node can't take over just now."""
-        progress = leading.progress.get(target)
-        if progress is None or now - progress.heard_at >= HEARD_S:
+    def fault(now: float, target: int, its: Progress | None, log_end: int) -> str | None:
+        """Why that node, which is so far in a log that ends at record `log_end`, can't take over just now."""
+        if its is None or now - its.heard_at >= HEARD_S:
             return f"node {target} was not heard for {HEARD_S:g} s"
-        if progress.is_full:
+        if its.is_full:
             return f"the disk of node {target} is full"
-        if progress.match + CAUGHT_UP_RECORDS < leading.log.tail.end.trans_id:
+        if its.match + CAUGHT_UP_RECORDS < log_end:
             return f"node {target} has not caught up"
         return None
 
-    def target(self, now: float, leading: Leading, members: Members) -> int | None:
-        """Whom this node's place is to go to now."""
+    def target(
+        self, now: float, members: Members, node_id: int, progress: dict[int, Progress], log_end: int
+    ) -> int | None:
+        """Whom the place of node `node_id` is to go to now."""
         if not self.is_needed or not self._after_s:
             return None
-        wanted = self.wanted(members, leading.log.node_id)
-        if wanted is None or self.fault(now, leading, wanted) is not None:
+        wanted = self.wanted(members, node_id)
+        if wanted is None or self.fault(now, wanted, progress.get(wanted), log_end) is not None:
             self._good_since = None
             return None
         if self._good_since is None:

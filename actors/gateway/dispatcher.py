@@ -183,9 +183,12 @@ class Dispatcher(LoopActor):
                 continue
             if not isinstance(client, Following) or client.fault is not None:
                 finished.append((client.call, client.reply()))
-            elif self._is_stopping or client.call.client.is_gone:
+            elif self._is_stopping:
                 refused = refusal(client.call.request, ErrorWord.STOPPING, "the node is stopping")
-                finished.append((client.call, refused))  # who is gone may have asked for it again, and for more since
+                finished.append((client.call, refused))
+            elif client.call.client.is_gone:  # it may have asked for it again, and for more since
+                refused = refusal(client.call.request, ErrorWord.MEMBERSHIP, "its client is gone")
+                finished.append((client.call, refused))
             else:
                 self._routers[0].tell(Execute([client.call]))
         send_answers(finished)

@@ -7,8 +7,10 @@ twice as often before it moves again.
 """
 
 from dataclasses import dataclass
+from typing import Final
 
-MOVES_MAX = 8
+MOVES_MAX: Final = 8
+"""Moves beyond this do not make the next one rarer."""
 
 
 @dataclass(slots=True)

@@ -1,22 +1,16 @@
 """A shard's leader gives its place to the node that should have it, when that one has been well for a while."""
 
 from actors.cluster.balancing import Balancing
-from actors.cluster.leading import Leading
-from actors.cluster.membership import Membership
 from actors.cluster.progress import Progress
-from actors.cluster.replicated_log import ReplicatedLog
-from storage.log_tail import LogTail
 from storage.records import Member, Members
 
 THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
 
 
 class Leader:
-    """As much of a leader as balancing looks at: node 1's, of a log of 5000 records."""
+    """What balancing looks at of a leader: node 1's, of a log of 5000 records."""
 
     def __init__(self) -> None:
-        self.log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(THREE.members[0], THREE), 0)
-        self.log.tail.end = self.log.tail.end._replace(trans_id=5000)
         self.progress = {2: Progress(0.0), 3: Progress(0.0)}
 
     def well(self, now: float, node_id: int = 2, match: int = 5000) -> None:
@@ -26,8 +20,7 @@ class Leader:
 
 
 def target(balancing: Balancing, leader: Leader, now: float) -> int | None:
-    as_leading: Leading = leader  # type: ignore[assignment]  # it has what is looked at
-    return balancing.target(now, as_leading, THREE)
+    return balancing.target(now, THREE, 1, leader.progress, 5000)
 
 
 def test_the_place_goes_to_the_node_that_has_been_well_for_long_enough() -> None:

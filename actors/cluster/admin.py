@@ -6,7 +6,6 @@ the Router holds new requests, the owner settles what is open, and when the succ
 elected at once, so that no request fails for it. A leader whose disk is full hands over by itself.
 """
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from actors.cluster.balancing import HEARD_S, Balancing
@@ -15,6 +14,7 @@ from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
+from actors.cluster.transfer import Transfer
 from actors.messages.calls import Answered, Call
 from actors.messages.election import VotersChanged
 from actors.messages.lifecycle import HandedOver
@@ -34,21 +34,7 @@ FULL_PAUSE_S: Final = 3.0
 """A leader with a full disk that could not hand over tries again after this."""
 
 COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade", "balance")
-
-
-@dataclass
-class Transfer:
-    """This node's place is to go to `target`. `is_drained`: nothing is open any more; `is_told`: it was told so.
-
-    `call` asked for it; `is_for_stop`: the worker waits for it.
-    """
-
-    target: int
-    deadline: float
-    call: Call | None = None
-    is_for_stop: bool = False
-    is_drained: bool = False
-    is_told: bool = False
+UNDER_WAY: Final = "another change of the members is under way; ask again when it is done"
 
 
 class ClusterAdmin:
@@ -116,9 +102,10 @@ class ClusterAdmin:
             return self._balance(now, call, leading)
         if what != "upgrade" and request.node_id is None:
             return _answer(call, refusal(request, ErrorWord.FIELD, "node_id is missing"))
+        if call.client.is_gone:  # it may have asked for it again, and for more since
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, "its client is gone"))
         if not self._may_change:
-            reason = "another change of the members is under way; ask again when it is done"
-            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, reason))
+            return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, UNDER_WAY))
         if what == "remove" and request.node_id == self._replication.log.node_id and len(self._membership.voters) > 1:
             return self._transfer_asked(now, call, leading)  # the next leader removes this one
         return self._change(now, call, what)

@@ -10,6 +10,8 @@ from tests.simulation.network import Network
 from tests.simulation.stranger import Stranger
 from tests.simulation.world import World
 
+HELD_S = 6.0
+
 
 class Faults:
     """Lets something go wrong every now and then until `end`. `outside` are nodes that are no members at the end."""
@@ -183,9 +185,9 @@ class Faults:
         """Send a cluster command to any node; `persists`: again until there is a reply that says how it went."""
         buffer = b""
 
-        def again() -> None:
+        def again(after_s: float = 0.5) -> None:
             if persists:
-                self._world.later(0.5, lambda: self._command(command, on_reply, persists=True))
+                self._world.later(after_s, lambda: self._command(command, on_reply, persists=True))
 
         def received(data: bytes) -> None:
             nonlocal buffer
@@ -203,7 +205,7 @@ class Faults:
 
         def broke() -> None:
             if not buffer.endswith(b"\n"):
-                again()
+                again(HELD_S)  # a node that has not noticed may hold it so long, and have it done then
 
         stream = Stream(self._world, received, broke)
         if self._world.random.choice(self._nodes).connect(stream):

@@ -39,3 +39,8 @@ def keep_alive(sock: socket.socket, unheard_ms: int = UNHEARD_MS) -> None:
     ):
         if hasattr(socket, name):
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address, as the system writes it, is of this machine: nobody elsewhere can send from it."""
+    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")

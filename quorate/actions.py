@@ -9,18 +9,30 @@ from quorate.protocol import Action
 
 
 class Right:
-    """What a client must be allowed to do for an action."""
+    """What a client must be allowed to do for an action: with queues, or with the node."""
 
     PRODUCE: Final = "produce"
     CONSUME: Final = "consume"
+    """Take messages, and say what became of them."""
     LOOK: Final = "look"
     """See counts and messages without changing them."""
     MANAGE: Final = "manage"
-    """Configure, clear and remove queues."""
+    """Configure, pause, clear and remove queues."""
     LOG: Final = "log"
-    """Read the change log, which holds every message."""
-    ADMINISTER: Final = "administer"
-    """Change the cluster."""
+    """Read the change log, which holds every message, and note how far it was read."""
+    OPERATE: Final = "operate"
+    """Change the cluster; whoever may do that may read the log, too, and see how the node is."""
+    ANY: Final = "any"
+    """No right of its own: whoever may do anything at all."""
+    NONE: Final = "none"
+    """Everybody."""
+
+
+OF_QUEUES: Final = (Right.PRODUCE, Right.CONSUME, Right.LOOK, Right.MANAGE)
+"""Rights that are for queues by pattern."""
+
+OF_NODE: Final = (Right.LOG, Right.OPERATE)
+"""Rights that are for the whole node."""
 
 
 class Facts(NamedTuple):
@@ -58,20 +70,21 @@ TABLE: Final = (
     Facts(Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True),
     Facts(Action.CLEAR, "clear", Right.MANAGE, writes=True, in_pieces=True),
     Facts(Action.LIST, "list", Right.LOOK, is_long=True, is_repeatable=True),
-    Facts(Action.LEADER, "leader", Right.LOOK, asks_node=True, is_repeatable=True),
+    Facts(Action.LEADER, "leader", Right.ANY, asks_node=True, is_repeatable=True),
     Facts(Action.RELEASE, "release", Right.CONSUME, writes=True),
     Facts(Action.EXTEND, "extend", Right.CONSUME, writes=True),
     Facts(Action.PEEK, "peek", Right.LOOK, is_long=True, is_repeatable=True),
     Facts(Action.SHOW, "show", Right.LOOK, is_long=True, is_repeatable=True),
     Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True),
     Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
-    Facts(Action.CLUSTER, "cluster", Right.ADMINISTER, is_repeatable=True),
+    Facts(Action.CLUSTER, "cluster", Right.OPERATE, is_repeatable=True),
+    Facts(Action.AUTHENTICATE, "authenticate", Right.NONE, asks_node=True, is_repeatable=True),
     Facts(Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, level=READERS_LEVEL),
     Facts(Action.WATCH, "watch", Right.CONSUME, is_repeatable=True, may_wait=True),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
     Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
     Facts(Action.NODE_STATUS, "node status", Right.LOOK, asks_node=True, is_repeatable=True),
-    Facts(Action.NODE_INIT, "node init", Right.ADMINISTER, asks_node=True),
+    Facts(Action.NODE_INIT, "node init", Right.OPERATE, asks_node=True),
 )
 """Every action, by its number."""
 
@@ -88,3 +101,23 @@ NEEDS_SPACE: Final = frozenset(facts.action for facts in TABLE if facts.needs_sp
 REPEATABLE: Final = frozenset(facts.action for facts in TABLE if facts.is_repeatable)
 LOOKS: Final = frozenset(f.action for f in TABLE if not f.writes and not f.asks_node and f.action != Action.CLUSTER)
 """What the leader answers and nothing changes by: asked again without a thought."""
+NAMES: Final[dict[int, str]] = {int(facts.action): facts.name for facts in TABLE}
+
+CLUSTER_LOOKS: Final = frozenset({None, "status"})
+"""Commands of the action cluster that change nothing."""
+
+NAME_NO_QUEUE: Final = frozenset(
+    {
+        *(Action.LIST, Action.NODE_LIST, Action.LEADER, Action.NODE_STATUS, Action.LOG, Action.POSITION),
+        *(Action.CLUSTER, Action.NODE_INIT, Action.AUTHENTICATE),
+    }
+)
+"""What is about no queue that the request names; a list shows those that its client may see."""
+
+NAME_MESSAGES: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
+"""What may name messages alone: whether their queues are its client's to reach is seen where the messages are."""
+
+NOT_BY_DATAGRAM: Final = frozenset(
+    {Action.LOG, Action.POSITION, Action.CLUSTER, Action.NODE_INIT, Action.NODE_STATUS, Action.AUTHENTICATE}
+)
+"""What is not about queues: it needs a client that can be known."""

@@ -45,6 +45,7 @@ class Action(IntEnum):
     REMOVE = 13
     LOG = 14
     CLUSTER = 15
+    AUTHENTICATE = 16
     POSITION = 17
     WATCH = 18
     NODE_MONITOR = 104
@@ -89,6 +90,8 @@ class ErrorWord:
     UNKNOWN_OUTCOME: Final = "unknown_outcome"
     MEMBERSHIP: Final = "membership_error"
     NO_SUCH_READER: Final = "no_such_reader"
+    NOT_ALLOWED: Final = "not_allowed"
+    NOT_AUTHENTICATED: Final = "not_authenticated"
 
 
 Integer = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -114,6 +117,7 @@ None is JSON, and `data` wraps its text. On the wire of the JSON protocol plain 
 they are) or `base64`.
 """
 
+TOKEN_MAX: Final = 256  # characters
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 
 
@@ -138,6 +142,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     In configure, `dead_letter` of null or "" takes the dead letter queue away. `encoding` is that of `data`: see
     `PLAIN`. `consumer` is what the client calls itself: deliveries note it. `patience`: for so long the request may
     wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
+    `token`: what a client proves by who it is, for authenticate; no other action reads it.
     `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
     """
 
@@ -176,6 +181,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     raw: bool | None = None
     reader: Name | None = None
     trans_id: TransId | None = None
+    token: Annotated[str, Meta(max_length=TOKEN_MAX)] | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -204,7 +210,7 @@ def name_fault(name: str) -> str | None:
 class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     """What every reply says. `action` is 0 where the request could not be read that far.
 
-    `confirmed`, `released` and `extended` say how many of the messages named were there to be so.
+    `confirmed`, `released`, `extended`: how many of the messages named were there to be so.
     """
 
     action: int
@@ -357,7 +363,7 @@ class ClusterReply(Reply, kw_only=True):
 
 
 class StatusReply(Reply, kw_only=True):
-    """The reply to status: this node, and one object a shard."""
+    """The reply to status: this node, and one object a shard. `warnings`: what is less safe than it could be."""
 
     node_id: int
     node_type: int
@@ -370,6 +376,7 @@ class StatusReply(Reply, kw_only=True):
     shards: list[Any]
     open_requests: int = 0
     limits_reached: list[str] = []
+    warnings: list[str] = []
     node_host: str = ""
     node_port: int = 0
     partial: bool = False

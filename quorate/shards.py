@@ -7,6 +7,9 @@ from typing import Final
 ID_SHARDS: Final = 1024
 """A message's id is the trans_id of its produce times this, plus its shard."""
 
+TRANS_ID_MAX: Final = 2**43 - 1
+"""The last record whose message has an id below 2**53."""
+
 _TAG: Final = re.compile(r"\{([^}]+)\}")
 
 

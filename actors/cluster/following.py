@@ -72,7 +72,7 @@ class Following:
         self._pace = pace
         self._agreed = log.committed
         self._leader_committed = log.committed
-        self._echo = -math.inf
+        self._echo = -1.0
         self._told_elector_at = -math.inf
         self._said_stored_at = -math.inf
         self._pull_sent_at: float | None = None

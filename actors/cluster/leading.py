@@ -189,8 +189,8 @@ class Leading:
     def stored_by(self, now: float, node_id: int, message: Stored) -> Decisions:
         """A follower has stored, or answers a heartbeat."""
         progress = self.progress.get(node_id)
-        if progress is None or message.trans_id > self.log.tail.end.trans_id:
-            return []
+        if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
+            return []  # it can't have what is not there yet
         before, committed = progress.match, self.log.committed
         progress.stored(now, message.trans_id, message.echo, self.log.tail.end.trans_id, is_full=message.is_full)
         if progress.match > before:

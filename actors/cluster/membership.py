@@ -277,11 +277,16 @@ def hello_fault(
     level: int = 0,
     shard: int = 0,
     shards: int = 1,
+    *,
+    is_proven: bool = False,
 ) -> str | None:
     """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
 
-    `accepts_all`: this node belongs to no cluster yet, and whoever has one may adopt it. `level`: what this node's
-    cluster uses, which every node in it has to understand. This is the worker of shard `shard` of `shards`.
+    `is_proven`: it has the cluster's secret or a certificate. Of others only those come in that this node's log or
+    configuration names, with the disk that they are known by; but a proven one is let in though this node's log does
+    not know it (yet): the log may be behind, and that node may lead (Ongaro's dissertation, 4.1). `accepts_all`: this
+    node belongs to no cluster yet, and whoever has one may adopt it. `level`: what this node's cluster uses, which
+    every node in it has to understand. This is the worker of shard `shard` of `shards`.
     """
     if hello.major != PEER_MAJOR:
         return f"it speaks version {hello.major} of the peers' protocol, this node version {PEER_MAJOR}"
@@ -304,13 +309,16 @@ def hello_fault(
         return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
     if hello.cluster_id == own.cluster_id and hello.level < level:
         return f"it understands feature level {hello.level}, and this cluster uses {level}: run a newer version there"
+    known = next((member for member in nodes if member.node_id == hello.node_id), None)
+    belongs = hello.cluster_id != 0 and hello.cluster_id == own.cluster_id
     if hello.shard != shard:  # it has requests for this shard; its disk is another's, and says nothing here
-        return None if hello.cluster_id and hello.cluster_id == own.cluster_id else "it belongs to no cluster yet"
+        if not belongs:
+            return "it belongs to no cluster yet"
+        return None if is_proven or known is not None else f"node {hello.node_id} is no member of this cluster"
     if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
         return f"node {hello.node_id} was removed from this cluster"
-    if accepts_all or (hello.cluster_id and hello.cluster_id == own.cluster_id):
+    if accepts_all or (belongs and is_proven):
         return None
-    known = next((member for member in nodes if member.node_id == hello.node_id), None)
     if known is None:
         return f"node {hello.node_id} is no member of this cluster: it was not added yet"
     if known.disk_id and hello.disk_id != known.disk_id:

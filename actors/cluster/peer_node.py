@@ -1,6 +1,5 @@
-"""A node that links are kept to, as the Peers know it; and who was refused."""
+"""A node that links are kept to, as the Peers know it."""
 
-from logging import Logger
 from typing import Final
 
 from net.peers.link import PeerLink
@@ -12,26 +11,6 @@ BACKOFF_MIN_S: Final = 0.05
 
 ANSWER_BYTES_MAX: Final = 8 << 20
 """What may wait for a link to a node; beyond it who asked is told that the outcome is unknown, in time."""
-
-REFUSED_MAX: Final = 100
-"""So many refusals are remembered, so that each is logged once."""
-
-
-class Refusals:
-    """Logs each refusal once, as far as they are remembered."""
-
-    def __init__(self, log: Logger) -> None:
-        self._log = log
-        self._known: dict[tuple[int, str], None] = {}
-
-    def log(self, node_id: int, fault: str) -> None:
-        """Who says that it is that node is refused."""
-        if (node_id, fault) in self._known:
-            return
-        while len(self._known) >= REFUSED_MAX:
-            del self._known[next(iter(self._known))]
-        self._known[node_id, fault] = None
-        self._log.warning("a node that says it is node %d is refused: %s", node_id, fault)
 
 
 class PeerNode:

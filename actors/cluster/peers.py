@@ -1,20 +1,23 @@
-"""Peers: the links to the other nodes. Dials those that this node knows, accepts those that may talk to it.
+"""Peers: the links to the other nodes. Dials those that this node knows, accepts those that prove to be such.
 
 A link that breaks is dialled again, after a time that doubles and is drawn at random within half of it, so that nodes
 do not all come at once. What is sent to a node without a link is not sent: every message of the protocol may be lost.
 """
 
 import logging
+from dataclasses import replace
 from typing import Any, Final
 
 import pykka
 
+from actors.cluster.doorway import Doorway
 from actors.cluster.membership import hello_fault
-from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode, Refusals, shown_address
+from actors.cluster.peer_node import BACKOFF_MIN_S, PeerNode, shown_address
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import (
     CutPeer,
     Introduce,
+    KeyringChanged,
     LinkHandedOver,
     PeerDown,
     PeerFault,
@@ -27,17 +30,8 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
-from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import (
-    ClientLeft,
-    Forward,
-    ForwardAnswers,
-    ForwardReturned,
-    Hello,
-    PeerMessage,
-    RootMembers,
-    ShardLeaders,
-)
+from net.peers.link import LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
+from net.peers.messages import ANSWERS, ASKS, NEWS, Forward, Hello, PeerMessage
 from storage.records import Member
 from storage.vote_file import Identity
 
@@ -45,16 +39,12 @@ log = logging.getLogger("quorate.peers")
 
 BACKOFF_MAX_S: Final = 1.0
 HELLO_S: Final = 3.0
-"""A link on which nobody has introduced himself by then is closed."""
+"""A node that was dialled and has not proved itself by then is dialled again."""
 
 INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
 
-INCOMING_MAX: Final = 200
 RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
-ANSWERS: Final = frozenset({ForwardAnswers, ForwardReturned})
-FOR_ROUTER: Final = frozenset({Forward, ClientLeft, *ANSWERS})
-FOR_NEWS: Final = frozenset({ShardLeaders, RootMembers})
 
 
 class Peers(LoopActor):
@@ -63,29 +53,32 @@ class Peers(LoopActor):
     A worker of another shard of another node may dial here, too: its link is handed over to the `Siblings`.
     """
 
-    def __init__(
-        self, runtime: Runtime, network: PeerNetwork, greeting: Greeting, frame_bytes_max: int = FRAME_BYTES_MAX
-    ) -> None:
+    def __init__(self, runtime: Runtime, network: PeerNetwork, greeting: Greeting, terms: LinkTerms) -> None:
         super().__init__(runtime)
         self._network = network
         self._greeting = greeting
-        self._frame_bytes_max = frame_bytes_max
+        self._terms = terms
         self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, PeerNode] = {}
         self._to_send: list[PeerNode] = []
-        self._incoming: dict[PeerLink, float] = {}
+        self._doorway = Doorway(runtime)
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
         self._last_serials: dict[int, int] = {}
-        self._refusals = Refusals(log)
         self._has_stopped = False
         self._introduces = False
         self._replicator: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
         self._siblings: pykka.ActorRef[Any] | None
         self._news: pykka.ActorRef[Any] | None
-        self.handlers = {SendPeers: self._send, Introduce: self._know, CutPeer: self._cut, Stop: self._close_all}
+        self.handlers = {
+            SendPeers: self._send,
+            Introduce: self._know,
+            CutPeer: self._cut,
+            KeyringChanged: self._keyring_changed,
+            Stop: self._close_all,
+        }
 
     def attach(
         self,
@@ -104,13 +97,23 @@ class Peers(LoopActor):
         if self.runtime.watcher is not None:
             self.runtime.watcher("cut off", message)
         self._replicator.tell(PeerFault(message.node_id, message.reason))
-        for link in list(self._incoming):
-            if link.peer is not None and link.peer.node_id == message.node_id:
-                link.cut(message.reason)
+        for link in self._doorway.of_node(message.node_id):
+            link.cut(message.reason)
+
+    @property
+    def _links(self) -> list[PeerLink]:
+        return [*self._doorway.links, *(node.link for node in self._nodes.values() if node.link is not None)]
+
+    def _keyring_changed(self, message: KeyringChanged) -> None:
+        """Links that were proved by a secret which is not valid any more are closed, and dialled anew."""
+        self._terms = replace(self._terms, keyring=message.keyring)
+        for link in self._links:
+            if not self._terms.is_met_by(link):
+                link.close("the cluster's secret was changed")
 
     def _close_all(self, message: Stop) -> None:
         """This node is about to end."""
-        links = [*self._incoming, *(node.link for node in self._nodes.values() if node.link is not None)]
+        links = self._links
         self._nodes = {}
         self._has_stopped = True
         for link in links:
@@ -124,12 +127,12 @@ class Peers(LoopActor):
         for node_id in message.node_ids:
             node = self._nodes.get(node_id)
             if node is None or node.link is None or not node.link.is_open:
-                if node is not None and type(said) in ANSWERS:
+                if node is not None and isinstance(said, ANSWERS):
                     node.keep(encoded(said))
                 continue
             if not frame:
                 frame = encoded(said)
-                assert len(frame) <= self._frame_bytes_max + 4, f"{type(said).__name__} of {len(frame)} bytes"
+                assert len(frame) <= self._terms.frame_bytes_max, f"{type(said).__name__} of {len(frame)} bytes"
             if not node.unsent:
                 self._to_send.append(node)
             node.unsent.append(frame)
@@ -146,7 +149,7 @@ class Peers(LoopActor):
             unsent, node.unsent = node.unsent, []
             if unsent and node.link is not None and self._nodes.get(node.node_id) is node:
                 self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), node.unsent_serial)
-                node.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+                node.link.send(unsent)
 
     # -- whom this node knows ----------------------------------------------------------------------------------
 
@@ -159,8 +162,8 @@ class Peers(LoopActor):
                 node = self._nodes.pop(node_id)
                 if node.link is not None:
                     node.link.close("it is no member any more")
-        for link in list(self._incoming):
-            fault = None if link.peer is None else self._fault(link.peer)
+        for link in list(self._doorway.links):
+            fault = None if link.peer is None else self._fault(link, link.peer)
             if fault is not None:
                 link.close(fault)
         for node_id, member in wanted.items():
@@ -170,14 +173,14 @@ class Peers(LoopActor):
                 self._dial(node_id)
             elif addresses != self._nodes[node_id].addresses:
                 self._nodes[node_id].move_to(addresses)
-        for link in self._incoming:
+        for link in self._doorway.links:
             if link.is_open and link.peer is not None and link.peer.node_id not in self._nodes:
                 self._welcome(link, link.peer)
         if is_new_cluster:  # the others go by what this node says of itself
             for node in self._nodes.values():
                 if node.link is not None and node.link.is_open:
                     node.link.renew(self._hello(node.node_id))
-            for link in self._incoming:
+            for link in self._doorway.links:
                 if link.is_open and link.peer is not None:
                     link.renew(self._hello(link.peer.node_id))
         if message.identity.cluster_id and not self._introduces:
@@ -220,9 +223,9 @@ class Peers(LoopActor):
             return
         node.is_dialling = True
 
-        def connected(transport: PeerTransport) -> PeerLink:
+        def connected(transport: PeerTransport, origin: Origin) -> PeerLink:
             node.is_dialling = False
-            link = node.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
+            link = node.link = PeerLink(transport, self, self._terms, is_dialler=True, origin=origin)
             node.said = self._hello(node_id)
             link.introduce(node.said)
             self.runtime.call_later(HELLO_S, lambda: None if link.is_open else link.cut("no hello came"))
@@ -248,17 +251,16 @@ class Peers(LoopActor):
 
     # -- links -------------------------------------------------------------------------------------------------
 
-    def accepted(self, transport: PeerTransport) -> PeerLink:
-        """Another node has dialled."""
-        link = PeerLink(transport, self, is_dialler=False, frame_bytes_max=self._frame_bytes_max)
-        if self._has_stopped or len(self._incoming) >= INCOMING_MAX:
-            link.cut("this node stops, or has too many links")
-            return link
-        self._incoming[link] = self.runtime.monotonic()
-        self.runtime.call_later(HELLO_S, lambda: None if link.peer else link.cut("no hello came"))
+    def accepted(self, transport: PeerTransport, origin: Origin) -> PeerLink:
+        """Somebody has dialled."""
+        link = PeerLink(transport, self, self._terms, is_dialler=False, origin=origin)
+        if self._has_stopped:
+            link.cut("this node stops")
+        else:
+            self._doorway.admit(link)
         return link
 
-    def _fault(self, hello: Hello) -> str | None:
+    def _fault(self, link: PeerLink, hello: Hello) -> str | None:
         known = self._known
         return hello_fault(
             known.identity,
@@ -270,23 +272,23 @@ class Peers(LoopActor):
             level=known.level,
             shard=self._greeting.shard,
             shards=self._greeting.shards,
+            is_proven=link.is_proven,
         )
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         """The other side has introduced itself."""
-        fault = self._fault(hello)
+        fault = self._fault(link, hello)
         if link.is_dialler:
             self._answered(link, hello, fault)
             return
         if fault is not None:
-            self._refusals.log(hello.node_id, fault)
-            link.refuse(fault)
+            self._doorway.refuse(link, hello, fault)
             return
         if hello.shard != self._greeting.shard:
             self._hand_over(link, hello)
             return
-        for other in list(self._incoming):
-            if other is not link and other.peer is not None and other.peer.node_id == hello.node_id:
+        for other in self._doorway.of_node(hello.node_id):
+            if other is not link:
                 other.close("it has dialled again")
         link.accept(self._hello(hello.node_id))
         node = self._nodes.get(hello.node_id)
@@ -298,7 +300,7 @@ class Peers(LoopActor):
 
     def _hand_over(self, link: PeerLink, hello: Hello) -> None:
         """A worker of another shard has requests for this one."""
-        del self._incoming[link]
+        del self._doorway.links[link]
         assert self._siblings is not None, "of one shard there is no other: see hello_fault"
         self._siblings.tell(LinkHandedOver(link, hello))
 
@@ -315,8 +317,8 @@ class Peers(LoopActor):
         node.backoff_s = BACKOFF_MIN_S
         node.last_fault = ""
         link.is_open = True
-        for answer in node.take_answers():
-            link.send(answer)
+        if answers := node.take_answers():
+            link.send(answers)
         self._up[hello.node_id] = link
         log.info("linked to node %d at %s", hello.node_id, shown_address(*node.address))
         if node.said != (now := self._hello(node.node_id)):
@@ -330,7 +332,7 @@ class Peers(LoopActor):
 
     def link_renewed(self, link: PeerLink, hello: Hello) -> None:
         """A node has introduced itself anew, over either link between it and this one."""
-        fault = self._fault(hello)
+        fault = self._fault(link, hello)
         if fault is not None:
             link.cut(fault)
             return
@@ -344,8 +346,8 @@ class Peers(LoopActor):
         """A message of another node."""
         peer = link.peer
         assert peer is not None
-        to = self._router if type(message) in FOR_ROUTER else self._replicator
-        if type(message) in FOR_NEWS:
+        to = self._router if isinstance(message, ASKS + ANSWERS) else self._replicator
+        if isinstance(message, NEWS):
             if self._news is None:
                 link.cut(f"a {type(message).__name__} where there is one shard")
                 return
@@ -362,7 +364,7 @@ class Peers(LoopActor):
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
-        was_incoming = self._incoming.pop(link, None) is not None
+        was_incoming = self._doorway.left(link, reason)
         if was_incoming and link.peer is not None and not self._has_stopped and self.actor_ref.is_alive():
             self._router.tell(PeerUnheard(link.peer.node_id))
             if link.peer.node_id in self._nodes:

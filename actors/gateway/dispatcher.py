@@ -17,7 +17,16 @@ from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
-from actors.messages.lifecycle import LedHere, Listening, MoveClient, Reconfigure, ShardFaults, Stop, Stopped
+from actors.messages.lifecycle import (
+    AccessChanged,
+    LedHere,
+    Listening,
+    MoveClient,
+    Reconfigure,
+    ShardFaults,
+    Stop,
+    Stopped,
+)
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
@@ -58,6 +67,7 @@ class Dispatcher(LoopActor):
             ClientGone: self._client_gone,
             Listening: self._listening,
             Reconfigure: self._reconfigure,
+            AccessChanged: self._access_changed,
             ShardFaults: self._shard_faults,
             LedHere: self._led_here,
             Stop: self._stop_asked,
@@ -70,6 +80,10 @@ class Dispatcher(LoopActor):
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self._virtual_queues = VirtualQueues(message.limits)
+
+    def _access_changed(self, message: AccessChanged) -> None:
+        for router in self._routers:
+            router.tell(message)
 
     def _shard_faults(self, message: ShardFaults) -> None:
         self._faults = message.faults
@@ -162,7 +176,14 @@ class Dispatcher(LoopActor):
 
     def _part(self, call: Call, client: Any, order: int, part: Part, *, is_single: bool) -> Call:
         return Call(
-            part.request, client, order, self.actor_ref, call.reply_bytes_max, is_single=is_single, is_part=True
+            part.request,
+            client,
+            order,
+            self.actor_ref,
+            call.reply_bytes_max,
+            is_single=is_single,
+            is_part=True,
+            principal=call.principal,
         )
 
     # -- answers -----------------------------------------------------------------------------------------------

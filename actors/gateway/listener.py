@@ -6,7 +6,6 @@ sweeping, all that is of time. A limit that is reached is logged once, and again
 Its sockets are opened and closed by the composition root; it only ever sees connections.
 """
 
-import ipaddress
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,14 +13,20 @@ from typing import Any, Final
 
 import pykka
 
-from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute
-from actors.messages.lifecycle import Listening, MoveClient, Reconfigure, Stop, Stopped
+from actors.gateway.access import AccessTable
+from actors.gateway.auditing import AUDITED, Line, is_audited
+from actors.gateway.visitors import Visitor, Visitors
+from actors.messages.audit import Audit, RefusedForwarded
+from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute
+from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reconfigure, Stop, Stopped
+from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
-from net.clients.udp import REPLY_BYTES_MAX, DatagramClient
-from quorate.actions import WAITS
-from quorate.protocol import ErrorWord, Request, StatusReply, refusal
+from net.clients.udp import DatagramClient
+from net.sockets import is_loopback
+from quorate.actions import NOT_BY_DATAGRAM, WAITS
+from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
 
 log = logging.getLogger("quorate.clients")
 
@@ -31,9 +36,6 @@ GRACE_S: Final = 0.3
 
 ROOM: Final = 0.9
 """So much of the places may be taken when clients of other workers come."""
-
-RESERVED: Final = 16
-"""Places beyond the limit for clients on this machine: whoever mends a node that is full of clients has to get in."""
 
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 
@@ -62,10 +64,13 @@ class ListenerLimits:
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
+_AUTHENTICATE: Final = int(Action.AUTHENTICATE)
+
+
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
-    `move`: see `Move`.
+    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` are for status.
     """
 
     def __init__(
@@ -75,8 +80,14 @@ class Listener(LoopActor):
         limits: ListenerLimits,
         on_stopped: Callable[[], None] = lambda: None,
         move: Move = lambda connection, shard: False,
+        access: AccessTable | None = None,
+        auditor: "pykka.ActorRef[Any] | None" = None,
+        warnings: tuple[str, ...] = (),
     ) -> None:
         super().__init__(runtime)
+        self._auditor = auditor
+        self.warnings = warnings
+        self._visitors = Visitors(runtime, access or AccessTable(), self._audit)
         self._move = move
         self._moving: dict[Connection, int] = {}
         self._router = router
@@ -100,6 +111,8 @@ class Listener(LoopActor):
             Stopped: self._stopped,
             CountsWanted: self._counts_wanted,
             MoveClient: self._move_client,
+            AccessChanged: lambda m: self._visitors.changed(m.table, list(self._connections)),
+            RefusedForwarded: self._refused_forwarded,
         }
 
     def on_start(self) -> None:
@@ -114,17 +127,22 @@ class Listener(LoopActor):
 
     # -- the sink ----------------------------------------------------------------------------------------------
 
-    def admit(self, connection: Connection, address: Any = None) -> str | None:
-        """Why a new client can't be served; None if it is."""
+    def admit(self, connection: Connection, address: Any = None, names: tuple[str, ...] = ()) -> str | None:
+        """Why a new client, whose certificate has those `names`, can't be served; None if it is."""
+        self._visitors.came(connection, address, names)
         allowed = self.limits.connections_max
-        if len(self._connections) >= allowed + (RESERVED if _is_near(address) else 0):
+        if not self._visitors.has_place(connection, len(self._connections), allowed):
             self._limit_reached("max_connections", f"{allowed} clients are connected")
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
         return None
 
-    def admit_moved(self, connection: Connection, address: Any = None) -> str | None:
-        """A client that another worker of this node has let in: it is not turned away now. See `has_room`."""
+    def admit_moved(self, connection: Connection, address: Any, name: str, proof: str) -> str | None:
+        """A client that another worker of this node has let in, and knew by that name for that `proof`.
+
+        It is not turned away now: see `has_room`.
+        """
+        self._visitors.came_over(connection, address, name, proof)
         self._connections[connection] = None
         return None
 
@@ -135,14 +153,27 @@ class Listener(LoopActor):
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         """A client's request: it leaves with all others of this turn."""
+        if request.action == _AUTHENTICATE:
+            self._hand_over()
+            self._visitors.authenticate(connection, order, request)
+            return
+        if self._visitors.is_refused(connection, order, request):
+            return
         gathered = self._gathered
         if not gathered:
             self.runtime.wake(self)
-        gathered.append(Call(request, connection, order, self._actor_ref))
+        gathered.append(Call(request, connection, order, self._actor_ref, principal=connection.principal))
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A datagram's request. Its sender may be anybody, so few of them may wait."""
-        call = Call(request, client, AT_ONCE, self._actor_ref, REPLY_BYTES_MAX, is_single=True)
+        """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
+        visitors, host = self._visitors, client.address[0]
+        principal = visitors.datagrams_near if is_loopback(host) else visitors.datagrams_far
+        size = client.reply_bytes_max
+        call = Call(request, client, AT_ONCE, self._actor_ref, size, is_single=True, principal=principal)
+        if request.action in NOT_BY_DATAGRAM:
+            reason = "a datagram may come from anybody, so it asks about queues alone: ask over TCP"
+            client.answer(AT_ONCE, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
+            return
         if request.wait and request.action in WAITS:
             refused = self._datagram_wait(client.address[0])
             if refused is not None:
@@ -180,6 +211,7 @@ class Listener(LoopActor):
         """A client that is gone."""
         self._stalled.pop(connection, None)
         self._moving.pop(connection, None)
+        self._visitors.left(connection)
         if connection in self._connections:
             del self._connections[connection]
             self.ended(connection)
@@ -264,7 +296,37 @@ class Listener(LoopActor):
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:
-            self._router.tell(Execute(calls))
+            calls = self._allowed(calls)
+            if calls:
+                self._router.tell(Execute(calls))
+
+    def _allowed(self, calls: list[Call]) -> list[Call]:
+        """Those of the calls whose clients have the rights that they need; the others are refused."""
+        refused: list[tuple[Call, str]] = []
+        noted: list[tuple[Call, str, str | None]] = []
+        for call in calls:
+            rights = call.principal.rights
+            missing = None if rights.is_unlimited else rights.missing(call.request)
+            if missing is not None:
+                refused.append((call, missing))
+                noted.append((call, _address_of(call.client), missing))
+            elif call.request.action in AUDITED and is_audited(call.request):
+                noted.append((call, _address_of(call.client), None))
+        if noted:
+            self._visitors.note(noted)
+        if refused:
+            gone = {id(call) for call, _ in refused}
+            calls = [call for call in calls if id(call) not in gone]
+            self._answer([(call, not_allowed(call.request, right)) for call, right in refused])
+        return calls
+
+    def _refused_forwarded(self, message: RefusedForwarded) -> None:
+        where = f"node {message.node_id}" if message.node_id > 0 else "another worker"
+        self._visitors.note([(call, where, right) for call, right in message.refused])
+
+    def _audit(self, lines: list[Line]) -> None:
+        if self._auditor is not None:
+            self._auditor.tell(Audit(lines))
 
     def _answer(self, answers: list[Answer]) -> None:
         self._open -= len(answers)
@@ -289,6 +351,7 @@ class Listener(LoopActor):
         reply.open_requests = self._open
         reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
         reply.limits_reached = sorted(self._reached)
+        reply.warnings = list(self.warnings)
 
     def _limit_reached(self, limit: str, what: str) -> None:
         if limit not in self._reached and len(self._reached) < 100:
@@ -308,11 +371,8 @@ class Listener(LoopActor):
         self._on_stopped()
 
 
-def _is_near(address: Any) -> bool:
-    """Whether a client's address is of this machine."""
-    if not address:
-        return False
-    try:
-        return ipaddress.ip_address(address[0]).is_loopback
-    except ValueError:
-        return False
+def _address_of(client: Client) -> str:
+    if isinstance(client, DatagramClient):
+        return f"{client.address[0]} (UDP)"
+    visitor = getattr(client, "visitor", None)
+    return visitor.address if isinstance(visitor, Visitor) else ""

@@ -9,20 +9,23 @@ from typing import Any, Final
 import msgspec
 import pykka
 
+from actors.gateway.access import AccessTable
+from actors.gateway.remote_clients import RemoteClient, RemoteClients
 from actors.gateway.routing import Forwarding, Routed, Routing
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.gateway.worker_keys import node_of
+from actors.messages.audit import RefusedForwarded
 from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute, Returned, send_answers
-from actors.messages.lifecycle import Listening, Reconfigure, Stop, Stopped
+from actors.messages.lifecycle import AccessChanged, Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
-from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply, unpacked_request
+from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply
 from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
 from quorate.actions import WAITS
-from quorate.protocol import NAME_BYTES_MAX, ErrorWord, Reply, Request, StatusReply, refusal
+from quorate.protocol import NAME_BYTES_MAX, ErrorWord, Reply, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -40,21 +43,11 @@ CALL_BYTES: Final = 512
 ID_BYTES: Final = 9
 
 
-class RemoteClient:
-    """A client of another node, whose calls that node forwards, in one `session` of it."""
-
-    def __init__(self, node_id: int, session: int = 0) -> None:
-        self.node_id = node_id
-        self.session = session
-        self.has_left = self.is_gone = False
-
-    def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """Answers go back by the Router."""
-        raise AssertionError("a forwarded call is answered by the Router")
-
-
 class Router(LoopActor):
-    """Hands requests on. `forward_bytes`: see `FORWARD_BYTES`. `owner` None: the shard is another worker's."""
+    """Hands requests on. `forward_bytes`: see `FORWARD_BYTES`. `owner` None: the shard is another worker's.
+
+    `access`: by which it judges what other nodes forward.
+    """
 
     def __init__(
         self,
@@ -63,6 +56,7 @@ class Router(LoopActor):
         virtual_queues: dict[str, list[str]],
         routing: Routing,
         forward_bytes: int = FORWARD_BYTES,
+        access: AccessTable | None = None,
     ) -> None:
         super().__init__(runtime)
         self._owner = owner
@@ -79,8 +73,7 @@ class Router(LoopActor):
         self._is_gathering = False
         self._forwards: dict[int, list[Forwarding]] = {}
         self._session = int(runtime.random() * (1 << 48))
-        self._remote: dict[int, dict[int, RemoteClient]] = {}
-        self._heard: dict[int, tuple[int, int]] = {}
+        self._remote = RemoteClients(access or AccessTable())
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
@@ -93,6 +86,7 @@ class Router(LoopActor):
             Drain: self._drain,
             Undrain: self._undrain,
             Reconfigure: self._reconfigure,
+            AccessChanged: self._access_changed,
             ClientGone: self._client_gone,
             Listening: self._listening,
             Stop: self._stop_asked,
@@ -129,7 +123,7 @@ class Router(LoopActor):
 
     def _leader_changed(self, message: LeaderChanged) -> None:
         if not message.is_self:
-            for node_id in list(self._remote):
+            for node_id in self._remote.nodes:
                 self._forget_remote(node_id)
         self._do(self._machine.leader_changed(self._now(), message))
 
@@ -143,6 +137,9 @@ class Router(LoopActor):
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self._virtual_queues = VirtualQueues(message.limits)
+
+    def _access_changed(self, message: AccessChanged) -> None:
+        self._remote.access = message.table
 
     def _stop_asked(self, message: Stop) -> None:
         self._is_stopping = True
@@ -211,7 +208,9 @@ class Router(LoopActor):
         calls: list[ForwardedCall] = []
         size = 0
         for one in forwards:
-            packed = packed_call(one.serial, one.client, one.call.reply_bytes_max, one.call.request)
+            packed = packed_call(
+                one.serial, one.client, one.call.reply_bytes_max, one.call.request, one.call.principal.name
+            )
             request = one.call.request
             named = NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
             grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads) + named
@@ -280,8 +279,7 @@ class Router(LoopActor):
 
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
-        for client in self._remote.pop(node_id, {}).values():
-            client.has_left = client.is_gone = True
+        for client in self._remote.forget(node_id):
             self._tell_owner(ClientGone(client))
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -328,9 +326,8 @@ class Router(LoopActor):
             self._machine.came_back(self._now(), node_id, message.serials)
             self._arm()
         elif isinstance(message, ClientLeft):
-            client = self._remote.get(node_id, {}).pop(message.client, None)
+            client = self._remote.left(node_id, message.client)
             if client is not None:
-                client.has_left = client.is_gone = True
                 self._tell_owner(ClientGone(client))
         else:
             raise TypeError(message)
@@ -354,14 +351,9 @@ class Router(LoopActor):
 
     def _serve(self, node_id: int, message: Forward) -> None:
         """Do what another node forwards, each call once."""
-        session, heard = self._heard.get(node_id, (0, 0))
-        if session != message.session:
-            heard = 0
+        if self._remote.is_new(node_id, message.session):
             self._forget_remote(node_id)
-        fresh = [one for one in message.calls if one.serial > heard]
-        if not fresh:
-            return
-        self._heard[node_id] = (message.session, fresh[-1].serial)
+        fresh = self._remote.fresh(node_id, message)
         if not self._machine.is_serving or self._is_stopping:
             may_look = node_id < 0 and not self._is_stopping
             own = [one for one in fresh if may_look and self._machine.answers_itself(one.request.action)]
@@ -369,16 +361,13 @@ class Router(LoopActor):
             if returned:
                 self._say(node_id, ForwardReturned(returned, message.session))
             fresh = own
-        clients = self._remote.setdefault(node_id, {})
-        calls: list[Call] = []
-        for one in fresh:
-            request = unpacked_request(one)
-            if request is None:
-                self._cut(node_id, "a forwarded request without its payloads")
-                return
-            client = clients.get(one.client) or RemoteClient(node_id, message.session)
-            if one.client:
-                clients[one.client] = client
-            calls.append(Call(request, client, one.serial, self.actor_ref, one.reply_bytes_max))
-        if calls:
-            self._tell_owner(Execute(calls))
+        served = self._remote.serve(node_id, message.session, fresh, self.actor_ref)
+        if served is None:
+            self._cut(node_id, "a forwarded request that no client can have sent")
+            return
+        if served.refused:
+            self._send_answers_to(node_id, message.session, served.refusals)
+            if self._listener is not None:
+                self._listener.tell(RefusedForwarded(node_id, served.refused))
+        if served.calls:
+            self._tell_owner(Execute(served.calls))

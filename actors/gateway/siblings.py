@@ -11,6 +11,7 @@ To the Routers a worker is known by a number below 0: see `actors.gateway.worker
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import pykka
@@ -20,6 +21,7 @@ from actors.messages.lifecycle import Stop
 from actors.messages.peers import (
     CutPeer,
     Introduce,
+    KeyringChanged,
     LinkHandedOver,
     PeerDown,
     PeerSaid,
@@ -31,38 +33,21 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
-from net.peers.link import FRAME_BYTES_MAX, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import (
-    PEER_MAJOR,
-    ClientLeft,
-    Forward,
-    ForwardAnswers,
-    ForwardReturned,
-    Hello,
-    PeerMessage,
-    RootMembers,
-    ShardLeaders,
-)
+from net.peers.link import Connected, LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
+from net.peers.messages import ANSWERS, ASKS, NEWS, PEER_MAJOR, Forward, Hello, PeerMessage
 
 log = logging.getLogger("quorate.siblings")
 
 BACKOFF_MIN_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.5
 HELLO_S: Final = 3.0
-FOR_OWN: Final = (Forward, ClientLeft)
-"""What asks something of this worker's shard; the rest answers what this one has asked of the other's."""
-
-ANSWERS: Final = (ForwardAnswers, ForwardReturned)
-NEWS: Final = (ShardLeaders, RootMembers)
-OF_SIBLINGS: Final = frozenset({*FOR_OWN, *ANSWERS, *NEWS})
+OF_SIBLINGS: Final = frozenset({*ASKS, *ANSWERS, *NEWS})
 
 
 class SiblingNetwork(Protocol):
     """Where links to the workers of this node come from."""
 
-    def dial_sibling(
-        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
+    def dial_sibling(self, shard: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """Open a stream to that shard's worker; call one of the two. What it receives, and its end, go to the link."""
 
 
@@ -111,7 +96,7 @@ class Siblings(LoopActor):
         node_id: int,
         own: "pykka.ActorRef[Any]",
         routers: "dict[int, pykka.ActorRef[Any]]",
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        terms: LinkTerms,
     ) -> None:
         super().__init__(runtime)
         self._network = network
@@ -121,7 +106,7 @@ class Siblings(LoopActor):
         self._own = own
         self._routers = routers
         self._workers = {worker_key(shard): _Worker(shard, 0, router) for shard, router in routers.items()}
-        self._frame_bytes_max = frame_bytes_max
+        self._terms = terms
         self._incoming: dict[PeerLink, None] = {}
         self._to_send: list[_Worker] = []
         self._led: dict[int, int] = {}
@@ -133,6 +118,7 @@ class Siblings(LoopActor):
             CutPeer: self._cut,
             LinkHandedOver: self._handed_over,
             Introduce: self._know,
+            KeyringChanged: self._keyring_changed,
             Reach: self._reach,
             Stop: self._close_all,
         }
@@ -151,6 +137,12 @@ class Siblings(LoopActor):
         links = [*self._incoming, *(one.link for one in self._workers.values() if one.link is not None)]
         for link in links:
             link.close("this worker stops")
+
+    def _keyring_changed(self, message: KeyringChanged) -> None:
+        self._terms = replace(self._terms, keyring=message.keyring)
+        for link in [*self._incoming, *(one.link for one in self._workers.values() if one.link is not None)]:
+            if not self._terms.is_met_by(link):
+                link.close("the cluster's secret was changed")
 
     def _cut(self, message: CutPeer) -> None:
         worker = self._workers.get(message.node_id)
@@ -240,7 +232,7 @@ class Siblings(LoopActor):
     def _send(self, message: SendPeers) -> None:
         said = message.message
         frame = encoded(said)
-        assert len(frame) <= self._frame_bytes_max + 4, f"{type(said).__name__} of {len(frame)} bytes"
+        assert len(frame) <= self._terms.frame_bytes_max, f"{type(said).__name__} of {len(frame)} bytes"
         for key in message.node_ids:
             worker = self._workers.get(key)
             if worker is None:
@@ -263,7 +255,7 @@ class Siblings(LoopActor):
             unsent, worker.unsent = worker.unsent, []
             if unsent and worker.is_up and worker.link is not None:
                 worker.last_serial = max(worker.last_serial, worker.unsent_serial)
-                worker.link.send(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+                worker.link.send(unsent)
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -273,9 +265,9 @@ class Siblings(LoopActor):
             return
         worker.is_dialling = True
 
-        def connected(transport: PeerTransport) -> PeerLink:
+        def connected(transport: PeerTransport, origin: Origin) -> PeerLink:
             worker.is_dialling = False
-            link = worker.link = PeerLink(transport, self, is_dialler=True, frame_bytes_max=self._frame_bytes_max)
+            link = worker.link = PeerLink(transport, self, self._terms, is_dialler=True, origin=origin)
             link.introduce(self._hello(worker))
             if worker.node_id:
                 self.runtime.call_later(HELLO_S, lambda: None if link.is_open else link.cut("no hello came"))
@@ -299,9 +291,9 @@ class Siblings(LoopActor):
         worker.backoff_s = min(worker.backoff_s * 2, BACKOFF_MAX_S)
         self.runtime.call_later(delay_s, lambda: self._dial(worker))
 
-    def accepted(self, transport: PeerTransport) -> PeerLink:
+    def accepted(self, transport: PeerTransport, origin: Origin) -> PeerLink:
         """A worker of this node has dialled."""
-        link = PeerLink(transport, self, is_dialler=False, frame_bytes_max=self._frame_bytes_max)
+        link = PeerLink(transport, self, self._terms, is_dialler=False, origin=origin)
         if self._has_stopped:
             link.cut("this worker stops")
         else:
@@ -338,8 +330,8 @@ class Siblings(LoopActor):
             link.cut(f"it is shard {hello.shard} of node {hello.node_id}, another worker than was dialled")
             return
         link.is_open = worker.is_up = True
-        for frame in worker.answers:
-            link.send(frame)
+        if worker.answers:
+            link.send(worker.answers)
         worker.answers = []
         worker.backoff_s = BACKOFF_MIN_S
         for ref in (worker.router, self._news):

@@ -4,6 +4,8 @@ from msgspec.structs import replace
 
 from actors.gateway.gather import UNDONE, Gather
 from actors.messages.calls import Answer, Call, Receiver
+from actors.messages.rights import not_allowed
+from quorate.actions import Right
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, refusal
 
 
@@ -70,8 +72,11 @@ class VirtualQueues:
             elif request.action != Action.PRODUCE:
                 reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
+            elif not all(call.principal.rights.may(Right.PRODUCE, name) for name in queues):
+                refused.append((call, not_allowed(request, Right.PRODUCE)))
             else:
                 gather = Copies(call, len(queues))
                 for order, name in enumerate(queues):
-                    out.append(Call(replace(request, queue=name), gather, order, reply_to, is_single=True))
+                    copy = replace(request, queue=name)
+                    out.append(Call(copy, gather, order, reply_to, is_single=True, principal=call.principal))
         return out, refused

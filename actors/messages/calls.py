@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from actors.messages.rights import ITSELF, Principal
 from quorate.protocol import BATCH_MAX, Reply, Request, StatusReply
 
 
@@ -41,22 +42,28 @@ class Receiver(Protocol):
         """Send a message."""
 
 
+REPLY_BYTES_MAX: Final = 4 << 20
+"""What a reply has at most, or one message."""
+
+
 class Call(msgspec.Struct, gc=False):
     """A request on its way: who asked, and the `order` by which its client knows which request is answered.
 
     The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
     `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
     `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
+    `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
     """
 
     request: Request
     client: Client
     order: int
     reply_to: Receiver
-    reply_bytes_max: int = 4 << 20
+    reply_bytes_max: int = REPLY_BYTES_MAX
     is_single: bool = False
     returns: int = 0
     is_part: bool = False
+    principal: Principal = ITSELF
 
 
 Answer = tuple[Call, Reply]

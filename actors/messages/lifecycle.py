@@ -5,6 +5,7 @@
 | Attach | the assembly | Checkpointer | whom it tells: it was started, on its own thread, before they were |
 | Listening | Listener | Dispatcher, Router | who counts this worker's clients |
 | Reconfigure | the worker | Listener, Dispatcher, Router, QueueOwner | limits that changed |
+| AccessChanged | the worker | Listener, Dispatcher, Router | who may do what from now on |
 | ShardFaults | the worker | Dispatcher | which of the node's other workers do not run, and why |
 | MoveClient | Dispatcher | Listener | this client is better off with another worker |
 | LedHere | ShardNews | Dispatcher | which shards this node leads |
@@ -31,6 +32,13 @@ class Reconfigure:
     """Take over the limits that can change while running."""
 
     limits: Any
+
+
+@dataclass(slots=True)
+class AccessChanged:
+    """What the access file says now: an `actors.gateway.access.AccessTable`."""
+
+    table: Any
 
 
 @dataclass(slots=True)

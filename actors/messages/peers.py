@@ -15,12 +15,14 @@
 | RootSettled | Replicator of shard 0, ShardNews | ShardNews, other Replicators | whom all shards follow |
 | Reach | ShardNews | Siblings | where another shard's leader is |
 | LinkHandedOver | Peers | Siblings | another node's worker of another shard has dialled |
+| KeyringChanged | the worker | Peers | by which secrets nodes prove themselves from now on |
 """
 
 from dataclasses import dataclass, field
 
 from net.peers.link import PeerLink
 from net.peers.messages import Hello, PeerMessage
+from net.peers.proof import Keyring
 from storage.records import Member, Members
 from storage.vote_file import Identity
 
@@ -70,6 +72,13 @@ class LinkHandedOver:
 
     link: PeerLink
     hello: Hello
+
+
+@dataclass(slots=True)
+class KeyringChanged:
+    """These secrets of the cluster are valid from now on."""
+
+    keyring: Keyring
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.retention import RetentionLimits
+from actors.gateway.access import AccessTable
 from actors.gateway.dispatcher import MOVE_AFTER, Dispatcher
 from actors.gateway.router import FORWARD_BYTES, Router
 from actors.gateway.routing import HOLD_S, Routing
@@ -36,7 +37,8 @@ from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
-from net.peers.link import FRAME_BYTES_MAX, PeerNetwork
+from net.peers.link import FRAME_BYTES_MAX, LinkTerms, PeerNetwork
+from net.peers.proof import Keyring
 from storage.disk import Folder
 from storage.errors import DiskFullError, StorageError, UnknownFormatError
 from storage.journal_writer import JournalWriter, begin_journal
@@ -103,6 +105,12 @@ class ShardSettings:
     window_bytes: int = WINDOW_BYTES
     forward_bytes: int = FORWARD_BYTES
     frame_bytes_max: int = FRAME_BYTES_MAX
+    keyring: Keyring = field(default_factory=Keyring)
+
+    @property
+    def link_terms(self) -> LinkTerms:
+        """What holds for links to other workers."""
+        return LinkTerms(self.keyring, self.frame_bytes_max)
 
 
 @dataclass
@@ -212,16 +220,18 @@ def start_shard(
     limits: Limits,
     virtual_queues: dict[str, list[str]],
     workers: SiblingNetwork | None = None,
+    access: AccessTable | None = None,
 ) -> ShardActors:
     """Start the shard's actors: all are made, then they learn of each other, then the first may say something.
 
-    `workers`: how the node's other shards are reached, if there are any.
+    `workers`: how the node's other shards are reached, if there are any. `access`: who may do what.
     """
     lanes, log_writer, checkpointer = _disk(runtime, opened, settings)
     owner = _owner(runtime, opened, settings, limits)
     routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s)
     is_only = settings.shards == 1
-    router = Router(runtime, owner.actor_ref, virtual_queues if is_only else {}, routing, settings.forward_bytes)
+    virtual = virtual_queues if is_only else {}
+    router = Router(runtime, owner.actor_ref, virtual, routing, settings.forward_bytes, access)
     peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
     log_writer.attach(replicator.actor_ref)
     checkpointer.tell(Attach(replicator.actor_ref))
@@ -284,9 +294,7 @@ def _others(
             routers[shard] = Router(runtime, None, {}, routing, settings.forward_bytes)
     refs = {shard: router.actor_ref for shard, router in routers.items()}
     node_id = settings.own.node_id
-    siblings = Siblings(
-        runtime, workers, nodes, _greeting(settings), node_id, own.actor_ref, refs, settings.frame_bytes_max
-    )
+    siblings = Siblings(runtime, workers, nodes, _greeting(settings), node_id, own.actor_ref, refs, settings.link_terms)
     news = ShardNews(runtime, node_id, settings.shard, refs)
     siblings.attach(news.actor_ref)
     for router in routers.values():
@@ -353,7 +361,7 @@ def _cluster(
     runtime: Runtime, network: PeerNetwork, opened: OpenShard, settings: ShardSettings, lane: "pykka.ActorRef[Any]"
 ) -> tuple[Peers, Elector, Replicator]:
     now, identity = runtime.monotonic(), opened.vote_file.identity
-    peers = Peers(runtime, network, _greeting(settings), settings.frame_bytes_max)
+    peers = Peers(runtime, network, _greeting(settings), settings.link_terms)
     elector = Elector(runtime, Election(identity, settings.election_timeout_s, runtime.random, now), lane)
     limits = ReplicationLimits(
         settings.election_timeout_s,

@@ -56,6 +56,8 @@ class NodeConfig:
 
 
 PORT_MAX: Final = 65535
+NO_SETTINGS: Final = frozenset({"config", "cluster_secret", "token", "token_file", "ca"})
+"""What else is set in the environment: the configuration's path, the cluster's secret, and what is for clients."""
 
 
 def load(
@@ -68,7 +70,7 @@ def load(
         _take_file(path, config, faults)
     for name, text in (os.environ if environment is None else environment).items():
         option_name = name.removeprefix(ENVIRONMENT_PREFIX).lower()
-        if name.startswith(ENVIRONMENT_PREFIX) and option_name != "config":
+        if name.startswith(ENVIRONMENT_PREFIX) and option_name not in NO_SETTINGS:
             _take(option_name, _from_text(option_name, text), f"environment {name}", config, faults)
     for name, value in (flags or {}).items():
         if value is not None:
@@ -240,3 +242,11 @@ def nodes_port(config: NodeConfig) -> tuple[str, int] | None:
 def client_address(config: NodeConfig) -> tuple[str, int]:
     """What clients are told to dial."""
     return config["advertise_host"] or config["host"], config["advertise_port"] or config["port"]
+
+
+def audit_path(config: NodeConfig, shard: int) -> Path | None:
+    """Where the worker of that shard writes down who did what; None: nowhere."""
+    if config["audit_log"] == "off":
+        return None
+    path = Path(config["audit_log"] or Path(config["data_dir"]) / "audit.log")
+    return path if config["shards"] == 1 else path.with_name(f"{path.stem}.{shard}{path.suffix}")

@@ -79,19 +79,22 @@ def is_wildcard(host: str) -> bool:
 
 
 def listeners(value: Any) -> list[dict[str, Any]]:
-    """Objects with protocol, host and port."""
+    """Objects with protocol, host, port and tls."""
     if not isinstance(value, list):
-        raise ValueError("a list of objects with protocol, host and port is wanted")
+        raise ValueError("a list of objects with protocol, host, port and tls is wanted")
     found: list[dict[str, Any]] = []
     for index, one in enumerate(value):
-        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port"}:
-            raise ValueError(f"entry {index} is not an object with protocol, host and port")
+        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls"}:
+            raise ValueError(f"entry {index} is not an object with protocol, host, port and tls")
         protocol, host, port = one.get("protocol", "json"), one.get("host", "127.0.0.1"), one.get("port")
         if protocol not in PROTOCOLS:
             raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
         if not isinstance(host, str) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise ValueError(f"entry {index}: a host and a port from 1 to 65535 are wanted")
-        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port})
+        tls = one.get("tls", False)
+        if not isinstance(tls, bool):
+            raise ValueError(f"entry {index}: tls is true or false")
+        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port, "tls": tls})
     return found
 
 
@@ -188,7 +191,26 @@ OPTIONS: Final = (
     Option("node_port", 0, "as node_host; 0: the port in cluster_node_list", 0, 65535),
     Option("advertise_host", "", "what clients are told to dial; empty: host"),
     Option("advertise_port", 0, "what clients are told to dial; 0: port", 0, 65535),
-    Option("listeners", [], "more ports for clients: objects with protocol, host and port", parse=listeners),
+    Option("listeners", [], "more ports for clients: objects with protocol, host, port and tls", parse=listeners),
+    Option("tls", 0, "1: clients' TCP port speaks TLS alone, and there is no UDP port beside it", choices=(0, 1)),
+    Option("tls_cert", "", "the certificate, and those between it and its authority, for clients (PEM)", is_live=True),
+    Option("tls_key", "", "the certificate's key (PEM); empty: it is in tls_cert", is_live=True),
+    Option("tls_client_ca", "", "the authority whose certificates clients may show to say who they are", is_live=True),
+    Option(
+        "access_file", "", "who may do what (TOML, see docs/security.md); empty: everybody everything", is_live=True
+    ),
+    Option("audit_log", "", "where it is written who did what; empty: audit.log in data_dir; off: nowhere"),
+    Option("cluster_secret_file", "", "the secret that the cluster's nodes share (cluster)", is_live=True),
+    Option("cluster_tls_cert", "", "this node's certificate, for node-N, N being its number (cluster)", is_live=True),
+    Option("cluster_tls_key", "", "its key; empty: it is in cluster_tls_cert (cluster)", is_live=True),
+    Option("cluster_tls_ca", "", "the authority of all nodes' certificates (cluster)", is_live=True),
+    Option(
+        "insecure_cluster",
+        0,
+        "1: nodes need not prove anything to each other: whoever reaches their port can be one (cluster)",
+        choices=(0, 1),
+        is_live=True,
+    ),
     Option(
         "virtual_queue_list",
         {},
@@ -216,6 +238,13 @@ OPTIONS: Final = (
     Option("max_open_requests", 100_000, "requests of all clients that wait", 1, 10_000_000, is_live=True),
     Option("max_waiters", 50_000, "consumers that wait for a message", 0, 10_000_000, is_live=True),
     Option("max_datagram_waiters", 1000, "consumers that wait for a datagram", 0, 1_000_000, is_live=True),
+    Option(
+        "datagram_reply_factor",
+        10,
+        "a reply by UDP to another machine is at most so many times its request; 0: any size",
+        0,
+        65_507,
+    ),
     Option("max_wait_s", 3600.0, "how long a consumer may ask to wait (s)", 0, 31_536_000, is_live=True),
     Option("max_queues", 100_000, "queues", 1, 10_000_000, is_live=True),
     Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),

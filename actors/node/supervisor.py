@@ -23,6 +23,7 @@ from actors.node.founding import FoundingError, founded
 from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
 from actors.node.reload_outcome import ReloadOutcome, note
+from actors.node.security import load_security
 from actors.node.worker_process import WorkerProcess
 
 log = logging.getLogger("quorate.node")
@@ -56,7 +57,12 @@ class Supervisor:
         self._begun_at = time.monotonic()
 
     def _load(self) -> NodeConfig:
-        return configuration.load(self._path, flags=self._flags)
+        """Raises `ConfigError`, also for what the configuration names and can't be used."""
+        config = configuration.load(self._path, flags=self._flags)
+        _, faults = load_security(config)
+        if faults:
+            raise ConfigError(faults)
+        return config
 
     def run(self) -> int:
         """Run the node; returns the exit code."""

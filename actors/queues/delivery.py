@@ -26,6 +26,9 @@ from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Mes
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
 
+SHORT_OVERHEAD_BYTES: Final = 110
+"""What it needs beside one message's data and its queue's name, which may be twice as long in JSON."""
+
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
 
@@ -143,6 +146,8 @@ class Delivery:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
         size = len(self._state.messages[queue.ready[0][2]].data)
         if size + REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
+            return False
+        if size + SHORT_OVERHEAD_BYTES + 2 * len(queue.name.encode()) <= call.reply_bytes_max:
             return False
         reason = f"the next message has {size} bytes, too many for a reply here: ask over TCP"
         self._ledger.answer(call, refusal(call.request, ErrorWord.TOO_LARGE, reason))

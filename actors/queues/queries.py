@@ -14,6 +14,7 @@ from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
 from actors.queues.ledger import Ledger
 from actors.queues.readers import Readers
 from actors.queues.surroundings import Surroundings
+from quorate.actions import Right
 from quorate.protocol import (
     ErrorWord,
     LeaderReply,
@@ -87,6 +88,9 @@ class Queries:
             self._ledger.park(call, refusal(request, ErrorWord.FIELD, reason))
             return
         names = self._matching(request.pattern)
+        rights = call.principal.rights
+        if Right.LOOK not in rights.everywhere:
+            names = [name for name in names if rights.may(Right.LOOK, name)]
         begin = 0 if request.after is None else bisect_right(names, request.after)
         chosen = names[begin : begin + rows_in_reply(call)]
         is_more = begin + len(chosen) < len(names)
@@ -163,7 +167,7 @@ class Queries:
             queue = self._state.queues.get(request.queue)
             msg_id = None if queue is None else queue.keys.get(request.key)
         message = None if msg_id is None else self._state.messages.get(msg_id)
-        if message is None:
+        if message is None or not call.principal.rights.may(Right.LOOK, message.queue):
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
             return

@@ -3,6 +3,7 @@
 from actors.messages.calls import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
+from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, ErrorWord, Reply, done
 from storage.records import Confirm, Extend, Message, Place, Release
 
@@ -25,12 +26,22 @@ class Settling:
             return None
         return [request.msg_id]
 
-    def _found(self, ids: list[int], queue: str | None) -> dict[str, list[Message]]:
-        """The live messages among `ids`, and in `queue` if that is given, by queue."""
+    def _message(self, call: Call, msg_id: int) -> Message | None:
+        """A live message, in the queue if the request names one, that its client may have: others are not there."""
+        message = self._ledger.state.messages.get(msg_id)
+        if message is None:
+            return None
+        queue, rights = call.request.queue, call.principal.rights
+        if queue is not None and message.queue != queue:
+            return None
+        return message if rights.is_unlimited or rights.may(Right.CONSUME, message.queue) else None
+
+    def _found(self, call: Call, ids: list[int]) -> dict[str, list[Message]]:
+        """Those of the messages that there are, by queue."""
         found: dict[str, list[Message]] = {}
         for msg_id in ids:
-            message = self._ledger.state.messages.get(msg_id)
-            if message is not None and (queue is None or message.queue == queue):
+            message = self._message(call, msg_id)
+            if message is not None:
                 found.setdefault(message.queue, []).append(message)
         return found
 
@@ -40,15 +51,15 @@ class Settling:
         queue = request.queue
         confirmed = 0
         if request.msg_ids is None and request.msg_id is not None:
-            message = self._ledger.state.messages.get(request.msg_id)
-            if message is not None and (queue is None or message.queue == queue):
+            message = self._message(call, request.msg_id)
+            if message is not None:
                 confirmed = 1
                 self._ledger.append(Confirm(message.queue, [message.msg_id], [message.previous]))
         else:
             ids = self._named(call)
             if ids is None:
                 return
-            for name, messages in self._found(ids, queue).items():
+            for name, messages in self._found(call, ids).items():
                 confirmed += len(messages)
                 self._ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
         reply = Reply(
@@ -61,7 +72,7 @@ class Settling:
         ids = self._named(call)
         if ids is None:
             return None
-        found = self._found(ids, call.request.queue)
+        found = self._found(call, ids)
         flying = {
             name: chosen
             for name, messages in found.items()

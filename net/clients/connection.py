@@ -33,7 +33,6 @@ NOBODYS: Final = Request(action=0)
 MESSAGES_MAX: Final = 16
 """Consumes that do not wait, open at once: each may bring a message of the largest size."""
 
-
 LINGER_S: Final = 3.0
 """For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
 
@@ -112,11 +111,8 @@ class State(Enum):
     DEAD = "dead"
 
 
-_OPEN: Final = State.OPEN
-_ENDED: Final = State.ENDED
-_CLOSING: Final = State.CLOSING
-_LINGERING: Final = State.LINGERING
-_DEAD: Final = State.DEAD
+_OPEN, _ENDED, _CLOSING = State.OPEN, State.ENDED, State.CLOSING
+_LINGERING, _DEAD = State.LINGERING, State.DEAD
 _CONSUME: Final = int(Action.CONSUME)
 """An enum's members cost several times as much to look up, and these are on every request's way."""
 
@@ -129,7 +125,8 @@ def _is_long(request: Request) -> bool:
 class Connection:
     """One client of a stream protocol, which `codec` speaks.
 
-    Notes of others: the `protocol`'s name, its `habit`; `is_moving`: somebody waits for it to be quiet.
+    Notes of others: `protocol`, its name; `habit`; `visitor`, who is there, and the `principal` that its requests have;
+    `is_moving`: somebody waits for it to be quiet.
     """
 
     __slots__ = (
@@ -155,12 +152,16 @@ class Connection:
         "_was_heard",
         "habit",
         "is_moving",
+        "principal",
         "protocol",
+        "visitor",
     )
 
     def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
         self.protocol = ""
         self.habit: Any = None
+        self.visitor: Any = None
+        self.principal: Any = None
         self.is_moving = False
         self._transport = transport
         self._sink = sink
@@ -176,11 +177,10 @@ class Connection:
         self._is_paused = False
         self._is_stalled = False
         self._is_handing_on = False
-        self._is_alone = False
+        self._is_alone = self._has_ended = False
         self._waiting: deque[Request | Fault] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
-        self._has_ended = False
         self._dropped = 0
 
     @property

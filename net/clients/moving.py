@@ -11,30 +11,40 @@ import socket
 import struct
 from array import array
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-WORDS_BYTES: Final = 64
+import msgspec
+
+WORDS_BYTES: Final = 1024
 FD_BYTES: Final = array("i").itemsize
 
 
-class MovedIn:
-    """A connection that another worker has sent: its socket, its protocol, and how often it has moved."""
+class Luggage(msgspec.Struct, array_like=True):
+    """What goes with a connection: its protocol, how often it has moved, who it is, and by what that was known."""
 
-    def __init__(self, sock: socket.socket, protocol: str, moves: int) -> None:
-        self.sock = sock
-        self.protocol = protocol
-        self.moves = moves
+    protocol: str
+    moves: int
+    principal: str = ""
+    proof: str = ""
 
 
-def move_out(path: str, transport: Any, protocol: str, moves: int) -> bool:
+class MovedIn(NamedTuple):
+    """A connection that another worker has sent."""
+
+    sock: socket.socket
+    luggage: Luggage
+
+
+def move_out(path: str, transport: Any, luggage: Luggage) -> bool:
     """Send a connection, which must have nothing unread and nothing unsent, to the worker that listens at `path`.
 
-    Whether it is that worker's now. If so the transport is closed here, without the client noticing.
+    Whether it is that worker's now. If so the transport is closed here, without the client noticing. One with TLS
+    stays: what its two ends have agreed on is in this process.
     """
     sock = transport.get_extra_info("socket")
-    if sock is None:
+    if sock is None or transport.get_extra_info("ssl_object") is not None:
         return False
-    words = f"{protocol} {moves}".encode()
+    words = msgspec.msgpack.encode(luggage)
     descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", sock.fileno()))]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as via:
@@ -106,9 +116,8 @@ class MovingIn:
 
     def _take(self, sock: socket.socket, words: bytes) -> None:
         try:
-            protocol, moves = words.decode().split()
-            moved = MovedIn(sock, protocol, int(moves))
-        except ValueError:
+            moved = MovedIn(sock, msgspec.msgpack.decode(words, type=Luggage))
+        except msgspec.DecodeError:
             sock.close()
             return
         sock.setblocking(False)

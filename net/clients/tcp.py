@@ -1,30 +1,60 @@
-"""TCP: the sockets' side of a `Connection`, on asyncio."""
+"""TCP, with TLS or without: the sockets' side of a `Connection`, on asyncio."""
 
 import asyncio
+import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.clients.connection import Connection, ConnectionLimits, Sink
+from net.accepting import Acceptor, turn_away
+from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
+from net.tls import names_of
 from quorate.protocol import ErrorWord
+
+log = logging.getLogger("quorate.clients")
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
 
 BACKLOG: Final = 1024
+HANDSHAKE_S: Final = 10.0
+HANDSHAKES_MAX: Final = 500
+"""Clients that are being taken in at once by TLS; more are turned away."""
+
+SHUTDOWN_S: Final = 3.0
+"""What a client may take to end TLS in order."""
+
+
+Admit = Callable[[Connection, Any, tuple[str, ...]], str | None]
+"""Says why a client from an address, whose certificate has those names, can't be served, or None."""
+
+
+class _TlsEnd:
+    """A stream with TLS, which ends both ways at once."""
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self.write = transport.write
+        self.get_write_buffer_size = transport.get_write_buffer_size
+        self.pause_reading = transport.pause_reading
+        self.resume_reading = transport.resume_reading
+        self.close = self.write_eof = transport.close
+        self.abort = transport.abort
+        self.get_extra_info = transport.get_extra_info
 
 
 class TcpProtocol(asyncio.Protocol):
-    """One client's socket. `admit` says why a client from an address can't be served, or None."""
+    """One client's socket."""
 
     def __init__(
         self,
         sink: Sink,
         make_codec: MakeCodec,
         limits: Callable[[], ConnectionLimits],
-        admit: Callable[[Connection, Any], str | None],
+        admit: Admit,
         protocol: str = "",
         habit: Any = None,
     ) -> None:
@@ -35,6 +65,7 @@ class TcpProtocol(asyncio.Protocol):
         self._limits = limits
         self._admit = admit
         self._connection: Connection | None = None
+        self._is_tls = False
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """A client has connected."""
@@ -44,10 +75,14 @@ class TcpProtocol(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock)
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
         limits = self._limits()
-        self._connection = connection = Connection(transport, self._sink, self._make_codec(limits.codec), limits)
+        end: Transport = _TlsEnd(transport) if self._is_tls else transport
+        self._connection = connection = Connection(end, self._sink, self._make_codec(limits.codec), limits)
         connection.protocol, connection.habit = self._protocol, self._habit
-        why_not = self._admit(connection, transport.get_extra_info("peername"))
+        certificate = transport.get_extra_info("peercert")
+        names = () if not certificate else names_of(certificate)
+        why_not = self._admit(connection, transport.get_extra_info("peername"), names)
         if why_not is not None:
             connection.refuse_all(ErrorWord.OVERLOADED, why_not)
 
@@ -60,7 +95,7 @@ class TcpProtocol(asyncio.Protocol):
         """The client sends nothing more."""
         assert self._connection is not None
         self._connection.end()
-        return True
+        return not self._is_tls  # with TLS nothing can be sent after its end, either
 
     def pause_writing(self) -> None:
         """Too much waits unread."""
@@ -80,19 +115,55 @@ class TcpProtocol(asyncio.Protocol):
             connection.lost()
 
 
+class TlsServer:
+    """Serves clients by TLS on a bound socket, from now on until it is closed. `make` makes a client's protocol.
+
+    `tls` gives what holds at that moment: what was loaded last.
+    """
+
+    def __init__(
+        self, bound: socket.socket, make: Callable[[], TcpProtocol], tls: Callable[[], ssl.SSLContext]
+    ) -> None:
+        self._make = make
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._taking: set[asyncio.Task[None]] = set()
+        self._acceptor = Acceptor(bound, self._came)
+
+    def close(self) -> None:
+        """Take no more clients."""
+        self._acceptor.close()
+
+    def _came(self, sock: socket.socket, address: str) -> None:
+        if len(self._taking) >= HANDSHAKES_MAX:
+            turn_away(sock)
+            return
+        task = self._loop.create_task(self._take(sock, address))
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    async def _take(self, sock: socket.socket, address: str) -> None:
+        try:
+            await self._loop.connect_accepted_socket(
+                self._make, sock, ssl=self._tls(), ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is one
+            log.debug("a client at %s did not come in: %s", address, error)
+            sock.close()
+
+
 async def listen_tcp(
     host: str,
     port: int,
-    sink: Sink,
-    make_codec: MakeCodec,
-    limits: Callable[[], ConnectionLimits],
-    admit: Callable[[Connection, Any], str | None],
+    make: Callable[[], TcpProtocol],
+    tls: Callable[[], ssl.SSLContext] | None = None,
     bound: socket.socket | None = None,
-    protocol: str = "",
-) -> asyncio.Server:
-    """Serve clients on host and port, or on a socket that is bound already. Raises OSError."""
+) -> "asyncio.Server | TlsServer":
+    """Serve clients on host and port, or on a socket that is bound already, by TLS if `tls` is given. Raises OSError.
+
+    `make` makes the protocol of one client.
+    """
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
-    loop = asyncio.get_running_loop()
-    return await loop.create_server(
-        lambda: TcpProtocol(sink, make_codec, limits, admit, protocol), sock=sock, backlog=BACKLOG
-    )
+    if tls is not None:
+        return TlsServer(sock, make, tls)
+    return await asyncio.get_running_loop().create_server(make, sock=sock, backlog=BACKLOG)

@@ -7,41 +7,49 @@ from typing import Any, Final, Protocol, cast
 
 from net.clients.connection import NOBODYS
 from net.protocols.codec import CodecLimits, Fault, MakeCodec
-from net.sockets import listening_socket
+from net.sockets import is_loopback, listening_socket
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
 REPLY_BYTES_MAX: Final = 65_507
 """The largest payload of an IPv4 datagram."""
 
+REPLY_FACTOR: Final = 10
+"""A reply to another machine is at most so many times as long as its request: whoever forges a sender's address makes
+this node send hardly more to it than he could send himself (as RFC 9000, section 8, which allows 3)."""
+
 
 class DatagramClient:
     """Who sent a datagram. A new one for every datagram: senders are not remembered."""
 
-    __slots__ = ("_encode", "_transport", "address")
+    __slots__ = ("_encode", "_transport", "address", "reply_bytes_max")
 
     def __init__(
         self,
         transport: asyncio.DatagramTransport,
         address: Any,
         encode: Callable[[Request | None, Reply], bytes],
+        reply_bytes_max: int = REPLY_BYTES_MAX,
     ) -> None:
         self._transport = transport
         self._encode = encode
         self.address = address
+        self.reply_bytes_max = reply_bytes_max
 
     has_left = is_gone = False
     """A datagram's sender may always be there."""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """Send the reply, or why it does not fit."""
+        """Send the reply, or why it does not fit, or nothing if even that is too much for so short a request."""
         data = self._encode(request, reply)
-        if len(data) > REPLY_BYTES_MAX:
-            reason = f"the reply has {len(data)} bytes, and a datagram takes {REPLY_BYTES_MAX}: ask over TCP"
-            refused = Reply(
-                action=reply.action, code=Code.ERROR, seq=reply.seq, error=ErrorWord.TOO_LARGE, reason=reason
-            )
-            data = self._encode(request, refused)
-        if not self._transport.is_closing():
+        if len(data) > self.reply_bytes_max:
+            error = reply.error or ErrorWord.TOO_LARGE
+            why = f"the reply has {len(data)} bytes, and this datagram may be answered with {self.reply_bytes_max}"
+            for reason in (f"{why}: ask over TCP", None):
+                refused = Reply(action=reply.action, code=Code.ERROR, seq=reply.seq, error=error, reason=reason)
+                data = self._encode(request, refused)
+                if len(data) <= self.reply_bytes_max:
+                    break
+        if len(data) <= self.reply_bytes_max and not self._transport.is_closing():
             self._transport.sendto(data, self.address)
 
 
@@ -55,7 +63,10 @@ class DatagramSink(Protocol):
 class UdpProtocol(asyncio.DatagramProtocol):
     """The node's datagram socket."""
 
-    def __init__(self, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits]) -> None:
+    def __init__(
+        self, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits], reply_factor: int
+    ) -> None:
+        self._reply_factor = reply_factor
         self._sink = sink
         self._make_codec = make_codec
         self._limits = limits
@@ -69,7 +80,9 @@ class UdpProtocol(asyncio.DatagramProtocol):
         """A datagram has come: it holds one whole request, or it is refused."""
         assert self._transport is not None
         codec = self._make_codec(self._limits())
-        client = DatagramClient(self._transport, addr, codec.encode)
+        is_bounded = self._reply_factor and not is_loopback(addr[0])
+        reply_bytes_max = min(self._reply_factor * len(data), REPLY_BYTES_MAX) if is_bounded else REPLY_BYTES_MAX
+        client = DatagramClient(self._transport, addr, codec.encode, reply_bytes_max)
         found = codec.receive(data)
         if len(found) == 1 and not isinstance(found[0], Fault) and not codec.partial_bytes:
             self._sink.received_datagram(client, found[0])
@@ -82,10 +95,17 @@ class UdpProtocol(asyncio.DatagramProtocol):
 
 
 async def listen_udp(
-    host: str, port: int, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits]
+    host: str,
+    port: int,
+    sink: DatagramSink,
+    make_codec: MakeCodec,
+    limits: Callable[[], CodecLimits],
+    reply_factor: int = REPLY_FACTOR,
 ) -> asyncio.DatagramTransport:
-    """Serve datagrams on host and port. Raises OSError."""
+    """Serve datagrams on host and port; `reply_factor` as `REPLY_FACTOR`, 0: no such limit. Raises OSError."""
     sock = listening_socket(host, port, socket.SOCK_DGRAM)
     loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(lambda: UdpProtocol(sink, make_codec, limits), sock=sock)
+    transport, _ = await loop.create_datagram_endpoint(
+        lambda: UdpProtocol(sink, make_codec, limits, reply_factor), sock=sock
+    )
     return transport

@@ -28,7 +28,11 @@ from quorate.protocol import (
     SettingsReply,
     ShowReply,
     StatusReply,
+    name_fault,
 )
+
+SHORT_NAME: Final = 64
+"""A name of fewer characters has at most 255 bytes of UTF-8."""
 
 _FILLER: Final = Raw(b"\xa0")
 """Stands where a payload belongs: not nil, which would be none."""
@@ -48,7 +52,7 @@ _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
 
-def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request) -> ForwardedCall:
+def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request, principal: str = "") -> ForwardedCall:
     """A call as it is sent to another node."""
     payloads: list[bytes | None] = []
     if request.action not in KNOW_THEM and (request.reader or request.trans_id is not None or request.raw is not None):
@@ -60,12 +64,14 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     if request.messages is not None:
         payloads += [None if item.data is NO_DATA else bytes(item.data) for item in request.messages]
         request = replace(request, messages=[replace(item, data=_FILLER) for item in request.messages])
-    return ForwardedCall(serial, client, reply_bytes_max, request, payloads)
+    return ForwardedCall(serial, client, reply_bytes_max, request, payloads, principal)
 
 
 def unpacked_request(call: ForwardedCall) -> Request | None:
-    """The request of a call that another node sent; None if its payloads are not those of its messages."""
+    """The request of a call that another node sent; None if it is none that a client could have sent it."""
     request, payloads = call.request, call.payloads
+    if not has_fit_names(request):
+        return None
     if request.messages is None and len(payloads) < 2:  # nearly all
         data = payloads[0] if payloads else None
         request.data = NO_DATA if data is None else Raw(data)
@@ -79,6 +85,20 @@ def unpacked_request(call: ForwardedCall) -> Request | None:
     for item, one in zip(items, payloads[has_own:], strict=True):
         item.data = NO_DATA if one is None else Raw(one)
     return request
+
+
+def has_fit_names(request: Request) -> bool:
+    """Whether every name in it may be used; a client's codec has seen to that, and whoever forwards it may lie."""
+    queue = request.queue
+    if queue is not None and not (len(queue) < SHORT_NAME and queue.isprintable()) and name_fault(queue):
+        return False
+    names = [request.key, request.pattern, request.consumer, request.reader, *(request.queues or ())]
+    names += [item.key for item in request.messages or ()]
+    if isinstance(request.dead_letter, str):
+        names.append(request.dead_letter)
+    if isinstance(request.after, str):
+        names.append(request.after)
+    return all(name is None or name_fault(name) is None for name in names)
 
 
 PackedReply = tuple[int, bytes, list[bytes]]

@@ -2,7 +2,7 @@
 
 Every message that is about the log names the `vote_id` it is said under. A trans_id with the vote_id that made it
 names a place in a log; an entry is the bytes that the leader encoded once. `sent_at` is a moment of the sender's own
-monotonic clock (seconds), which comes back as `echo`.
+monotonic clock (seconds), which comes back as `echo`; -1 while there is none.
 """
 
 from typing import Annotated, Final
@@ -10,16 +10,25 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from quorate.protocol import Request
-from quorate.shards import ID_SHARDS
+from quorate.protocol import BATCH_MAX, Request
+from quorate.shards import ID_SHARDS, TRANS_ID_MAX
 
-PEER_MAJOR: Final = 2
+PEER_MAJOR: Final = 3
 PEER_MINOR: Final = 0
 
 NUMBER_MAX: Final = 2**53 - 1
 NODES_MAX: Final = 1_000_000
 Number = Annotated[int, Meta(ge=0, le=NUMBER_MAX)]
-"""A trans_id, a vote_id, a count: whatever lies beyond is no message, and cuts the link."""
+"""A vote_id, a count: whatever lies beyond is no message, and cuts the link."""
+
+TransId = Annotated[int, Meta(ge=0, le=TRANS_ID_MAX)]
+"""A record's number, from which a message's id can still be made."""
+
+Moment = Annotated[float, Meta(ge=-1, le=1e15)]
+"""A moment of somebody's monotonic clock (s). Below 0: none."""
+
+ENTRIES_MAX: Final = 200_000
+"""Entries, rows or calls in one message. What they may take together, the frame's limit says."""
 
 NodeId = Annotated[int, Meta(ge=1, le=NODES_MAX)]
 DrawnNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -28,6 +37,7 @@ DrawnNumber = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Shard = Annotated[int, Meta(ge=0, le=ID_SHARDS - 1)]
 Shards = Annotated[int, Meta(ge=1, le=ID_SHARDS)]
 
+Principal = Annotated[str, Meta(max_length=64)]
 Host = Annotated[str, Meta(max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
@@ -77,7 +87,7 @@ class VoteRequest(msgspec.Struct, array_like=True, tag=3, gc=False):
     is_pre: bool
     is_forced: bool
     end_vote_id: Number
-    trans_id: Number
+    trans_id: TransId
 
 
 class Vote(msgspec.Struct, array_like=True, tag=4, gc=False):
@@ -95,11 +105,11 @@ class Push(msgspec.Struct, array_like=True, tag=5, gc=False):
     """
 
     vote_id: Number
-    after: Number
+    after: TransId
     after_vote_id: Number
-    entries: list[bytes]
-    committed: Number
-    sent_at: float
+    entries: Annotated[list[bytes], Meta(max_length=ENTRIES_MAX)]
+    committed: TransId
+    sent_at: Moment
     is_pulled: bool = False
     is_end: bool = False
 
@@ -111,8 +121,8 @@ class Stored(msgspec.Struct, array_like=True, tag=6, gc=False):
     """
 
     vote_id: Number
-    trans_id: Number
-    echo: float
+    trans_id: TransId
+    echo: Moment
     is_full: bool = False
 
 
@@ -120,7 +130,7 @@ class Pull(msgspec.Struct, array_like=True, tag=7, gc=False):
     """Follower to leader: send what follows record `after`, where my log ends, at most about `records_max` records."""
 
     vote_id: Number
-    after: Number
+    after: TransId
     after_vote_id: Number
     records_max: Number
 
@@ -132,8 +142,8 @@ class Diverged(msgspec.Struct, array_like=True, tag=8, gc=False):
     """
 
     vote_id: Number
-    up_to: Number
-    after: Number
+    up_to: TransId
+    after: TransId
     after_vote_id: Number
 
 
@@ -141,14 +151,14 @@ class SnapshotNeeded(msgspec.Struct, array_like=True, tag=9, gc=False):
     """Leader to follower: my log begins behind record `trimmed`, which you lack; pull a snapshot first."""
 
     vote_id: Number
-    trimmed: Number
+    trimmed: TransId
 
 
 class SnapshotPull(msgspec.Struct, array_like=True, tag=10, gc=False):
     """Follower to leader: send the snapshot's rows behind `cursor` (empty: from its beginning)."""
 
     vote_id: Number
-    trimmed: Number
+    trimmed: TransId
     cursor: bytes
 
 
@@ -156,10 +166,10 @@ class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
     """Leader to follower: rows of what stands before the log; fields as `storage.log_store.SnapshotPart`."""
 
     vote_id: Number
-    trimmed: Number
+    trimmed: TransId
     trimmed_vote_id: Number
     members: bytes
-    rows: list[tuple[bytes, bytes]]
+    rows: Annotated[list[tuple[bytes, bytes]], Meta(max_length=ENTRIES_MAX)]
     cursor: bytes
     is_last: bool
     after_cursor: bytes
@@ -176,20 +186,22 @@ class ForwardedCall(msgspec.Struct, array_like=True, gc=False):
     """A client's request, its payloads beside it.
 
     `serial` numbers the calls of a node upwards; `client` is the client's number, 0 of one that has this call alone.
+    `principal` is who asks, as the node that it asked knows it: what that one may do, the leader looks up itself.
     """
 
     serial: Number
     client: Number
     reply_bytes_max: Number
     request: Request
-    payloads: list[bytes | None]
+    payloads: Annotated[list[bytes | None], Meta(max_length=BATCH_MAX + 1)]
+    principal: Principal = ""
 
 
 class Forward(msgspec.Struct, array_like=True, tag=13, gc=False):
     """To the leader: do these requests for clients of mine. `session` is drawn anew whenever the sender starts."""
 
     session: DrawnNumber
-    calls: list[ForwardedCall]
+    calls: Annotated[list[ForwardedCall], Meta(min_length=1, max_length=ENTRIES_MAX)]
 
 
 class ForwardAnswers(msgspec.Struct, array_like=True, tag=14, gc=False):
@@ -198,14 +210,14 @@ class ForwardAnswers(msgspec.Struct, array_like=True, tag=14, gc=False):
     `session` is the one that they were forwarded in: an answer to a node's earlier life is for nobody (0: not said).
     """
 
-    answers: list[tuple[Number, tuple[int, bytes, list[bytes]]]]
+    answers: Annotated[list[tuple[Number, tuple[int, bytes, list[bytes]]]], Meta(max_length=ENTRIES_MAX)]
     session: DrawnNumber = 0
 
 
 class ForwardReturned(msgspec.Struct, array_like=True, tag=15, gc=False):
     """Back: none of these was looked at, since this node does not lead. `session`: as in `ForwardAnswers`."""
 
-    serials: list[Number]
+    serials: Annotated[list[Number], Meta(max_length=ENTRIES_MAX)]
     session: DrawnNumber = 0
 
 
@@ -228,7 +240,7 @@ class ShardLeader(msgspec.Struct, array_like=True, gc=False):
 class ShardLeaders(msgspec.Struct, array_like=True, tag=17, gc=False):
     """Between workers, of one node and of one shard: who leads which shard, as far as the sender knows."""
 
-    leaders: list[ShardLeader]
+    leaders: Annotated[list[ShardLeader], Meta(max_length=ID_SHARDS)]
 
 
 class RootMembers(msgspec.Struct, array_like=True, tag=18, gc=False):
@@ -237,7 +249,7 @@ class RootMembers(msgspec.Struct, array_like=True, tag=18, gc=False):
     `committed`: that log is known to be committed so far. What is said with a higher one is as new, or newer.
     """
 
-    committed: Number
+    committed: TransId
     members: bytes
 
 
@@ -261,3 +273,10 @@ PeerMessage = (
     | ShardLeaders
     | RootMembers
 )
+
+ASKS: Final = (Forward, ClientLeft)
+"""What is about the receiver's own shard."""
+
+ANSWERS: Final = (ForwardAnswers, ForwardReturned)
+NEWS: Final = (ShardLeaders, RootMembers)
+"""What workers tell each other of shards and members."""

@@ -1,12 +1,20 @@
-"""TCP between nodes: the sockets' side of a `PeerLink`, on asyncio."""
+"""TCP between nodes, with TLS or without: the sockets' side of a `PeerLink`, on asyncio."""
 
 import asyncio
+import logging
 import socket
+import ssl
+import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from net.peers.link import PeerLink, PeerTransport
+from net.accepting import Acceptor, turn_away
+from net.peers.doorkeeper import Doorkeeper
+from net.peers.link import Connected, Origin, PeerLink
 from net.sockets import keep_alive, listening_socket
+from net.tls import NODE_NAME, nodes_of
+
+log = logging.getLogger("quorate.peers")
 
 PEER_BUFFER_BYTES: Final = 64 << 20
 """What may wait unsent for another node: far more than the windows of pushes and pulls allow."""
@@ -15,14 +23,28 @@ PEER_SILENT_MS: Final = 3000
 """A link whose bytes are not acknowledged for so long is closed by the system."""
 
 DIAL_S: Final = 2.0
+HANDSHAKE_S: Final = 3.0
+"""A TLS handshake takes no longer; whoever dials gives up sooner."""
+
+HANDSHAKES_MAX: Final = 100
+"""Connections that are being taken in at once."""
 
 
 class PeerProtocol(asyncio.Protocol):
-    """One stream to another node, either way. `connected` gives its link."""
+    """One stream to another node, either way. `connected` gives its link. For `is_trusted`, `proved` see `Origin`."""
 
-    def __init__(self, connected: Callable[[PeerTransport], PeerLink], buffer_bytes: int = PEER_BUFFER_BYTES) -> None:
+    def __init__(
+        self,
+        connected: Connected,
+        buffer_bytes: int = PEER_BUFFER_BYTES,
+        *,
+        is_trusted: bool = False,
+        proved: Callable[[], None] = lambda: None,
+    ) -> None:
         self._connected = connected
         self._buffer_bytes = buffer_bytes
+        self._is_trusted = is_trusted
+        self._proved = proved
         self._link: PeerLink | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
@@ -33,7 +55,11 @@ class PeerProtocol(asyncio.Protocol):
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(sock, PEER_SILENT_MS)
-        self._link = self._connected(transport)
+        peer = transport.get_extra_info("peername")
+        address = str(peer[0]) if isinstance(peer, tuple) else ""
+        certificate = transport.get_extra_info("peercert")
+        certified = None if certificate is None else nodes_of(certificate)
+        self._link = self._connected(transport, Origin(address, certified, self._is_trusted, self._proved))
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
@@ -52,17 +78,63 @@ class PeerProtocol(asyncio.Protocol):
 
 
 async def dial_peer(
-    host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
+    host: str, port: int, connected: Connected, failed: Callable[[str], None], tls: ssl.SSLContext | None = None
 ) -> None:
-    """Open a stream to another node; one of the two is called."""
+    """Open a stream to another node, by TLS if `tls` is given; one of the two is called."""
     loop = asyncio.get_running_loop()
     try:
-        await asyncio.wait_for(loop.create_connection(lambda: PeerProtocol(connected), host, port), DIAL_S)
+        name = None if tls is None else NODE_NAME
+        await asyncio.wait_for(
+            loop.create_connection(lambda: PeerProtocol(connected), host, port, ssl=tls, server_hostname=name), DIAL_S
+        )
+    except ssl.SSLError as error:
+        failed(f"the TLS handshake failed: {error.reason or error}")
     except (OSError, TimeoutError, ValueError) as error:  # ValueError: a name that is none
         failed(f"can't be reached: {error.strerror if isinstance(error, OSError) and error.strerror else error!r}")
 
 
-async def listen_peers(host: str, port: int, accepted: Callable[[PeerTransport], PeerLink]) -> asyncio.Server:
-    """Let other nodes in on host and port. Raises OSError."""
-    sock = listening_socket(host, port, socket.SOCK_STREAM)
-    return await asyncio.get_running_loop().create_server(lambda: PeerProtocol(accepted), sock=sock)
+class PeerServer:
+    """Lets other nodes in on host and port, those that may come: see `Doorkeeper`. Raises OSError.
+
+    `tls` gives what holds at that moment, None: none.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        accepted: Connected,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+    ) -> None:
+        self._accepted = accepted
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._doorkeeper = Doorkeeper()
+        self._taking: set[asyncio.Task[None]] = set()
+        self._acceptor = Acceptor(listening_socket(host, port, socket.SOCK_STREAM), self._came)
+
+    def close(self) -> None:
+        """Let nobody in any more."""
+        self._acceptor.close()
+
+    def _came(self, sock: socket.socket, address: str) -> None:
+        if not self._doorkeeper.may_come(time.monotonic(), address) or len(self._taking) >= HANDSHAKES_MAX:
+            turn_away(sock)
+            return
+        task = self._loop.create_task(self._take(sock, address))
+        self._taking.add(task)
+        task.add_done_callback(self._taking.discard)
+
+    async def _take(self, sock: socket.socket, address: str) -> None:
+        def proved() -> None:
+            self._doorkeeper.proved(time.monotonic(), address)
+
+        tls = self._tls()
+        handshake_s = None if tls is None else HANDSHAKE_S
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: PeerProtocol(self._accepted, proved=proved), sock, ssl=tls, ssl_handshake_timeout=handshake_s
+            )
+        except (OSError, TimeoutError) as error:  # ssl.SSLError is one
+            log.debug("somebody at %s did not come in: %s", address, error)
+            sock.close()

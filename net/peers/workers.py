@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from net.peers.link import PeerLink, PeerTransport
+from net.peers.link import Connected
 from net.peers.tcp import DIAL_S, PeerProtocol
 
 BUFFER_BYTES: Final = 1 << 30
@@ -33,13 +33,11 @@ class SocketFolder:
         return long if len(os.fsencode(long)) < 100 else f"/proc/self/fd/{self._fd}/{name}"
 
 
-async def dial_worker(
-    folder: SocketFolder, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-) -> None:
+async def dial_worker(folder: SocketFolder, shard: int, connected: Connected, failed: Callable[[str], None]) -> None:
     """Open a stream to the worker of a shard; one of the two is called."""
 
     def protocol() -> PeerProtocol:
-        return PeerProtocol(connected, BUFFER_BYTES)
+        return PeerProtocol(connected, BUFFER_BYTES, is_trusted=True)
 
     loop = asyncio.get_running_loop()
     try:
@@ -49,9 +47,7 @@ async def dial_worker(
         failed(f"can't be reached: {error!r}")
 
 
-async def listen_workers(
-    folder: SocketFolder, shard: int, accepted: Callable[[PeerTransport], PeerLink]
-) -> asyncio.Server:
+async def listen_workers(folder: SocketFolder, shard: int, accepted: Connected) -> asyncio.Server:
     """Let the other workers in. What an earlier worker has left of its socket goes. Raises OSError."""
     path = folder.path(shard)
     with contextlib.suppress(FileNotFoundError):
@@ -64,4 +60,8 @@ async def listen_workers(
         sock.close()
         raise
     os.chmod(path, 0o600)
-    return await asyncio.get_running_loop().create_unix_server(lambda: PeerProtocol(accepted, BUFFER_BYTES), sock=sock)
+
+    def protocol() -> PeerProtocol:
+        return PeerProtocol(accepted, BUFFER_BYTES, is_trusted=True)
+
+    return await asyncio.get_running_loop().create_unix_server(protocol, sock=sock)

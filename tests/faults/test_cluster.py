@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from net.peers.link import MAGIC
+from net.peers.proof import MAGIC
 from quorate import Client, ConnectionFailedError, RefusedError
 from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load

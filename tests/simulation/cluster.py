@@ -13,7 +13,7 @@ from actors.gateway.siblings import Siblings
 from actors.node.assembly import ShardSettings, open_shard, start_shard
 from actors.queues.broker import Limits
 from net.clients.connection import Connection, ConnectionLimits
-from net.peers.link import PeerLink, PeerTransport
+from net.peers.link import Connected
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
 from storage.entry import decode
@@ -122,19 +122,16 @@ class _Dialler:
         self._name = name
         self._runtime = runtime
 
-    def dial(
-        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
+    def dial(self, host: str, port: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """Dial."""
         self._network.dial(self._name, host, self._runtime, connected, failed, port)
 
-    def dial_sibling(
-        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
+    def dial_sibling(self, shard: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """Over the node's own socket."""
         self._network.dial_sibling(self._name, PORT + shard, self._runtime, connected, failed)
 
 
+NEAR = ("127.0.0.1", 1)
 PORT = 1
 """Of shard 0 for other nodes; the other shards' follow."""
 
@@ -243,6 +240,7 @@ class SimulatedNode:
             window_bytes=limits.window_bytes,
             forward_bytes=limits.forward_bytes,
             frame_bytes_max=limits.frame_bytes_max,
+            keyring=network.keyring,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
         self.codec = CodecLimits(request_bytes_max=5000)
@@ -314,7 +312,7 @@ class SimulatedNode:
         stream.runtime = self.runtime
         limits = ConnectionLimits(codec=self.codec)
         stream.connection = Connection(stream, self.listener, JsonCodec(self.codec), limits)
-        self.listener.admit(stream.connection)
+        self.listener.admit(stream.connection, NEAR)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True
 

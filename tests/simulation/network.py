@@ -2,20 +2,26 @@
 
 A real link is TCP, which does none of these within a connection; the protocol must stand them all the same, since a
 link may break and come back between any two messages. Each write holds whole frames. The introduction goes in order.
+Where nodes prove a secret, a link whose frames are lost breaks: they are numbered, and one that is missing is noticed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING
 
 from actors.cluster.peers import Peers
 from actors.gateway.siblings import Siblings
-from net.peers.link import PeerLink, PeerTransport
+from net.peers.link import Connected, Origin
+from net.peers.proof import NONCE_BYTES, Keyring, key_of
 from tests.simulation.world import SimulatedRuntime, World
 
 if TYPE_CHECKING:
     from tests.simulation.cluster import SimulatedNode
+
+
+INTRODUCTION = 2
 
 
 @dataclass
@@ -37,6 +43,9 @@ class Network:
         self.nodes: dict[tuple[str, int], SimulatedNode] = {}
         self.blocked: set[tuple[str, str]] = set()
         self.streams: list[LinkStream] = []
+        self.is_sealed = Random(world.random.random()).random() < 0.5
+        secret = key_of("a secret of the simulated cluster's nodes")
+        self.keyring = Keyring((secret,), True, self._nonce) if self.is_sealed else Keyring()
         is_rough = random.random() < 0.5
         self.weather = Weather(
             loss=random.choice([0.0, 0.01, 0.1]) if is_rough else 0.0,
@@ -44,6 +53,9 @@ class Network:
             late=random.choice([0.0, 0.1]) if is_rough else 0.0,
             latency_s=random.choice([0.0002, 0.001, 0.01]),
         )
+
+    def _nonce(self) -> bytes:
+        return self.world.random.randbytes(NONCE_BYTES)
 
     def calm(self) -> None:
         """No more faults."""
@@ -71,7 +83,7 @@ class Network:
         dialler: str,
         host: str,
         runtime: SimulatedRuntime,
-        connected: Callable[[PeerTransport], PeerLink],
+        connected: Connected,
         failed: Callable[[str], None],
         port: int = 1,
     ) -> None:
@@ -95,7 +107,7 @@ class Network:
         name: str,
         port: int,
         runtime: SimulatedRuntime,
-        connected: Callable[[PeerTransport], PeerLink],
+        connected: Connected,
         failed: Callable[[str], None],
     ) -> None:
         """A worker dials another of its node, over a socket that loses nothing."""
@@ -120,7 +132,7 @@ class LinkStream:
         far: str,
         near_runtime: SimulatedRuntime,
         far_runtime: SimulatedRuntime,
-        connected: Callable[[PeerTransport], PeerLink],
+        connected: Connected,
         peers: Peers | Siblings,
     ) -> None:
         self.network = network
@@ -130,9 +142,10 @@ class LinkStream:
         self.is_broken = False
         network.streams.append(self)
         self.ends = (_End(self, 0), _End(self, 1))
-        accepted = peers.accepted(self.ends[1])
+        is_trusted = self.is_local or not network.is_sealed
+        accepted = peers.accepted(self.ends[1], Origin(near, is_trusted=is_trusted))
         self.links = [accepted, accepted]
-        self.links[0] = connected(self.ends[0])
+        self.links[0] = connected(self.ends[0], Origin(far, is_trusted=is_trusted))
 
     def break_off(self) -> None:
         """Both ends notice in their own time."""
@@ -158,7 +171,7 @@ class _End:
         self._arrives_at = 0.0
 
     def write(self, data: bytes) -> None:
-        """To the other end; the first write of each end, the hello, arrives before all others or not at all."""
+        """To the other end; the first two writes of each end, opening and hello, arrive in order or break it all."""
         stream = self._stream
         network = stream.network
         world = network.world
@@ -173,14 +186,16 @@ class _End:
             return
         delay_s = weather.latency_s * (0.5 + world.random.random())
         self._writes += 1
-        if self._writes == 1:
-            self._arrives_at = world.time + delay_s
-            if not network.can_hear(sender, receiver):
+        is_lost = not network.can_hear(sender, receiver)
+        if self._writes <= INTRODUCTION or network.is_sealed:
+            is_lost = is_lost or (self._writes > INTRODUCTION and world.random.random() < weather.loss / 10)
+            if is_lost:
                 stream.break_off()
                 return
-            world.later(delay_s, lambda: self._arrive(data))
+            self._arrives_at = max(self._arrives_at + 1e-7, world.time + delay_s)
+            world.later(self._arrives_at - world.time, lambda: self._arrive(data))
             return
-        if not network.can_hear(sender, receiver) or world.random.random() < weather.loss:
+        if is_lost or world.random.random() < weather.loss:
             return
         if world.random.random() < weather.late:
             delay_s += world.random.random() * 0.3

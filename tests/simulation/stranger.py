@@ -1,10 +1,9 @@
 """Somebody who reaches a node's port for nodes and is none: says hello as it likes, and then whatever it likes.
 
-Nothing that it says may count. What a stranger could do who claims to lead, or asks for votes, with the cluster's own
-number, only a proof of the cluster's secret can keep out; it is left out here until there is one.
+Nothing that it says may count, whether nodes prove a secret to each other or are trusted for where they are.
 """
 
-from net.peers.link import MAGIC, encoded
+from net.peers.link import Origin
 from net.peers.messages import (
     PEER_MAJOR,
     Diverged,
@@ -20,6 +19,7 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
+from tests.net.peers.wire import OPENING, framed
 from tests.simulation.cluster import SimulatedNode
 from tests.simulation.observe import STRANGER
 from tests.simulation.world import World
@@ -72,11 +72,11 @@ class Stranger:
             TakeOver(vote_id),
             ForwardAnswers([(1, (0, b"garbage", []))]),
             ForwardReturned([1, 2, 3]),
+            Push(vote_id + 7, 0, 0, [], end, 1.0),
+            VoteRequest(vote_id + 7, False, True, vote_id + 7, end),
         ]
-        if cluster_id != own:
-            wishes += [Push(vote_id + 7, 0, 0, [], end, 1.0), VoteRequest(vote_id + 7, False, True, vote_id + 7, end)]
         said += random.sample(wishes, random.randint(1, len(wishes)))
-        data = MAGIC + b"".join(encoded(message) for message in said)
+        data = OPENING + b"".join(framed(message) for message in said)
         if random.random() < 0.2:
             data += bytes([random.randrange(256) for _ in range(50)])
         self._world.note("stranger", node.name, data)
@@ -84,7 +84,7 @@ class Stranger:
             node.observer.posed.add((node.node_id, node_id))
 
         def arrive() -> None:
-            link = peers.accepted(_Deaf())
+            link = peers.accepted(_Deaf(), Origin("stranger"))
             link.receive(data)
             link.lost("it has left")
 

@@ -6,7 +6,7 @@ import pytest
 
 from actors.cluster.membership import Membership, hello_fault
 from actors.cluster.progress import Progress
-from net.peers.messages import Hello
+from net.peers.messages import PEER_MAJOR, Hello
 from storage import entry as entry_codec
 from storage.records import Member, Members
 from storage.vote_file import Identity
@@ -20,7 +20,7 @@ def members(*nodes: Member, wanted: tuple[Member, ...] = ()) -> Members:
 
 
 def hello(node_id: int = 2, disk_id: int = 22, cluster_id: int = 9, **changed: int) -> Hello:
-    fields: dict[str, Any] = {"major": 2, "minor": 0, "node_type": 1, "to": 1, **changed}
+    fields: dict[str, Any] = {"major": PEER_MAJOR, "minor": 0, "node_type": 1, "to": 1, **changed}
     return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id, host="h", port=1)
 
 
@@ -104,8 +104,8 @@ def test_what_can_not_be_added_or_removed_is_said() -> None:
         (hello(node_id=1), "that is this node"),
         (hello(cluster_id=8), "another cluster"),
         (hello(node_id=7, cluster_id=0), "is no member"),
-        (hello(node_id=7), None),
-        (hello(disk_id=33), None),
+        (hello(node_id=7), "is no member"),
+        (hello(disk_id=33), "another disk"),
         (hello(disk_id=33, cluster_id=0), "another disk"),
         (hello(node_id=5, disk_id=55), "was removed"),
     ],
@@ -113,6 +113,25 @@ def test_what_can_not_be_added_or_removed_is_said() -> None:
 def test_only_members_with_the_disk_they_joined_with_are_let_in(said: Hello, why: str | None) -> None:
     gone = Member(5, "e", 1, 55)
     fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,))
+    assert fault is None if why is None else why in str(fault)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (hello(), None),
+        (hello(node_id=7), None),
+        (hello(disk_id=33), None),
+        (hello(node_id=7, cluster_id=0), "is no member"),
+        (hello(node_id=5, disk_id=55), "was removed"),
+        (hello(cluster_id=8), "another cluster"),
+    ],
+)
+def test_who_has_proved_the_secret_is_let_in_though_this_nodes_log_does_not_know_it_yet(
+    said: Hello, why: str | None
+) -> None:
+    gone = Member(5, "e", 1, 55)
+    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,), is_proven=True)
     assert fault is None if why is None else why in str(fault)
 
 

@@ -7,7 +7,7 @@ from actors.cluster.peers import Peers
 from actors.messages.peers import CutPeer, Introduce, PeerDown, PeerFault, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from net.peers.forwarding import packed_call
 from net.peers.greeting import Greeting
-from net.peers.link import MAGIC, PeerLink, encoded
+from net.peers.link import Origin, PeerLink
 from net.peers.messages import (
     PEER_MAJOR,
     ClientLeft,
@@ -23,6 +23,7 @@ from quorate.protocol import Action, Request
 from storage.records import Member
 from storage.vote_file import Identity
 from tests.actors.cranked import CrankedRuntime, Probe, ref
+from tests.net.peers.wire import OPENING, TERMS, TRUSTED, framed
 
 
 class Wire:
@@ -45,7 +46,7 @@ class Wire:
         self.is_closed = True
 
 
-Connected = Callable[[Any], PeerLink]
+Connected = Callable[[Any, Origin], PeerLink]
 
 
 class Host:
@@ -55,7 +56,7 @@ class Host:
         self.runtime = CrankedRuntime()
         self.replicator, self.router = Probe(), Probe()
         self.dialled: list[tuple[str, Connected, Callable[[str], None]]] = []
-        self.actor = Peers(self.runtime, self, Greeting(client_host="c1", client_port=5, level=99))
+        self.actor = Peers(self.runtime, self, Greeting(client_host="c1", client_port=5, level=99), TERMS)
         self.actor.attach(ref(self.replicator), ref(self.router))
         self.actor.begin()
         self.introduce(cluster_id)
@@ -79,17 +80,17 @@ class Host:
         (at,) = [n for n, (host, _, _) in enumerate(self.dialled) if host == f"n{node_id}"]
         _, connected, _ = self.dialled.pop(at)
         wire = Wire()
-        link = connected(wire)
-        link.receive(encoded(hello(node_id)))
+        link = connected(wire, TRUSTED)
+        link.receive(OPENING + framed(hello(node_id)))
         self.runtime.crank()
         wire.written = b""
         return link, wire
 
-    def accept(self, *messages: PeerMessage) -> tuple[PeerLink, Wire]:
+    def accept(self, *messages: PeerMessage, origin: Origin = TRUSTED) -> tuple[PeerLink, Wire]:
         """Another node dials, and says this."""
         wire = Wire()
-        link = self.actor.accepted(wire)
-        link.receive(MAGIC + b"".join(map(encoded, messages)))
+        link = self.actor.accepted(wire, origin)
+        link.receive(OPENING + b"".join(map(framed, messages)))
         self.runtime.crank()
         return link, wire
 
@@ -130,7 +131,7 @@ def test_what_one_turn_says_leaves_in_one_piece_and_nothing_to_whom_no_link_is_o
     _, wire = host.link(2)
     stored = Stored(1, 7, 1.0)
     host.tell(SendPeers((2, 3), stored), SendPeers((2,), ClientLeft(4)))
-    assert wire.written == encoded(stored) + encoded(ClientLeft(4))
+    assert wire.written == framed(stored) + framed(ClientLeft(4))
 
 
 def test_answers_wait_for_the_link_to_who_has_asked_and_nothing_else_does() -> None:
@@ -139,10 +140,11 @@ def test_answers_wait_for_the_link_to_who_has_asked_and_nothing_else_does() -> N
     host.tell(SendPeers((2,), ForwardAnswers([(7, (0, b"x", []))], 5)), SendPeers((2,), Stored(1, 1, 0.0)))
     (at,) = [n for n, (name, _, _) in enumerate(host.dialled) if name == "n2"]
     wire = Wire()
-    link = host.dialled.pop(at)[1](wire)
+    link = host.dialled.pop(at)[1](wire, TRUSTED)
+    link.receive(OPENING)
     wire.written = b""
-    link.receive(encoded(hello(2)))
-    assert wire.written == encoded(ForwardAnswers([(7, (0, b"x", []))], 5))
+    link.receive(framed(hello(2)))
+    assert wire.written == framed(ForwardAnswers([(7, (0, b"x", []))], 5))
 
 
 def test_answers_for_who_can_not_be_heard_any_more_are_dropped() -> None:
@@ -152,9 +154,10 @@ def test_answers_for_who_can_not_be_heard_any_more_are_dropped() -> None:
     incoming.lost("it is gone")
     (at,) = [n for n, (name, _, _) in enumerate(host.dialled) if name == "n2"]
     wire = Wire()
-    link = host.dialled.pop(at)[1](wire)
+    link = host.dialled.pop(at)[1](wire, TRUSTED)
+    link.receive(OPENING)
     wire.written = b""
-    link.receive(encoded(hello(2)))
+    link.receive(framed(hello(2)))
     assert wire.written == b""
 
 
@@ -171,7 +174,7 @@ def test_who_does_not_belong_here_is_told_why_and_not_listened_to() -> None:
         host = Host()
         _, wire = host.accept(stranger, Stored(1, 7, 1.0))
         assert wire.is_closed
-        assert encoded(Refused(""))[5:6] == wire.written[5:6]
+        assert framed(Refused(""))[5:6] == wire.written[len(OPENING) :][5:6]
         assert host.replicator.take(PeerSaid) == []
 
 
@@ -215,7 +218,7 @@ def test_who_says_nonsense_is_cut_off_and_it_is_told_why() -> None:
 def test_who_does_not_introduce_itself_in_time_is_cut_off() -> None:
     host = Host()
     wire = Wire()
-    host.actor.accepted(wire)
+    host.actor.accepted(wire, TRUSTED)
     host.runtime.crank(4.0)
     assert wire.is_closed
 

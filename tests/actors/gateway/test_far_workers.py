@@ -10,6 +10,7 @@ from quorate.protocol import Action, Request
 from storage.records import Member, Members
 from storage.vote_file import Identity
 from tests.actors.gateway.workers import PORT, SHARDS, Asker, End, HandsOver, Node, produce, queue_in
+from tests.net.peers.wire import TERMS, TRUSTED
 
 
 def cluster() -> tuple[Node, Node]:
@@ -95,7 +96,7 @@ def test_a_stranger_who_is_no_member_is_refused_by_the_worker_that_it_is_handed_
     told: list[str] = []
     here, there = End(first.runtime), End(first.runtime)
     here.other, there.other = there, here
-    there.link = PeerLink(there, HandsOver(first.workers[0]), is_dialler=False)
+    there.link = PeerLink(there, HandsOver(first.workers[0]), TERMS, is_dialler=False, origin=TRUSTED)
 
     class Stranger(HandsOver):
         """Notes how it ends."""
@@ -103,7 +104,7 @@ def test_a_stranger_who_is_no_member_is_refused_by_the_worker_that_it_is_handed_
         def link_closed(self, link: PeerLink, reason: str) -> None:
             told.append(reason)
 
-    here.link = PeerLink(here, Stranger(first.workers[0]), is_dialler=True)
+    here.link = PeerLink(here, Stranger(first.workers[0]), TERMS, is_dialler=True, origin=TRUSTED)
     here.link.introduce(Greeting(shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
     first.runtime.crank()
     assert "no member" in told[0]

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from actors.gateway.router import RemoteClient, Router
+from actors.gateway.remote_clients import RemoteClient
+from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.messages.calls import Answered, Call, ClientGone, Execute, Returned
 from actors.messages.lifecycle import Stop

@@ -9,6 +9,7 @@ from net.peers.link import PeerLink
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.workers import SHARDS, Asker, End, Node, Worker, produce, queue_in
+from tests.net.peers.wire import TERMS, TRUSTED
 
 
 def test_a_request_goes_to_its_shard_and_its_answer_comes_back() -> None:
@@ -157,8 +158,8 @@ def test_a_stranger_on_the_socket_is_refused() -> None:
         def link_closed(self, link: PeerLink, reason: str) -> None:
             told.append(reason)
 
-    there.link = node.workers[0].siblings.accepted(there)
-    here.link = PeerLink(here, Stranger(), is_dialler=True)
+    there.link = node.workers[0].siblings.accepted(there, TRUSTED)
+    here.link = PeerLink(here, Stranger(), TERMS, is_dialler=True, origin=TRUSTED)
     here.link.introduce(Greeting(shard=9, shards=10).hello(1, 1, 0))
     node.runtime.crank()
     assert len(told) == 1

@@ -16,11 +16,12 @@ from actors.messages.calls import Answered, Call, Execute
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import LeaderChanged, LinkHandedOver
 from net.peers.greeting import Greeting
-from net.peers.link import PeerLink, PeerTransport
+from net.peers.link import Connected, PeerLink
 from net.peers.messages import Hello
 from quorate.protocol import Action, Reply, Request
 from quorate.shards import shard_of_queue
 from tests.actors.cranked import CrankedRuntime, Probe, ref
+from tests.net.peers.wire import TERMS, TRUSTED
 
 SHARDS = 3
 PORT = 100
@@ -71,7 +72,7 @@ class Worker:
         refs = {one: router.actor_ref for one, router in others.items()}
         self.replicator = Probe()
         greeting = Greeting(shard=shard, shards=SHARDS)
-        self.siblings = Siblings(runtime, node, node, greeting, node.node_id, own.actor_ref, refs)
+        self.siblings = Siblings(runtime, node, node, greeting, node.node_id, own.actor_ref, refs, TERMS)
         self.news = ShardNews(runtime, node.node_id, shard, refs)
         self.siblings.attach(self.news.actor_ref)
         own.attach(ref(self.peers), self.siblings.actor_ref)
@@ -110,9 +111,7 @@ class Node:
             Worker(self, shard)
         self.runtime.crank(1.0)
 
-    def dial_sibling(
-        self, shard: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
+    def dial_sibling(self, shard: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """Connect, unless that worker is not there."""
         worker = self.workers.get(shard)
         if worker is None or shard in self.blocked:
@@ -120,13 +119,11 @@ class Node:
             return
         here, there = End(self.runtime), End(self.runtime)
         here.other, there.other = there, here
-        there.link = worker.siblings.accepted(there)
-        here.link = connected(here)
+        there.link = worker.siblings.accepted(there, TRUSTED)
+        here.link = connected(here, TRUSTED)
         worker.links.append(there)
 
-    def dial(
-        self, host: str, port: int, connected: Callable[[PeerTransport], PeerLink], failed: Callable[[str], None]
-    ) -> None:
+    def dial(self, host: str, port: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """Connect to another node's worker, at its nodes' port: that worker's Peers hand the link over."""
         worker = self.others[host].workers.get(port - PORT)
         if worker is None:
@@ -134,8 +131,8 @@ class Node:
             return
         here, there = End(self.runtime), End(self.runtime)
         here.other, there.other = there, here
-        there.link = PeerLink(there, HandsOver(worker), is_dialler=False)
-        here.link = connected(here)
+        there.link = PeerLink(there, HandsOver(worker), TERMS, is_dialler=False, origin=TRUSTED)
+        here.link = connected(here, TRUSTED)
         worker.links.append(there)
 
     def ask(self, shard: int, client: Any, *requests: Request) -> None:

@@ -144,7 +144,7 @@ def test_clients_are_told_the_address_that_is_advertised() -> None:
 
 def test_more_ports_for_clients_have_a_protocol_each() -> None:
     config = load(environment={}, flags={"listeners": '[{"protocol": "json", "host": "[::1]", "port": 7}]'})
-    assert config["listeners"] == [{"protocol": "json", "host": "::1", "port": 7}]
+    assert config["listeners"] == [{"protocol": "json", "host": "::1", "port": 7, "tls": False}]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from msgspec import Raw
 from net.peers.forwarding import REPLY_KINDS, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
+from quorate.authentication import AuthenticatedReply
 from quorate.log_replies import RawLogReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
@@ -68,7 +69,7 @@ def shown(value: object) -> object:
 
 def carried(message: PeerMessage) -> PeerMessage:
     """Over a link."""
-    arrived: PeerMessage = msgspec.msgpack.decode(encoded(message)[4:], type=PeerMessage)
+    arrived: PeerMessage = msgspec.msgpack.decode(encoded(message), type=PeerMessage)
     return arrived
 
 
@@ -112,5 +113,5 @@ def test_every_kind_of_reply_has_a_number() -> None:
     kinds = {Reply}
     while (more := {sub for kind in kinds for sub in kind.__subclasses__()} | kinds) != kinds:
         kinds = more
-    where_the_client_is = {RawLogReply, EmptyReply, ShardMapReply, ShardedClusterReply}
+    where_the_client_is = {AuthenticatedReply, RawLogReply, EmptyReply, ShardMapReply, ShardedClusterReply}
     assert kinds - where_the_client_is == set(REPLY_KINDS)

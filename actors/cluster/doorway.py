@@ -1,0 +1,93 @@
+"""Doorway: the links that others have dialled, until and after they have proved themselves.
+
+Who is refused is told, but never so often that telling it is the harm.
+"""
+
+import logging
+from typing import Final
+
+from actors.runtime.contract import Runtime
+from net.peers.link import PeerLink
+from net.peers.messages import Hello
+
+log = logging.getLogger("quorate.peers")
+
+PROOF_S: Final = 2.0
+"""A link on which nobody has proved himself by then is closed."""
+
+INCOMING_MAX: Final = 200
+"""Links from other nodes; who has not proved himself makes room for who comes after him."""
+
+REFUSED_MAX: Final = 100
+"""So many that were refused are remembered."""
+
+QUIET_S: Final = 60.0
+"""Who was refused is told of again after so long, if it still comes."""
+
+LINES_MAX: Final = 20
+"""Lines about those who are refused, within `QUIET_S`."""
+
+
+class Refusals:
+    """Logs who is refused: each once in a while, and so many at most, whoever comes however often."""
+
+    def __init__(self) -> None:
+        self._logged_at: dict[str, float] = {}
+        self._begun_at = 0.0
+        self._lines = 0
+        self._unsaid = 0
+
+    def log(self, now: float, who: str, fault: str) -> None:
+        """They are refused for that, at `now` (monotonic s)."""
+        if now - self._begun_at >= QUIET_S:
+            if self._unsaid:
+                log.warning("%d more were refused on the nodes' port", self._unsaid)
+            self._begun_at, self._lines, self._unsaid = now, 0, 0
+        known_at = self._logged_at.pop(who, None)
+        if (known_at is not None and now - known_at < QUIET_S) or self._lines >= LINES_MAX:
+            if known_at is not None:
+                self._logged_at[who] = known_at
+            self._unsaid += 1
+            return
+        while len(self._logged_at) >= REFUSED_MAX:
+            del self._logged_at[next(iter(self._logged_at))]
+        self._logged_at[who] = now
+        self._lines += 1
+        log.warning("%s is refused on the nodes' port: %s", who, fault)
+
+
+class Doorway:
+    """Of one worker. `links` are in the order in which they came."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._refusals = Refusals()
+        self.links: dict[PeerLink, None] = {}
+
+    def admit(self, link: PeerLink) -> None:
+        """Somebody has dialled, and has some time to prove himself."""
+        if len(self.links) >= INCOMING_MAX:
+            oldest = next((one for one in self.links if one.peer is None), link)
+            oldest.cut("it had not proved itself, and others came")
+        if not link.is_closed:
+            self.links[link] = None
+            self._runtime.call_later(PROOF_S, lambda: None if link.peer else link.cut("it has proved nothing in time"))
+
+    def of_node(self, node_id: int) -> list[PeerLink]:
+        """Those over which that node has introduced itself."""
+        return [link for link in self.links if link.peer is not None and link.peer.node_id == node_id]
+
+    def refuse(self, link: PeerLink, hello: Hello, fault: str) -> None:
+        """Whoever says hello is not to be talked with."""
+        who = f"{link.origin.address or 'somebody'}, who says that it is node {hello.node_id}"
+        self._refusals.log(self._runtime.monotonic(), who, fault)
+        link.refuse(fault)
+
+    def left(self, link: PeerLink, reason: str) -> bool:
+        """A link is closed; whether it was one of these."""
+        if link not in self.links:
+            return False
+        del self.links[link]
+        if link.peer is None:
+            self._refusals.log(self._runtime.monotonic(), link.origin.address or "somebody", reason)
+        return True

@@ -1,0 +1,98 @@
+"""Clients of other nodes, whose requests those forward: each done once, if this node's own table lets it. A machine."""
+
+from typing import NamedTuple
+
+from actors.gateway.access import AccessTable
+from actors.messages.calls import REPLY_BYTES_MAX, Call, Receiver
+from actors.messages.rights import not_allowed
+from net.peers.forwarding import PackedReply, packed_reply, unpacked_request
+from net.peers.messages import Forward, ForwardedCall
+from quorate.protocol import Reply, Request
+
+
+class RemoteClient:
+    """A client of another node, whose calls that node forwards, in one `session` of it."""
+
+    def __init__(self, node_id: int, session: int = 0) -> None:
+        self.node_id = node_id
+        self.session = session
+        self.has_left = self.is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Answers go back by the Router."""
+        raise AssertionError("a forwarded call is answered by the Router")
+
+
+class Served(NamedTuple):
+    """What is to be done with forwarded calls: `calls` by the owner; `refused` lack the right beside them."""
+
+    calls: list[Call]
+    refused: list[tuple[Call, str]]
+
+    @property
+    def refusals(self) -> list[tuple[int, PackedReply]]:
+        """What is answered to those that are refused."""
+        return [(call.order, packed_reply(not_allowed(call.request, right))) for call, right in self.refused]
+
+
+class RemoteClients:
+    """Those of one Router. `access`: who may do what, as this node knows it."""
+
+    def __init__(self, access: AccessTable) -> None:
+        self.access = access
+        self._clients: dict[int, dict[int, RemoteClient]] = {}
+        self._heard: dict[int, tuple[int, int]] = {}
+
+    @property
+    def nodes(self) -> list[int]:
+        """Whose clients there are."""
+        return list(self._clients)
+
+    def forget(self, node_id: int) -> list[RemoteClient]:
+        """The clients of that node: nothing is done for them any more."""
+        clients = list(self._clients.pop(node_id, {}).values())
+        for client in clients:
+            client.has_left = client.is_gone = True
+        return clients
+
+    def left(self, node_id: int, number: int) -> RemoteClient | None:
+        """A client of that node is gone."""
+        client = self._clients.get(node_id, {}).pop(number, None)
+        if client is not None:
+            client.has_left = client.is_gone = True
+        return client
+
+    def is_new(self, node_id: int, session: int) -> bool:
+        """Whether that node has begun a new session, in which its numbers begin anew."""
+        return self._heard.get(node_id, (0, 0))[0] != session
+
+    def fresh(self, node_id: int, message: Forward) -> list[ForwardedCall]:
+        """The calls that were not heard before."""
+        session, heard = self._heard.get(node_id, (0, 0))
+        if session != message.session:
+            heard = 0
+        fresh = [one for one in message.calls if one.serial > heard]
+        if fresh:
+            self._heard[node_id] = (message.session, fresh[-1].serial)
+        return fresh
+
+    def serve(self, node_id: int, session: int, fresh: list[ForwardedCall], reply_to: Receiver) -> Served | None:
+        """What of them may be done. None: that node forwards what no client can have sent."""
+        served = Served([], [])
+        clients = self._clients.setdefault(node_id, {})
+        for one in fresh:
+            request = unpacked_request(one)
+            if request is None:
+                return None
+            principal = self.access.forwarded(one.principal)
+            client = clients.get(one.client) or RemoteClient(node_id, session)
+            reply_bytes_max = min(one.reply_bytes_max, REPLY_BYTES_MAX)
+            call = Call(request, client, one.serial, reply_to, reply_bytes_max, principal=principal)
+            missing = principal.rights.missing(request)
+            if missing is not None:
+                served.refused.append((call, missing))
+                continue
+            if one.client:
+                clients[one.client] = client
+            served.calls.append(call)
+        return served

@@ -1,0 +1,27 @@
+"""What is written down of who did what.
+
+| message | from | to | meaning |
+|---|---|---|---|
+| Audit | Listener | Auditor | write these lines |
+| RefusedForwarded | Router | Listener | what another node forwarded, this one did not allow |
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from actors.messages.calls import Call
+
+
+@dataclass(slots=True)
+class Audit:
+    """Each a JSON object: when (`at`, Unix s), who (`principal`), from where, what, and whether it was allowed."""
+
+    lines: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class RefusedForwarded:
+    """Each call with the right that was missing; node `node_id` had forwarded them."""
+
+    node_id: int
+    refused: list[tuple[Call, str]]

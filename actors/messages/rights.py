@@ -1,0 +1,148 @@
+"""Who asks, and what they may do: a part of every call.
+
+A right over queues holds for patterns of names, with shell wildcards (`*`, `?`, `[..]`) as in a list; a right over the
+node holds or does not. To operate a node includes to read its log.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from fnmatch import translate
+from typing import Final, NamedTuple
+
+from quorate.actions import (
+    CLUSTER_LOOKS,
+    NAME_MESSAGES,
+    NAME_NO_QUEUE,
+    OF_NODE,
+    OF_QUEUES,
+    TABLE,
+    Right,
+)
+from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+
+CACHED_MAX: Final = 10_000
+"""Answers that are remembered for one principal and one right."""
+
+EVERY_QUEUE: Final = "*"
+OVER_NODE: Final = frozenset(facts.action for facts in TABLE if facts.right in OF_NODE)
+RIGHTS: Final[dict[int, str]] = {int(facts.action): facts.right for facts in TABLE}
+
+
+class _Over:
+    """The queues that one right holds for."""
+
+    def __init__(self, patterns: Iterable[str]) -> None:
+        self._matches: list[Callable[[str], object]] = [re.compile(translate(one)).match for one in patterns]
+        self._known: dict[str, bool] = {}
+
+    def holds(self, queue: str) -> bool:
+        """Whether it holds for a queue of that name, which need not be there."""
+        known = self._known.get(queue)
+        if known is None:
+            if len(self._known) >= CACHED_MAX:
+                self._known.clear()
+            known = self._known[queue] = any(matches(queue) for matches in self._matches)
+        return known
+
+
+class Rights:
+    """What somebody may do. `queues`: for each right over queues the patterns; `node`: rights over the node.
+
+    `is_unlimited`: everything, without a look at names; `is_everywhere`: so with every queue.
+    """
+
+    def __init__(self, queues: Mapping[str, Iterable[str]], node: Iterable[str] = (), *, is_all: bool = False) -> None:
+        patterns = {right: tuple(queues.get(right, ())) for right in OF_QUEUES}
+        self._patterns = patterns
+        self._over = {right: _Over(its) for right, its in patterns.items()}
+        held = set(node)
+        self._node = frozenset({*held, Right.LOG} if Right.OPERATE in held else held)
+        self.everywhere = frozenset(right for right in OF_QUEUES if EVERY_QUEUE in patterns[right])
+        self.is_everywhere = len(self.everywhere) == len(OF_QUEUES)
+        self.is_unlimited = is_all or (self.is_everywhere and self._node == frozenset(OF_NODE))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rights) and self.shown() == other.shown()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.shown()))
+
+    def may(self, right: str, queue: str) -> bool:
+        """Whether a right over queues holds for that one."""
+        return right in self.everywhere or self._over[right].holds(queue)
+
+    def has(self, right: str) -> bool:
+        """Whether a right is held at all: over the node, or over some queues."""
+        return right in self._node or bool(self._patterns.get(right))
+
+    @property
+    def has_some(self) -> bool:
+        """Whether there is anything that may be done."""
+        return bool(self._node) or any(self._patterns.values())
+
+    def shown(self) -> list[str]:
+        """As the access file has them: `produce:jobs*`, `look`, `operate`."""
+        of_queues = [
+            right if pattern == EVERY_QUEUE else f"{right}:{pattern}"
+            for right, patterns in self._patterns.items()
+            for pattern in patterns
+        ]
+        return [*of_queues, *(right for right in OF_NODE if right in self._node)]
+
+    def missing(self, request: Request) -> str | None:
+        """The right that the request needs and that is not held; None if it may be done.
+
+        What names messages and no queue is judged here as far as it can be: whoever finds the messages has to ask
+        `may` for theirs.
+        """
+        if self.is_unlimited or (self.is_everywhere and request.action not in OVER_NODE):
+            return None
+        right = RIGHTS.get(request.action, Right.NONE)
+        if right == Right.NONE:
+            return None
+        queue = request.queue
+        if queue is not None and request.queues is None and request.action not in NAME_NO_QUEUE:
+            if not self.may(right, queue):
+                return right
+            return self._missing_for_dead_letter(request) if request.action == Action.CONFIGURE else None
+        if right == Right.ANY:
+            return None if self.has_some else right
+        if request.action == Action.NODE_STATUS or (
+            request.action == Action.CLUSTER and request.command in CLUSTER_LOOKS
+        ):
+            return None if self.has(Right.LOOK) or self._node else Right.LOOK
+        if request.action in NAME_NO_QUEUE or request.action in NAME_MESSAGES:
+            return None if self.has(right) else right
+        named = [*(request.queues or ()), *([] if queue is None else [queue])]
+        if not named:
+            return None if self.has(right) else right
+        return None if all(self.may(right, name) for name in named) else right
+
+    def _missing_for_dead_letter(self, request: Request) -> str | None:
+        """Messages are moved into a dead letter queue, as if whoever names it had produced them there."""
+        dead_letter = request.dead_letter
+        if isinstance(dead_letter, str) and dead_letter and not self.may(Right.PRODUCE, dead_letter):
+            return Right.PRODUCE
+        return None
+
+
+EVERY_RIGHT: Final = Rights({right: [EVERY_QUEUE] for right in OF_QUEUES}, OF_NODE, is_all=True)
+
+
+class Principal(NamedTuple):
+    """Somebody who is known by a name, and what they may do."""
+
+    name: str
+    rights: Rights
+
+
+ITSELF: Final = Principal("", EVERY_RIGHT)
+"""Who asks on the node's own behalf."""
+
+
+def not_allowed(request: Request, right: str) -> Reply:
+    """The refusal of a request for want of a right. It tells nothing of whether a queue is there."""
+    if right == Right.ANY:
+        return refusal(request, ErrorWord.NOT_ALLOWED, "nothing is allowed to this client: it has no rights at all")
+    over = "for what the request names" if right in OF_QUEUES else "over the node"
+    return refusal(request, ErrorWord.NOT_ALLOWED, f"the right {right} {over} is missing")

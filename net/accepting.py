@@ -1,0 +1,72 @@
+"""Taking in connections a few at a time: a flood of them is a loop's turn of many short steps, not one long one.
+
+asyncio's own servers accept as many as wait in one go, hundreds of them, and have one TLS context for ever.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Final
+
+log = logging.getLogger("quorate.clients")
+
+AT_ONCE: Final = 16
+"""So many are taken before the loop's others have their turn."""
+
+BACKLOG: Final = 1024
+REST_S: Final = 0.5
+"""Without a descriptor for one more, none is taken for so long."""
+
+_AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
+
+
+class Acceptor:
+    """Takes connections on a bound socket, which it listens on and closes in the end. `came` has the socket from then.
+
+    The address is the other end's host, "" where it has none.
+    """
+
+    def __init__(self, sock: socket.socket, came: Callable[[socket.socket, str], None]) -> None:
+        self._sock = sock
+        self._came = came
+        self._is_closed = False
+        self._loop = asyncio.get_running_loop()
+        sock.listen(BACKLOG)
+        self._loop.add_reader(sock.fileno(), self._readable)
+
+    def close(self) -> None:
+        """Take no more."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._loop.remove_reader(self._sock.fileno())
+            self._sock.close()
+
+    def _readable(self) -> None:
+        for _ in range(AT_ONCE):
+            if self._is_closed:
+                return
+            try:
+                sock, address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.warning("no connection can be taken in: %s", error)
+                self._loop.remove_reader(self._sock.fileno())
+                self._loop.call_later(REST_S, self._go_on)
+                return
+            sock.setblocking(False)
+            self._came(sock, str(address[0]) if isinstance(address, tuple) else "")
+
+    def _go_on(self) -> None:
+        if not self._is_closed:
+            self._loop.add_reader(self._sock.fileno(), self._readable)
+
+
+def turn_away(sock: socket.socket) -> None:
+    """Close a connection so that nothing is left of it in the system, either."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE_GONE)
+    sock.close()

@@ -15,7 +15,8 @@ import typer
 from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
 from cli.cluster_view import show_spread
-from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
+from cli.output import UNWELL, AsJson, Host, Port, client, console, credentials, fail, print_json, print_table, speaking
+from cli.secret import SECRET_FILE, make_secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
 from quorate.protocol import DOWN, Action
 
@@ -95,7 +96,7 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     if "client_port" not in member:
         return row
     try:
-        with Client(member["client_host"], member["client_port"], timeout=2) as connection:
+        with client(member["client_host"], member["client_port"], timeout=2) as connection:
             reply = connection.status()
     except QuorateError:
         return row
@@ -105,6 +106,8 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     if own["cluster_id"] != asked["cluster_id"]:
         return row | {"state": "not in it" if own["cluster_id"] == "0" else "another cluster"}
     row |= {name: own[name] for name in ("committed", "messages", "vote_id")}
+    if own.get("contradiction"):
+        return row | {"state": "contradicts", "fault": f"its data contradict the leader's: {own['contradiction']}"}
     if own["disk_full"]:
         return row | {"state": FULL, "fault": f"its disk is full: {own['disk_full']}"}
     return row | {"state": UP if own["leader_node_id"] else "no leader"}
@@ -154,7 +157,7 @@ def remove_node(node_id: NodeId, timeout: Patience = 30.0, host: Host = "127.0.0
     with client(host, port) as connection:
         members = _running(connection.status())["members"]
     others = [(m["client_host"], m["client_port"]) for m in members if m["node_id"] != node_id and "client_port" in m]
-    with Client(nodes=others or [(host, port)], timeout=timeout) as connection:
+    with Client(nodes=others or [(host, port)], timeout=timeout, credentials=credentials()) as connection:
         with contextlib.suppress(UnknownOutcomeError):  # then it is seen whether it was done
             _change(connection, timeout, command="remove", node_id=node_id)
         _wait(lambda: _role(connection, node_id) is None, timeout, lambda: f"node {node_id} is still a member")
@@ -292,15 +295,21 @@ def start(
     listed = [
         {"node_id": n, "host": "127.0.0.1", "port": first_node_port + (n - 1) * shards} for n in range(1, nodes + 1)
     ]
+    secret = directory / SECRET_FILE
+    has_secret = not first.exists() or "cluster_secret_file" in json.loads(first.read_text())
     for node in listed:
         folder = directory / f"node-{node['node_id']}"
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "node.json"
         if not path.exists():
+            if has_secret and not secret.exists():
+                make_secret(secret)
             at = port + int(str(node["node_id"])) - 1
             own = {"node_id": node["node_id"], "port": at, "data_dir": str((folder / "data").resolve())}
             if shards > 1:
                 own["shards"] = shards
+            if has_secret:
+                own["cluster_secret_file"] = str(secret.resolve())
             path.write_text(json.dumps({**own, "cluster_node_list": listed}, indent=2) + "\n")
         config = json.loads(path.read_text())
         if holder_of(Path(config["data_dir"])) is not None:

@@ -5,8 +5,8 @@ from typing import Any
 
 import typer
 
-from cli.output import UNWELL, console, print_json, print_table
-from quorate import Client, QuorateError
+from cli.output import UNWELL, client, console, print_json, print_table
+from quorate import QuorateError
 
 STATUS_S = 2.0
 """So long a node has to say how it is."""
@@ -89,7 +89,7 @@ def _state(member: dict[str, Any]) -> str:
     if "client_port" not in member:
         return "down"
     try:
-        with Client(member["client_host"], member["client_port"], timeout=STATUS_S) as connection:
+        with client(member["client_host"], member["client_port"], timeout=STATUS_S) as connection:
             reply = connection.status()
     except QuorateError:
         return "down"

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from cli import bench, cluster, config, data, log, msg, node, queue
+from cli import access, bench, cluster, config, data, log, msg, node, queue, secret
 from quorate.version import VERSION
 
 app = typer.Typer(
@@ -14,7 +14,9 @@ app = typer.Typer(
 )
 app.add_typer(node.app, name="node")
 app.add_typer(cluster.app, name="cluster")
+cluster.app.command(name="secret")(secret.secret)
 app.add_typer(queue.app, name="queue")
+app.add_typer(access.app, name="access")
 app.add_typer(msg.app, name="msg")
 app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")

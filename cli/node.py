@@ -12,7 +12,7 @@ import typer
 from actors.node import config as configuration
 from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
-from actors.node.reload_outcome import last
+from actors.node.reload_outcome import ReloadOutcome, last
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate.protocol import DOWN
 
@@ -103,14 +103,8 @@ def stop(config: ConfigPath = None, data_dir: DataDir = None) -> None:
     console.print(f"process {pid} has stopped")
 
 
-@app.command()
-@speaking
-def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
-    """Let the node read its configuration again: log level, limits, virtual queues. Says what changed.
-
-    Exit code 1 if the configuration has faults; the node goes on with the one that it has.
-    """
-    pid, folder = _running(config, data_dir)
+def reloaded(pid: int, folder: Path) -> ReloadOutcome:
+    """Let the supervisor `pid` of the node in that folder read its configuration again. Raises typer.Exit."""
     before = last(folder)
     os.kill(pid, signal.SIGHUP)
     until = time.monotonic() + RELOAD_S
@@ -118,6 +112,17 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
         if time.monotonic() > until:
             raise fail(f"process {pid} has not said within {RELOAD_S:g} s what came of it; its log may")
         time.sleep(0.02)
+    return outcome
+
+
+@app.command()
+@speaking
+def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
+    """Let the node read its configuration again: log level, limits, virtual queues, who may do what, certificates.
+
+    Exit code 1 if the configuration has faults; the node goes on with the one that it has.
+    """
+    outcome = reloaded(*_running(config, data_dir))
     said = "\n".join(outcome.said)
     if not outcome.is_taken:
         raise fail(said)
@@ -127,7 +132,7 @@ def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
 @app.command()
 @speaking
 def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False) -> None:
-    """Show a running node and its shards. Exit code 3 if one of them is down."""
+    """Show a running node and its shards. Exit code 3 if one of them is down, or contradicts its leader."""
     with client(host, port) as connection:
         reply = connection.status()
     if as_json:
@@ -146,12 +151,16 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
             console.print(f"shard {shard['shard']} is down: {shard['fault']}")
         if shard.get("disk_full"):
             console.print(f"shard {shard['shard']}: the disk is full: {shard['disk_full']}")
+        if shard.get("contradiction"):
+            console.print(f"shard {shard['shard']}: its data contradict the leader's: {shard['contradiction']}")
         if shard.get("recovery"):
             console.print(f"shard {shard['shard']}: cut off at the last start: {shard['recovery']}")
 
+    for warning in reply.get("warnings", ()):
+        console.print(f"warning: {warning}")
     for limit in reply.get("limits_reached", ()):
         console.print(f"a limit was reached in the last minute: {limit}")
-    if reply.get("partial"):
+    if reply.get("partial") or any(shard.get("contradiction") for shard in reply["shards"]):
         raise typer.Exit(UNWELL)
 
 

@@ -1,8 +1,11 @@
 """How qctl speaks: tables and lines for people, JSON lines with --json, faults to standard error with exit code 1."""
 
+import inspect
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, Final, ParamSpec, TypeVar
 
 import msgspec
@@ -14,6 +17,7 @@ from rich.text import Text
 from actors.node.config import ConfigError
 from actors.node.node_lock import HeldError
 from quorate import Client, QuorateError
+from quorate.credentials import Credentials
 from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
@@ -35,22 +39,64 @@ def fail(reason: object) -> typer.Exit:
     return typer.Exit(1)
 
 
+TokenFile = Annotated[
+    Path | None,
+    typer.Option("--token-file", envvar="QUORATE_TOKEN_FILE", help="A file with the token; else QUORATE_TOKEN has it."),
+]
+Tls = Annotated[bool, typer.Option("--tls", envvar="QUORATE_TLS", help="Speak TLS.")]
+Ca = Annotated[
+    Path | None,
+    typer.Option("--ca", envvar="QUORATE_CA", help="The authority that the node's certificate is of; speaks TLS."),
+]
+SHOWN: Final = {"token_file": (TokenFile, None), "tls": (Tls, False), "ca": (Ca, None)}
+"""The options that every command has which asks a node."""
+
+_credentials: ContextVar[Credentials | None] = ContextVar("credentials", default=None)
+
+
 def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A command whose expected errors become one line and exit code 1."""
+    """A command whose expected errors become one line and exit code 1.
+
+    One that has a `host` asks a node, and has the options of `SHOWN` as well: `client` and `credentials` go by them.
+    """
+    signature = inspect.signature(command)
+    asks = "host" in signature.parameters and signature.parameters["host"].annotation is Host
 
     @wraps(command)
     def run(*arguments: Parameters.args, **named: Parameters.kwargs) -> Result:
         try:
+            if asks:
+                shown: list[Any] = [named.pop(name, default) for name, (_, default) in SHOWN.items()]
+                _credentials.set(_shown(*shown))
             return command(*arguments, **named)
         except (QuorateError, ConfigError, StorageError, HeldError, OSError, UnicodeError, ValueError) as error:
             raise fail(error) from error
 
+    if asks:
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in SHOWN.items()
+        ]
+        run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]  # typer reads it
+        run.__annotations__ = {**run.__annotations__, **{name: kind for name, (kind, _) in SHOWN.items()}}
     return run
 
 
-def client(host: str, port: int) -> Client:
+def _shown(token_file: Path | None, tls: bool, ca: Path | None) -> Credentials:
+    token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    if token is not None and not token:
+        raise ValueError(f"{token_file} holds no token")
+    return Credentials.of(token, tls=tls, ca=ca)
+
+
+def credentials() -> Credentials:
+    """What the command's options say that this client shows."""
+    return _credentials.get() or Credentials.of()
+
+
+def client(host: str, port: int, timeout: float = 10.0) -> Client:
     """A client of the node that the options name."""
-    return Client(host, port)
+    return Client(host, port, timeout=timeout, credentials=credentials())
 
 
 def without_escapes(text: str) -> str:

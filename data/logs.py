@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from data.decode import split_entries
 from data.options import SourceOptions
 from quorate import Client, QuorateError, RefusedError
+from quorate.credentials import Credentials
 from quorate.protocol import DOWN, ErrorWord
 from storage.entry import entry_time, stored_entry
 from storage.log_reader import LogReader, shards_in
@@ -72,9 +73,11 @@ class Log(Protocol):
 class ClusterLog:
     """Over the clients' port of any of `servers`."""
 
-    def __init__(self, servers: tuple[str, ...], timeout_s: float = 30.0) -> None:
-        self._client = Client(nodes=list(servers), timeout=timeout_s)
-        self._each = [Client(nodes=[server], timeout=min(timeout_s, ONE_S)) for server in servers]
+    def __init__(self, servers: tuple[str, ...], timeout_s: float, credentials: Credentials) -> None:
+        self._client = Client(nodes=list(servers), timeout=timeout_s, credentials=credentials)
+        self._each = [
+            Client(nodes=[server], timeout=min(timeout_s, ONE_S), credentials=credentials) for server in servers
+        ]
         self._timeout_s = timeout_s
 
     def ranges(self) -> dict[int, Range]:
@@ -216,4 +219,4 @@ def open_log(options: SourceOptions) -> Log:
     """The log that the options name. Raises `StorageError` for a path that holds none."""
     if options.path is not None:
         return FolderLog(options.path)
-    return ClusterLog(options.servers, options.timeout_s)
+    return ClusterLog(options.servers, options.timeout_s, options.credentials)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from quorate.credentials import Credentials
+
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 IN_JSON: Final = {-2: EARLIEST, -1: LATEST}
@@ -57,17 +59,21 @@ class SourceOptions:
     group: str | None
     pushes_filters: bool
     timeout_s: float
+    credentials: Credentials
 
+
+SHOWN: Final = ("token", "tls", "ca")
+"""By what a node knows who reads and writes: see `quorate.credentials`."""
 
 KNOWN: Final = frozenset(
     {
         *("bootstrap.servers", "path", "subscribe", "subscribepattern", "shards", "startingoffsets", "endingoffsets"),
         *("startingtimestamp", "endingtimestamp", "maxoffsetspertrigger", "minpartitions", "failondataloss"),
-        *("includedata", "groupid", "pushfilters", "timeout"),
+        *("includedata", "groupid", "pushfilters", "timeout", *SHOWN),
     }
 )
 SINK_KNOWN: Final = frozenset(
-    {"bootstrap.servers", "queue", "batchsize", "refused", "timeout", "rate", "checkpointlocation", "path"}
+    {"bootstrap.servers", "queue", "batchsize", "refused", "timeout", "rate", "checkpointlocation", "path", *SHOWN}
 )
 
 
@@ -109,6 +115,10 @@ def _flag(options: Mapping[str, str], name: str, default: bool) -> bool:
     if text.lower() not in ("true", "false"):
         raise OptionError(f"{name}: {text!r} is neither true nor false")
     return text.lower() == "true"
+
+
+def _credentials(options: Mapping[str, str]) -> Credentials:
+    return Credentials.of(options.get("token"), tls=_flag(options, "tls", False), ca=options.get("ca") or None)
 
 
 def _time(options: Mapping[str, str], name: str) -> float | None:
@@ -172,6 +182,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         group=given.get("groupid") or None,
         pushes_filters=_flag(given, "pushFilters", False),
         timeout_s=float(_number(given, "timeout", 30, 1)),
+        credentials=_credentials(given),
     )
 
 
@@ -187,6 +198,7 @@ class SinkOptions:
     batch_size: int
     collects: Path | None
     timeout_s: float
+    credentials: Credentials
     rate: int
 
 
@@ -206,5 +218,6 @@ def sink_options(options: Mapping[str, str]) -> SinkOptions:
         batch_size=size,
         collects=None if refused is None else Path(refused),
         timeout_s=float(_number(given, "timeout", 30, 1)),
+        credentials=_credentials(given),
         rate=_number(given, "rate", 0, 0),
     )

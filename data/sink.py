@@ -90,7 +90,7 @@ class QuorateStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _write(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> Written:
-    with Client(nodes=list(options.servers), timeout=options.timeout_s) as client:
+    with Client(nodes=list(options.servers), timeout=options.timeout_s, credentials=options.credentials) as client:
         task = SinkTask(options, client)
         try:
             for batch in iterator:

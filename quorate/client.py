@@ -9,11 +9,13 @@ unless it was produced to be delivered at most once. Anything else raises `Unkno
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
 from quorate.attempt import Attempt
 from quorate.connection import Address
+from quorate.credentials import Credentials
 from quorate.errors import QuorateError, RefusedError, UnknownOutcomeError
 from quorate.payload import from_wire, to_wire
 from quorate.pool import Pool, node_address
@@ -53,6 +55,10 @@ class Client:
     client calls itself: deliveries note it. Where a cluster has several shards, the client learns after some requests
     where each of them is led, and asks there.
 
+    `token` (or `QUORATE_TOKEN` in the environment) is what nodes with an access file know it by. With `tls` it speaks
+    TLS alone, and believes certificates that name the host it dials: those of the authorities in the file `ca`, or of
+    those that the system trusts. `cert` and `key` are files with a certificate of its own. `credentials`: all of these.
+
     Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when no node can be reached,
     `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what answers is no
     Quorate node; TypeError and ValueError for what can't be asked.
@@ -66,10 +72,17 @@ class Client:
         nodes: Sequence[Address | str] | None = None,
         timeout: float = 10.0,
         consumer: str | None = None,
+        token: str | None = None,
+        tls: bool = False,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         if nodes is not None and not nodes:
             raise ValueError("nodes is empty: at least one is wanted")
-        self._pool = Pool([(host, port)] if nodes is None else [node_address(node) for node in nodes])
+        shown = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
+        self._pool = Pool([(host, port)] if nodes is None else [node_address(node) for node in nodes], shown)
         self._map = ShardMap()
         self._timeout = timeout
         self._consumer = consumer

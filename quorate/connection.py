@@ -1,16 +1,21 @@
 """One connection of the client library: a request out, a reply in, and what is certain when it breaks."""
 
 import socket
+import ssl
 import time
 from typing import Any, Final
 
 import msgspec
 
-from quorate.errors import ProtocolViolationError
+from quorate.credentials import NOTHING, Credentials
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, RefusedError
+from quorate.protocol import Action, ErrorWord
 
 REPLY_BYTES_MAX: Final = 64 << 20
 LAST_WORDS_S: Final = 2.0
 """For so long a node that closes the connection is given to say why."""
+
+AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 
 Address = tuple[str, int]
 
@@ -26,14 +31,50 @@ class Lost(Exception):  # noqa: N818  # it never leaves the library
 class Connection:
     """Open to one node. Used by one thread at a time."""
 
-    def __init__(self, address: Address, timeout_s: float) -> None:
+    def __init__(self, address: Address, timeout_s: float, credentials: Credentials = NOTHING) -> None:
+        """Connect, and show the token if there is one.
+
+        Raises `Lost`, `RefusedError` for a token that is none, `ConnectionFailedError` for a node whose certificate is
+        not to be believed.
+        """
         self.address = address
+        until = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection(address, timeout=timeout_s)
         except OSError as error:
             raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
+        try:
+            self._begin(credentials, until)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _begin(self, credentials: Credentials, until: float) -> None:
+        host, port = self.address
+        context = credentials.context
+        if context is not None:
+            try:
+                self._socket = context.wrap_socket(self._socket, server_hostname=host)
+            except ssl.SSLCertVerificationError as error:
+                why = f"{host}:{port}: its certificate is not to be believed: {error.verify_message}"
+                raise ConnectionFailedError(why) from error
+            except OSError as error:
+                raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
+        if credentials.token is None:
+            return
+        asked = msgspec.json.encode({"action": AUTHENTICATE, "token": credentials.token}) + b"\n"
+        try:
+            reply = self.exchange(asked, max(until - time.monotonic(), 0.001))
+        except Lost as lost:
+            raise Lost(str(lost), was_sent=False) from lost
+        if reply.get("code") == 0:
+            return
+        error_word, reason = str(reply.get("error", "")), str(reply.get("reason", ""))
+        if error_word in (ErrorWord.STOPPING, ErrorWord.OVERLOADED):
+            raise Lost(f"{host}:{port}: {error_word}: {reason}", was_sent=False)
+        raise RefusedError(error_word, reason, reply)
 
     @property
     def is_stale(self) -> bool:
@@ -45,9 +86,9 @@ class Connection:
             return True
         self._socket.setblocking(False)
         try:
-            self._socket.recv(1, socket.MSG_PEEK)
+            self._socket.recv(1)  # TLS can't be peeked into; what is there makes it stale anyway
             return True
-        except BlockingIOError:
+        except (BlockingIOError, ssl.SSLWantReadError):
             return False
         except OSError:
             return True

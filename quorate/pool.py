@@ -4,6 +4,7 @@ import threading
 from typing import Final
 
 from quorate.connection import Address, Connection, Lost
+from quorate.credentials import NOTHING, Credentials
 
 IDLE_MAX: Final = 16
 """Connections that are kept open for the next requests."""
@@ -16,7 +17,8 @@ DIRECT_S: Final = 0.5
 class Pool:
     """Connections to one of `nodes` at a time. Any thread may use it."""
 
-    def __init__(self, nodes: list[Address]) -> None:
+    def __init__(self, nodes: list[Address], credentials: Credentials = NOTHING) -> None:
+        self._credentials = credentials
         self._nodes = nodes
         self._address = nodes[0]
         self._idle: list[Connection] = []
@@ -45,7 +47,7 @@ class Pool:
 
     def _connected(self, address: Address, timeout_s: float) -> Connection:
         try:
-            return Connection(address, timeout_s)
+            return Connection(address, timeout_s, self._credentials)
         except Lost:
             self.ask_elsewhere(address)
             raise

@@ -4,6 +4,7 @@ A part of the Replicator, which calls it when the members, or who leads, may hav
 """
 
 import logging
+from typing import Final
 
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.replication import Replication
@@ -14,6 +15,13 @@ from net.peers.messages import Hello
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
+
+
+CONTRADICTS: Final = (
+    "this node's data contradict its leader's: {0}. It takes no further part in the cluster. Its data are of another "
+    "history, as those of a restored backup are: if the others are right, remove node {1} from the cluster, empty its "
+    "folder, and add it again"
+)
 
 
 class Announcer:
@@ -36,6 +44,7 @@ class Announcer:
         self._near: Neighbours
         self._told_members: object = self
         self._told_leader: object = self
+        self._told_contradiction: str | None = None
 
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells."""
@@ -44,7 +53,8 @@ class Announcer:
     @property
     def is_news(self) -> bool:
         """Whether the members, or who leads, are others than those that were told."""
-        return self._membership.current is not self._told_members or self._machine.role.leader != self._told_leader
+        is_other = self._membership.current is not self._told_members or self._machine.role.leader != self._told_leader
+        return is_other or self._machine.log.contradiction is not self._told_contradiction
 
     @property
     def has_lost(self) -> bool:
@@ -57,6 +67,11 @@ class Announcer:
         is_first = self._told_leader is self
         own_id = self._machine.log.node_id
         is_other_leader = leader != self._told_leader
+        contradiction = self._machine.log.contradiction
+        if contradiction is not self._told_contradiction:
+            self._told_contradiction = contradiction
+            log.critical("%s", CONTRADICTS.format(contradiction, own_id))
+            self._near.elector.tell(VotersChanged(frozenset()))
         if current is not self._told_members:
             self._told_members = current
             self._members_changed(is_first)
@@ -74,7 +89,7 @@ class Announcer:
         if current is not None and not is_first:
             named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
             log.info("the members are now: %s", ", ".join(named))
-        voters = self._membership.electors
+        voters = self._membership.electors if self._told_contradiction is None else frozenset()
         if current is None and self._settings.is_alone:
             voters = frozenset({self._membership.own.node_id})
         self._near.elector.tell(VotersChanged(voters))

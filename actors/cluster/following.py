@@ -10,6 +10,9 @@ Raft's rules for a follower (Ongaro's dissertation, 3.5 and figure 3.1), and whe
 - an entry that contradicts one here takes its place, with all behind it, but never a committed one (`_accept`);
 - the commit point never passes what is known to agree with this leader's log (`_advance`: its `min`);
 - stored is said only of what this node's disk has, and what is known to agree (`_say_stored`).
+
+A leader's log that lacks a record which is committed here is another history, as after a restored backup: only the
+operator can tell which is the right one (`_contradicted`).
 """
 
 import math
@@ -36,6 +39,10 @@ TAIL_BYTES_MAX: Final = 32 << 20
 PULL_BYTES: Final = 1 << 20
 PUSH_BYTES: Final = 8 << 20
 """One push holds so much, or one entry: far below what a frame between nodes may have."""
+
+
+class ContradictionError(DamagedError):
+    """The leader's log and this node's have another record at a place that is committed here."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +95,8 @@ class Following:
             self._pull_sent_at = None
         try:
             fits = self._accept(push, decisions)
+        except ContradictionError as error:
+            return self._contradicted(error)
         except DamagedError as error:
             return [*decisions, CutPeer(node_id, str(error))]
         self._echo = max(self._echo, push.sent_at)
@@ -134,7 +143,7 @@ class Following:
                 new.append(entry)
             elif known is not None and known != entry.vote_id:
                 what = f"the leader's is of vote {entry.vote_id}, and this node's, which is committed, of vote {known}"
-                raise DamagedError(f"record {after}", what)
+                raise ContradictionError(f"record {after}", what)
         if new:
             before = new[0].first_trans_id - 1
             if new[0].vote_id < (tail.vote_id_at(before) or 0):
@@ -146,6 +155,11 @@ class Following:
                 self._pace.spend(new[-1].last_trans_id - new[0].first_trans_id + 1)
         self._agreed = max(self._agreed, after)
         return True
+
+    def _contradicted(self, what: object) -> Decisions:
+        """Nothing more is taken from this leader, and nothing said to it."""
+        self.log.contradiction = str(what)
+        return []
 
     def _cut(self, after: int) -> Decisions:
         self._agreed = min(self._agreed, after)
@@ -194,6 +208,9 @@ class Following:
         tail = self.log.tail
         if tail.end != LogEnd(message.after_vote_id, message.after):
             return []  # an answer come late: the log is another one since
+        if message.up_to < self.log.committed:
+            what = f"the leader of vote {self.vote_id} has none of the records from {message.up_to + 1} on"
+            return self._contradicted(f"{what}, and this node's are committed up to {self.log.committed}")
         up_to = max(tail.boundary(message.up_to), self.log.committed, self._agreed)
         if up_to >= tail.end.trans_id:
             return []

@@ -26,6 +26,7 @@ class ReplicatedLog:
 
     `committed` is what this node knows to be so, `durable` what its disk has, `applied` what its owner has been told;
     LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored, `room_bytes` what the journal still takes.
+    `contradiction`: why this log and the leader's can't be one: something is committed here that the leader has not.
     """
 
     def __init__(self, tail: LogTail, membership: Membership, committed: int, trimmed: int = 0) -> None:
@@ -40,6 +41,7 @@ class ReplicatedLog:
         self._loads = 0
         self.room_bytes = math.inf
         self.disk_full: str | None = None
+        self.contradiction: str | None = None
         self._write_count = 0
         self._writing: deque[tuple[int, int]] = deque()
 

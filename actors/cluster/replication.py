@@ -51,6 +51,9 @@ from storage.log_tail import LogEnd
 UNDER_A_VOTE = (Stored, Pull, Diverged, SnapshotNeeded, SnapshotPull, SnapshotRows, TakeOver)
 """What is said between a leader and its followers, beside a push."""
 
+VOTE_JUMP_MAX = 1 << 30
+"""More elections than there can be in ten years: whoever speaks of a vote that far off is not believed."""
+
 NOTHING_STORED = -1.0
 """The echo of a node that answers a leader of long ago: it echoes nothing."""
 
@@ -121,6 +124,8 @@ class Replication:
     def ask_votes(self, now: float, ask: AskVotes) -> Decisions:
         """Ask all voters. From a real candidacy on nothing of an older vote_id is accepted."""
         decisions: Decisions = []
+        if self.log.contradiction is not None:
+            return []
         if not ask.is_pre:
             if ask.vote_id < self.vote_id:
                 return []
@@ -155,6 +160,11 @@ class Replication:
     def heard(self, now: float, said: PeerSaid) -> Decisions:
         """What another node says."""
         message, node_id = said.message, said.node_id
+        if self.log.contradiction is not None:
+            return []
+        vote_id = getattr(message, "vote_id", 0)
+        if vote_id > self.vote_id + VOTE_JUMP_MAX:
+            return [CutPeer(node_id, f"it speaks of vote {vote_id}, and this node knows of none behind {self.vote_id}")]
         if isinstance(message, Push):
             return self._pushed(now, said, message)
         if isinstance(message, VoteRequest):

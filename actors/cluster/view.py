@@ -27,6 +27,8 @@ def follower_rows(machine: Replication, now: float) -> list[dict[str, Any]]:
 
 def role_of(machine: Replication) -> str:
     """leader, follower, or none while nobody is known to lead."""
+    if machine.log.contradiction is not None:
+        return "none"
     return "leader" if machine.is_leading else "follower" if machine.leader else "none"
 
 
@@ -42,6 +44,7 @@ def shard_row(machine: Replication, now: float, **known: Any) -> dict[str, Any]:
         "first_trans_id": log.trimmed + 1,
         "level": log.membership.level,
         "disk_full": log.disk_full or "",
+        "contradiction": log.contradiction or "",
         "followers": follower_rows(machine, now),
         **known,
     }

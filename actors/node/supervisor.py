@@ -31,6 +31,9 @@ log = logging.getLogger("quorate.node")
 PATIENCE_S: Final = 10.0
 """Whoever waits for a node that has not come up by then is told why, while it goes on trying."""
 
+READ_AGAIN: Final = ("access_file", "tls_cert", "tls_client_ca", "cluster_secret_file", "cluster_tls_cert")
+"""Files that hold what may have changed, though their names have not."""
+
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
 
@@ -244,6 +247,9 @@ class Supervisor:
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
         said.append(f"configuration read again; changed: {', '.join(live) or 'nothing'}")
+        read = [name for name in READ_AGAIN if new[name]]
+        if read:
+            said[-1] += f"; read again, too: {', '.join(read)}"
         log.info("%s", said[-1])
         for worker in self._workers:
             if worker.control is not None:

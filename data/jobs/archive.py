@@ -81,7 +81,7 @@ def _hold(folder: ArchiveFolder, options: dict[str, str], reader: str, about: di
     parsed = source_options(options)
     if not parsed.servers:
         return
-    log = ClusterLog(parsed.servers, parsed.timeout_s)
+    log = ClusterLog(parsed.servers, parsed.timeout_s, parsed.credentials)
     try:
         cluster = log.cluster_id()
         if "cluster" not in about:
@@ -103,7 +103,7 @@ class _Job:
     def __init__(self, folder: ArchiveFolder, options: dict[str, str], reader: str, progress: Progress) -> None:
         self.rows = 0
         self._folder = folder
-        self._servers = source_options(options).servers
+        self._source = source_options(options)
         self._reader = reader
         self._progress = progress
         self._has_news = False
@@ -133,10 +133,11 @@ class _Job:
     def say_position(self) -> None:
         """Behind what Spark has noted as done: it never asks for that again, whatever is killed."""
         ends = self._folder.committed_ends()
-        if not self._servers or not self._has_news or ends is None:
+        if not self._source.servers or not self._has_news or ends is None:
             return
         self._has_news = False
-        log = ClusterLog(self._servers)
+        source = self._source
+        log = ClusterLog(source.servers, source.timeout_s, source.credentials)
         try:
             for shard, end in ends.items():
                 log.moved(self._reader, shard, end - 1)

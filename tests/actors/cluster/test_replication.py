@@ -9,9 +9,9 @@ from actors.cluster.following import ReplicationLimits
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.cluster.replication import Replication
+from actors.cluster.replication import VOTE_JUMP_MAX, Replication
 from actors.messages.disk import WriteEntries
-from actors.messages.election import CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked
+from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers
 from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
@@ -250,11 +250,46 @@ def test_a_follower_that_is_level_is_pushed_to_without_having_to_ask() -> None:
     assert [sent.node_ids for sent in node.machine.take(SendPeers)] == [(2, 3)]
 
 
-def test_who_contradicts_a_committed_record_is_cut_off_and_nothing_is_taken() -> None:
+def test_a_node_whose_committed_records_contradict_the_leaders_takes_no_further_part() -> None:
     node = following(made(1, 3, 1), made(4, 6, 1), committed=6)
     node.push(LogEnd(1, 3), made(4, 6, 4), made(7, 7, 5))
-    assert [type(one) for one in node.machine.take(CutPeer, WriteEntries)] == [CutPeer]
+    assert "record 6" in str(node.log.contradiction)
+    node.heard(0.0, 3, VoteRequest(6, False, True, 9, 100))
+    node.push(LogEnd(1, 6), made(7, 7, 5), committed=7)
+    node.machine.ask_votes(0.0, AskVotes(7, is_pre=True, is_forced=False))
+    assert node.machine.take_out() == [], "it takes nothing, says nothing, votes for nobody and asks for no votes"
     assert node.log.tail.end == LogEnd(1, 6)
+
+
+def test_a_leader_that_lacks_what_is_committed_here_is_another_history() -> None:
+    node = following(made(1, 6, 1), committed=6)
+    node.heard(0.0, 2, Diverged(5, 4, 6, 1))
+    assert "none of the records from 5 on" in str(node.log.contradiction)
+    ahead = following(made(1, 6, 1), made(7, 9, 1), committed=6)
+    ahead.heard(0.0, 2, Diverged(5, 6, 9, 1))
+    assert ahead.log.contradiction is None, "what was not committed may be another's"
+    assert ahead.log.tail.end == LogEnd(1, 6)
+
+
+def test_who_speaks_of_a_vote_far_off_is_not_believed() -> None:
+    for message in (
+        VoteRequest(5 + VOTE_JUMP_MAX + 1, False, True, 9, 100),
+        Push(5 + VOTE_JUMP_MAX + 1, 0, 0, [], 0, 0.0),
+        Stored(2**53 - 1, 0, 0.0),
+        Vote(2**53 - 1, False, False),
+    ):
+        node = following(made(1, 3, 1))
+        node.heard(0.0, 3, message)
+        assert [type(one) for one in node.machine.take_out()] == [CutPeer], message
+
+
+def test_an_answer_to_what_was_not_sent_yet_extends_no_lease() -> None:
+    node = leading(made(1, 3, 1))
+    node.written()
+    node.machine.take_out()
+    node.heard(1.0, 2, Stored(5, 4, 1e9))
+    assert node.machine.leading is not None
+    assert node.machine.leading.progress[2].echo < 0
 
 
 def test_a_leader_cuts_off_who_says_that_it_leads_in_the_same_vote() -> None:

@@ -16,7 +16,7 @@ from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEnt
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
-from actors.messages.peers import CutPeer, Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
+from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote
 from storage.entry import StoredEntry, encode
 from storage.log_tail import LogTail
@@ -135,14 +135,15 @@ def test_votes_count_only_from_the_disk_that_the_members_know() -> None:
     assert host.elector.take(VoteGiven) == [VoteGiven(2, Vote(2, False, True))]
 
 
-def test_who_contradicts_what_is_committed_is_cut_off() -> None:
+def test_a_node_that_contradicts_its_leader_says_so_and_stands_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     host = Host(THREE)
     host.tell(Follow(1, 2))
     host.push(entry(1, 1, Remove("q")), committed=1)
     host.tell(EntriesWritten(1, 1 << 30), Follow(2, 3))
     other = Push(2, 0, 0, [entry(1, 2, Remove("other")).data], 1, 1.0)
     host.tell(PeerSaid(3, other, 9, 33))
-    assert [one.node_id for one in host.peers.take(CutPeer)] == [3]
+    assert "remove node 1 from the cluster, empty its folder" in caplog.text
+    assert host.elector.take(VotersChanged)[-1].voters == frozenset()
     assert host.log_writer.take(WriteEntries)[1:] == [], "and nothing of it is taken"
 
 

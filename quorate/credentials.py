@@ -1,0 +1,63 @@
+"""How a client shows who it is, and how it finds out who it talks to."""
+
+import os
+import ssl
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+TOKEN_VARIABLE: Final = "QUORATE_TOKEN"
+TLS_VARIABLE: Final = "QUORATE_TLS"
+CA_VARIABLE: Final = "QUORATE_CA"
+"""Environment variables for a client that is given nothing else: the token, 1 for TLS, the authority's file."""
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """`token`: what the node knows this client by, None: it shows none. `has_tls`: nodes are spoken to by TLS alone.
+
+    `ca`: a file with the authorities whose certificates count (PEM), None: those that the system trusts. `cert` and
+    `key`: the client's own certificate, and its key where it is in another file. A node's certificate has to name the
+    host that is dialled.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    has_tls: bool = False
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+
+    @cached_property
+    def context(self) -> ssl.SSLContext | None:
+        """For TLS 1.2 and later; None without TLS. Raises OSError for files that can't be used."""
+        if not self.has_tls:
+            return None
+        context = ssl.create_default_context(cafile=self.ca)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        if self.cert is not None:
+            context.load_cert_chain(self.cert, self.key)
+        return context
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the context, which can't travel."""
+        return {name: value for name, value in self.__dict__.items() if name != "context"}
+
+    @staticmethod
+    def of(
+        token: str | None = None,
+        *,
+        tls: bool = False,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
+    ) -> "Credentials":
+        """As they are given, and else as the environment says. A `ca` or a `cert` asks for TLS as well."""
+        found = token or os.environ.get(TOKEN_VARIABLE) or None
+        ca = ca or os.environ.get(CA_VARIABLE) or None
+        files = [None if one is None else str(one) for one in (ca, cert, key)]
+        wants_tls = tls or os.environ.get(TLS_VARIABLE, "").lower() in ("1", "true")
+        return Credentials(found, wants_tls or ca is not None or cert is not None, *files)
+
+
+NOTHING: Final = Credentials()

@@ -1,0 +1,52 @@
+"""Strangers at the nodes' port: each may try now and then, and all of them together not more than that."""
+
+from net.peers.doorkeeper import (
+    ADDRESSES_MAX,
+    STRANGERS_MAX,
+    STRANGERS_PER_S,
+    TRIES_MAX,
+    TRIES_PER_S,
+    Doorkeeper,
+    place_of,
+)
+
+
+def test_an_address_that_proves_nothing_may_come_less_and_less() -> None:
+    doorkeeper = Doorkeeper()
+    came = sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(1000))
+    assert came == TRIES_MAX
+    came = sum(doorkeeper.may_come(10.0, "192.0.2.1") for _ in range(1000))
+    assert came == TRIES_PER_S * 10
+
+
+def test_who_proves_itself_may_come_as_often_as_it_does() -> None:
+    doorkeeper = Doorkeeper()
+    for n in range(1000):
+        assert doorkeeper.may_come(n * 0.001, "192.0.2.1")
+        doorkeeper.proved(n * 0.001, "192.0.2.1")
+
+
+def test_a_thousand_strangers_do_not_keep_out_who_has_proved_itself_before() -> None:
+    doorkeeper = Doorkeeper()
+    assert doorkeeper.may_come(0.0, "192.0.2.1")
+    doorkeeper.proved(0.0, "192.0.2.1")
+    came = 0
+    for n in range(10_000):
+        came += doorkeeper.may_come(n * 0.0001, f"10.0.{n % 1000 // 250}.{n % 250}")
+    assert came <= STRANGERS_MAX + STRANGERS_PER_S
+    assert doorkeeper.may_come(1.0, "192.0.2.1")
+
+
+def test_no_number_of_addresses_makes_it_remember_more_than_it_may() -> None:
+    doorkeeper = Doorkeeper()
+    for n in range(ADDRESSES_MAX + 100):
+        doorkeeper.may_come(0.0, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+    assert len(doorkeeper._by_address) == ADDRESSES_MAX
+
+
+def test_a_network_of_ipv6_counts_as_one_address() -> None:
+    assert place_of("2001:db8::1") == place_of("2001:db8::ffff:2")
+    assert place_of("2001:db8::1") != place_of("2001:db8:0:1::1")
+    assert place_of("::ffff:192.0.2.1") == "192.0.2.1"
+    assert place_of("fe80::1%eth0") == "fe80::"
+    assert place_of("nonsense:") == "nonsense:"

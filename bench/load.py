@@ -1,5 +1,6 @@
 """The C load generator (bench/loadgen.c): built when needed, run against a port."""
 
+import os
 import subprocess
 import tempfile
 from functools import cache
@@ -25,14 +26,18 @@ def load(
     data_bytes: int = 32,
     batch: int = 1,
     first: int = 0,
+    token: str | None = None,
 ) -> dict[str, float]:
     """Put `requests` in all on the server, from so many connections; the figures by name (1/s and us).
 
-    The connections take turns at queues `bench0` and on, or from number `first` on.
+    The connections take turns at queues `bench0` and on, or from number `first` on. `token`: they show it first.
     """
     each = max(requests // connections, 3)
     words = [generator(), protocol, *map(str, (port, connections, each, queues, data_bytes, batch, first))]
-    printed = subprocess.run(words, capture_output=True, text=True, check=False)
+    environment = {name: value for name, value in os.environ.items() if name != "QUORATE_TOKEN"}
+    if token is not None:
+        environment["QUORATE_TOKEN"] = token
+    printed = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
     if printed.returncode:
         raise RuntimeError(printed.stderr)
     parts = printed.stdout.split()

@@ -163,6 +163,13 @@ int main(int argc, char **argv) {
       send(c->fd, out, n, 0);
       recv(c->fd, c->in, IN_BYTES - 1, 0);
     }
+    const char *token = getenv("QUORATE_TOKEN");
+    if (token && !strcmp(argv[1], "quorate")) {
+      int n = sprintf(out, "{\"action\":16,\"token\":\"%s\"}", token);
+      send(c->fd, out, n, 0);
+      n = recv(c->fd, c->in, IN_BYTES - 1, 0);
+      if (n <= 0 || !memmem(c->in, n, "\"code\":0", 8)) die("the token is refused on port", argv[2]);
+    }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
     epoll_ctl(poll, EPOLL_CTL_ADD, c->fd, &event);
   }

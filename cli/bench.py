@@ -9,17 +9,33 @@ import socket
 import time
 from typing import Annotated
 
+import msgspec
 import typer
 
-from cli.output import AsJson, Host, Port, fail, print_json, speaking
+from cli.output import AsJson, Host, Port, credentials, fail, print_json, speaking
+from quorate.protocol import Action
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    """A connection that has shown what the command's options say."""
+    shown = credentials()
+    sock = socket.create_connection((host, port), timeout=10)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if shown.context is not None:
+        sock = shown.context.wrap_socket(sock, server_hostname=host)
+    if shown.token is not None:
+        sock.sendall(msgspec.json.encode({"action": Action.AUTHENTICATE, "token": shown.token}) + b"\n")
+        reply = sock.recv(65536)
+        if b'"code":0' not in reply:
+            raise fail(f"refused: {reply.decode()}")
+    return sock
 
 
 class _Connection:
     """One connection's place in the cycle."""
 
     def __init__(self, host: str, port: int, queue: str, data: str, retry: float) -> None:
-        self.socket = socket.create_connection((host, port), timeout=10)
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket = _connected(host, port)
         self.step = 0
         self.sent_at = 0.0
         self.done = 0

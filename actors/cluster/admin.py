@@ -373,8 +373,10 @@ class ClusterAdmin:
         if self._changing is not None:
             call, _ = self._changing
             self._changing = None
-            current, named = self._membership.current, call.request.node_id or 0
-            if call.request.command == "remove" and current is not None and current.find(named) is None:
+            membership, named = self._membership, call.request.node_id or 0
+            is_settled = membership.current is not None and membership.since <= self._replication.log.committed
+            is_gone = membership.current is not None and membership.current.find(named) is None
+            if call.request.command == "remove" and is_settled and is_gone:
                 reply = self.status(call)
             else:
                 reason = "this node stopped leading before the change was committed; it may still be"

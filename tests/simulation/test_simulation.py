@@ -45,6 +45,7 @@ FOUND_BEFORE: list[tuple[int, int | None]] = [
     (31636, None),  # a new node never heard that the leader belongs to a cluster by now, and waited for ever
     (30918, None),  # a new node that had the first record of another's log, and no more, founded a cluster of its own
     (2584, None),  # a new node took itself for one of the cluster that a stranger named
+    (72083, None),  # the removal of a node was said to be done by a leader that stepped down before it was committed
     (350, 3),  # the leader's clock ran fast when it was read often
 ]
 

@@ -11,6 +11,7 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.messages.calls import Answered, Call, ClusterAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
 from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
@@ -18,6 +19,7 @@ from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote
+from quorate.protocol import Action, Reply, Request
 from storage.entry import StoredEntry, encode
 from storage.log_tail import LogTail
 from storage.records import Lead, Member, Members, Remove
@@ -178,3 +180,30 @@ def test_a_full_disk_does_not_keep_a_node_from_stopping() -> None:
     host.runtime.crank(0.1)
     host.tell(Stop(ref(host.owner)), CheckpointFailed("no space"))
     assert len(host.peers.take(Stop)) == 1, "the journal keeps what LMDB has no space for"
+
+
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_removal_that_is_not_committed_when_the_leader_steps_down_is_not_said_to_be_done(is_settled: bool) -> None:
+    host = Host(THREE)
+    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    host.tell(PeerSaid(2, Stored(2, 1, 100.0), 9, 22))
+    asker = Probe()
+    call = Call(Request(Action.CLUSTER, command="remove", node_id=3), Asker(), 1, ref(asker))
+    host.tell(ClusterAsked(call))
+    [proposed] = host.owner.take(Propose)
+    host.tell(Append(2, [entry(2, 2, proposed.record)]), EntriesWritten(2, 1 << 30))
+    assert asker.take(Answered) == []
+    if is_settled:
+        host.tell(PeerSaid(2, Stored(2, 2, 100.0), 9, 22))
+    host.tell(Follow(3, None))
+    [answered] = asker.take(Answered)
+    assert [reply.error for _, reply in answered.answers] == [None if is_settled else "unknown_outcome"]
+
+
+class Asker:
+    """A client."""
+
+    has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """By the probe."""

@@ -1,0 +1,234 @@
+"""Who may do what: each right alone, and all of them against a model of what they exclude."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actors.messages.rights import EVERY_RIGHT, Principal, Rights
+from actors.node.access_file import rights_of
+from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
+from quorate.protocol import Action, Request
+from storage.kinds import KINDS
+from tests.actors.gateway.house import House
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def test_every_action_has_a_right_of_those_that_there_are() -> None:
+    rights = {*OF_QUEUES, *OF_NODE, Right.ANY, Right.NONE}
+    assert {facts.right for facts in TABLE} == rights
+    assert {facts.action for facts in TABLE} == set(Action)
+
+
+def test_every_kind_of_record_is_read_with_the_right_to_the_log_alone_and_made_by_actions_with_a_right() -> None:
+    """A row is the kind, and the actions whose requests make such records; none: the node makes them by itself."""
+    made_by: dict[str, set[Action]] = {
+        "produce": {Action.PRODUCE},
+        "deliver": {Action.CONSUME},
+        "take": {Action.CONSUME},
+        "confirm": {Action.CONFIRM},
+        "release": {Action.RELEASE},
+        "extend": {Action.EXTEND},
+        "expire": set(),
+        "bury": set(),
+        "configure": {Action.CONFIGURE},
+        "clear": {Action.CLEAR},
+        "remove": {Action.REMOVE},
+        "lead": set(),
+        "members": {Action.CLUSTER, Action.NODE_INIT},
+        "position": {Action.POSITION},
+    }
+    writing = {action for actions in made_by.values() for action in actions}
+    assert {facts.action for facts in TABLE if facts.writes} <= writing
+    assert all(facts.right != Right.NONE for facts in TABLE if facts.action in writing)
+    assert set(made_by) == {kind.name for kind in KINDS}, "which actions make records of these kinds?"
+
+
+ASKS: list[tuple[str, dict[str, Any], str]] = [
+    ("produce", {"action": 1, "queue": "a", "data": 1}, "produce:a"),
+    ("produce several", {"action": 1, "queue": "a", "messages": [{"data": 1}]}, "produce:a"),
+    ("consume", {"action": 2, "queue": "a"}, "consume:a"),
+    ("consume of queues", {"action": 2, "queues": ["a"]}, "consume:a"),
+    ("consume of a queue and queues", {"action": 2, "queue": "a", "queues": ["a"]}, "consume:a"),
+    ("confirm in a queue", {"action": 3, "queue": "a", "msg_id": 1024}, "consume:a"),
+    ("confirm", {"action": 3, "msg_id": 1024}, "consume:a"),
+    ("monitor", {"action": 4, "queue": "a"}, "look:a"),
+    ("node monitor", {"action": 104, "queue": "a"}, "look:a"),
+    ("configure", {"action": 5, "queue": "a", "max_size": 9}, "manage:a"),
+    ("clear", {"action": 6, "queue": "a"}, "manage:a"),
+    ("list", {"action": 7}, "look:a"),
+    ("node list", {"action": 107}, "look:a"),
+    ("release", {"action": 9, "msg_id": 1024}, "consume:a"),
+    ("extend", {"action": 10, "msg_id": 1024, "retry": 9}, "consume:a"),
+    ("peek", {"action": 11, "queue": "a"}, "look:a"),
+    ("show", {"action": 12, "msg_id": 1024}, "look:a"),
+    ("show by key", {"action": 12, "queue": "a", "key": "k"}, "look:a"),
+    ("remove", {"action": 13, "queue": "a"}, "manage:a"),
+    ("log", {"action": 14}, "log"),
+    ("cluster status", {"action": 15, "command": "status"}, "look:a"),
+    ("remove a node", {"action": 15, "command": "remove", "node_id": 2}, "operate"),
+    ("init", {"action": 115}, "operate"),
+    ("position", {"action": 17, "reader": "r", "trans_id": 1}, "log"),
+    ("watch", {"action": 18, "queue": "a"}, "consume:a"),
+    ("status", {"action": 108}, "look:a"),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "needed"), ASKS, ids=[name for name, _, _ in ASKS])
+def test_each_request_needs_one_right_for_its_queue_and_no_other_will_do(
+    name: str, fields: dict[str, Any], needed: str
+) -> None:
+    request = Request(**{key: value for key, value in fields.items() if key != "messages"})
+    assert rights_of([needed]).missing(request) is None
+    everything_else = [f"{right}:b" for right in OF_QUEUES]
+    everything_else += [f"{right}:*" for right in OF_QUEUES if not needed.startswith(right)]
+    held = rights_of([*everything_else, *([Right.LOG] if needed not in ("log",) else [])])
+    names_its_queue = request.queue is not None or request.queues is not None
+    if names_its_queue or needed in OF_NODE:
+        assert held.missing(request) == needed.partition(":")[0]
+    without = rights_of([one for one in everything_else if not one.startswith(needed.partition(":")[0])])
+    assert without.missing(request) == needed.partition(":")[0]
+    assert Rights({}).missing(request) is not None
+
+
+def test_a_consumer_needs_the_right_to_each_queue_that_it_names() -> None:
+    held = rights_of(["consume:a", "consume:b*"])
+    assert held.missing(Request(Action.CONSUME, queues=["a", "b1", "b2"])) is None
+    assert held.missing(Request(Action.CONSUME, queues=["a", "c"])) == "consume"
+    assert held.missing(Request(Action.CONSUME, queue="c", queues=["a"])) == "consume"
+
+
+def test_who_makes_a_dead_letter_queue_of_one_must_be_allowed_to_produce_to_it() -> None:
+    request = Request(Action.CONFIGURE, queue="a", dead_letter="b")
+    assert rights_of(["manage:*"]).missing(request) == "produce"
+    assert rights_of(["manage:a", "produce:b"]).missing(request) is None
+
+
+def test_rights_over_queues_are_for_patterns_of_names() -> None:
+    held = rights_of(["produce:jobs.*", "produce:x?"])
+    assert held.may("produce", "jobs.a")
+    assert held.may("produce", "x1")
+    assert not held.may("produce", "xjobs.a")
+    assert not held.may("produce", "jobs")
+    assert not held.may("consume", "jobs.a")
+    assert held.shown() == ["produce:jobs.*", "produce:x?"]
+
+
+def test_to_operate_is_to_read_the_log_and_the_status_too() -> None:
+    held = rights_of(["operate"])
+    assert held.missing(Request(Action.LOG)) is None
+    assert held.missing(Request(Action.NODE_STATUS)) is None
+    assert held.missing(Request(Action.MONITOR, queue="a")) == "look"
+    assert rights_of(["log"]).missing(Request(Action.NODE_INIT)) == "operate"
+
+
+# -- the model -----------------------------------------------------------------------------------------------------
+
+QUEUES = ["a", "b", "ab"]
+names = st.sampled_from(QUEUES)
+patterns = st.sampled_from(["a", "b", "a*", "*b", "*", "?"])
+rights = st.lists(
+    st.one_of(st.builds(lambda r, p: f"{r}:{p}", st.sampled_from(OF_QUEUES), patterns), st.sampled_from(OF_NODE)),
+    max_size=4,
+)
+ids = st.integers(1, 12).map(lambda n: n * 1024)
+requests = st.one_of(
+    st.builds(lambda q: {"action": 1, "queue": q, "data": "new", "retry": 30}, st.one_of(names, st.just("virtual"))),
+    st.builds(lambda q: {"action": 2, "queue": q}, names),
+    st.builds(lambda qs: {"action": 2, "queues": qs, "count": 3}, st.lists(names, min_size=1)),
+    st.builds(lambda q, i: {"action": 3, "queue": q, "msg_id": i}, names, ids),
+    st.builds(lambda i: {"action": 3, "msg_ids": i}, st.lists(ids, min_size=1, max_size=4)),
+    st.builds(lambda a, i: {"action": a, "msg_id": i, "retry": 5}, st.sampled_from([9, 10, 12]), ids),
+    st.builds(lambda a, q: {"action": a, "queue": q}, st.sampled_from([4, 6, 11, 13, 18, 104]), names),
+    st.builds(lambda q, d: {"action": 5, "queue": q, "dead_letter": d, "max_deliveries": 1}, names, names),
+    st.builds(lambda q, k: {"action": 12, "queue": q, "key": k}, names, st.sampled_from(["k0", "k1"])),
+    st.sampled_from([{"action": 7}, {"action": 107, "pattern": "a*"}, {"action": 7, "after": "a"}]),
+)
+
+
+def filled() -> House:
+    house = House({}, virtual={"virtual": ["a", "b"]})
+    owner = house.client(host="127.0.0.1")
+    owner.connection.principal = Principal("owner", EVERY_RIGHT)
+    for queue in QUEUES:
+        for n in range(2):
+            assert owner.ask(1, queue=queue, data=f"secret of {queue}", retry=30, key=f"k{n}")["code"] == 0
+        assert owner.ask(2, queue=queue)["code"] == 0
+    return house
+
+
+def of_queue(house: House, queue: str) -> Any:
+    """All that is to be known of it."""
+    state = house.shard.state
+    kept = state.queues.get(queue)
+    messages = {
+        message.msg_id: (bytes(message.data), message.place, message.deliveries, message.due_at)
+        for message in state.messages.values()
+        if message.queue == queue
+    }
+    return None if kept is None else (kept.settings(), messages)
+
+
+@settings(max_examples=300, deadline=None)
+@given(allow=rights, asked=st.lists(requests, max_size=12))
+def test_no_sequence_of_requests_reads_or_changes_what_its_rights_exclude(
+    allow: list[str], asked: list[dict[str, Any]]
+) -> None:
+    house = filled()
+    held = rights_of(allow)
+    before = {queue: of_queue(house, queue) for queue in QUEUES}
+    guest = house.client()
+    guest.connection.principal = Principal("w", held)
+    changing = ("produce", "consume", "manage")
+    for request in asked:
+        guest.send(request)
+        for reply in guest.replies():
+            text = str(reply)
+            for queue in QUEUES:
+                if not any(held.may(right, queue) for right in ("consume", "look")):
+                    assert f"secret of {queue}'" not in text, (request, reply)
+                if not any(held.may(right, queue) for right in OF_QUEUES):
+                    rows = [row["name"] for row in reply.get("queue_list", ())]
+                    assert queue not in rows
+                    assert "no queue" not in str(reply.get("reason")) or request.get("queue") != queue
+    for queue in QUEUES:
+        if not any(held.may(right, queue) for right in changing):
+            assert of_queue(house, queue) == before[queue], f"{queue} has changed"
+
+
+def test_what_is_refused_is_the_same_whether_the_queue_is_there_or_not() -> None:
+    house = filled()
+    guest = house.client()
+    guest.connection.principal = Principal("w", rights_of(["look:other"]))
+    for action in (1, 2, 4, 5, 6, 11, 13, 18, 104):
+        there = guest.ask(action, queue="a", data=1) if action == 1 else guest.ask(action, queue="a")
+        absent = guest.ask(action, queue="z", data=1) if action == 1 else guest.ask(action, queue="z")
+        assert there["error"] == absent["error"] == "not_allowed"
+        assert there["reason"] == absent["reason"]
+    for action in (9, 10, 12):
+        guest.connection.principal = Principal("w", rights_of(["look:z", "consume:z"]))
+        there, absent = (guest.ask(action, msg_id=n * 1024, retry=5) for n in (1, 99))
+        assert there["error"] == absent["error"]
+        assert there["reason"].replace("1024", "") == absent["reason"].replace(str(99 * 1024), "")
+
+
+def test_a_virtual_queue_reaches_only_queues_that_its_producer_may_produce_to() -> None:
+    house = filled()
+    guest = house.client()
+    for allow, code in ((["produce:virtual"], -1), (["produce:virtual", "produce:a"], -1), (["produce:?"], -1)):
+        guest.connection.principal = Principal("w", rights_of(allow))
+        assert guest.ask(1, queue="virtual", data=1)["code"] == code, allow
+    guest.connection.principal = Principal("w", rights_of(["produce:virtual", "produce:a", "produce:b"]))
+    assert len(guest.ask(1, queue="virtual", data=1)["msg_ids"]) == 2
+
+
+def test_a_list_counts_and_shows_what_its_client_may_see() -> None:
+    house = filled()
+    guest = house.client()
+    guest.connection.principal = Principal("w", rights_of(["look:a*"]))
+    reply = guest.ask(7, count=1)
+    assert ([row["name"] for row in reply["queue_list"]], reply["queue_count"], reply["next"]) == (["a"], 2, "a")
+    reply = guest.ask(7, after="a")
+    assert ([row["name"] for row in reply["queue_list"]], reply.get("next")) == (["ab"], None)

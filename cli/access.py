@@ -1,5 +1,6 @@
 """qctl access: who may do what, in the access file of a node."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -17,15 +18,22 @@ Allow = Annotated[
     list[str],
     typer.Option(
         "--allow",
-        help="RIGHT, or RIGHT:PATTERN for queues; several with commas, or given several times. Rights: produce, "
-        "consume, look, manage, log, operate.",
+        help="RIGHT,RIGHT,... or, for some queues alone, RIGHT,RIGHT,...:PATTERN; may be given several times. Rights: "
+        "produce, consume, look, manage (over queues), log, operate (over the node).",
     ),
 ]
 
 
 def _rights(allow: list[str]) -> list[str]:
-    found = [one.strip() for text in allow for one in text.split(",") if one.strip()]
+    """`produce,consume:jobs*` is both for those queues. Raises ValueError."""
+    found: list[str] = []
+    for text in allow:
+        rights, colon, pattern = text.partition(":")
+        if "," in pattern:
+            raise ValueError(f"{text!r}: one pattern for each --allow")
+        found += [f"{one.strip()}{colon}{pattern}" for one in rights.split(",")]
     rights_of(found)
+    print(f"may: {', '.join(found)}", file=sys.stderr)
     return found
 
 
@@ -81,7 +89,7 @@ def allow(
         _known(changed, name)
     changed.allow(name, rights)
     changed.write()
-    console.print(f"{name} may {', '.join(rights) or 'nothing'}, as soon as the nodes have read {file} again")
+    console.print(f"{name} may {', '.join(rights)}, as soon as the nodes have read {file} again")
 
 
 @app.command()

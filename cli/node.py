@@ -13,6 +13,7 @@ from actors.node import config as configuration
 from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
 from actors.node.reload_outcome import ReloadOutcome, last
+from actors.node.security import load_security
 from cli.output import UNWELL, AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate.protocol import DOWN
 
@@ -59,6 +60,9 @@ def start(
     if not background:
         command = supervisor_command(config, flags)
         os.execv(command[0], command)
+    _, faults = load_security(loaded)
+    if faults:
+        raise configuration.ConfigError(faults)
     folder = Path(loaded["data_dir"])
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "node.log"

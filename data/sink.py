@@ -33,6 +33,9 @@ PAUSE_S: Final = 0.05
 OPTIONAL: Final = ("key", "delay", "ttl", "retry", "priority")
 TAKEN: Final = frozenset({"data", "queue", "encoding", *OPTIONAL})
 
+OF_THE_TASK: Final = frozenset({ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED})
+"""What is wrong with who writes, and with no row: no other row will fare better."""
+
 Item = dict[str, Any]
 
 
@@ -138,6 +141,8 @@ class SinkTask:
                 if time.monotonic() > until:
                     raise
             except RefusedError as refused:
+                if refused.error in OF_THE_TASK:
+                    raise
                 if refused.error in FOR_NOW:
                     if time.monotonic() > until:
                         raise

@@ -43,4 +43,8 @@ def keep_alive(sock: socket.socket, unheard_ms: int = UNHEARD_MS) -> None:
 
 def is_loopback(host: str) -> bool:
     """Whether an address, as the system writes it, is of this machine: nobody elsewhere can send from it."""
-    return host.startswith(("127.", "::ffff:127.")) or host in ("::1", "localhost")
+    if host in ("127.0.0.1", "::1", "localhost"):
+        return True
+    if not host.startswith(("127.", "::ffff:127.")):
+        return False
+    return host.removeprefix("::ffff:").replace(".", "").isdigit()  # and no name that only begins so

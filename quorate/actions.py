@@ -114,8 +114,8 @@ NAME_NO_QUEUE: Final = frozenset(
 )
 """What is about no queue that the request names; a list shows those that its client may see."""
 
-NAME_MESSAGES: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
-"""What may name messages alone: whether their queues are its client's to reach is seen where the messages are."""
+NAME_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
+"""What may name several queues."""
 
 NOT_BY_DATAGRAM: Final = frozenset(
     {Action.LOG, Action.POSITION, Action.CLUSTER, Action.NODE_INIT, Action.NODE_STATUS, Action.AUTHENTICATE}

@@ -7,7 +7,7 @@ import msgspec
 
 from quorate.actions import REPEATABLE
 from quorate.connection import Connection, Lost
-from quorate.errors import ConnectionFailedError, UnknownOutcomeError
+from quorate.errors import ConnectionFailedError, QuorateError, UnknownOutcomeError
 from quorate.pool import Pool
 from quorate.protocol import Action, ErrorWord
 from quorate.shard_map import ShardMap
@@ -15,6 +15,14 @@ from quorate.shard_map import ShardMap
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 0.2
 """Between two tries of a request."""
+
+
+class NotLetInError(Exception):
+    """A node does not let this client in, or is not to be believed; `why` is what its user is told if none does."""
+
+    def __init__(self, why: QuorateError) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 class Attempt:
@@ -39,7 +47,7 @@ class Attempt:
         wait_s = float(self._body.get("wait", 0.0))
         until = begun + self._timeout_s
         pause_s = PAUSE_MIN_S
-        redirects = 0
+        redirects = not_let_in = 0
         while True:
             waited_s = time.monotonic() - begun
             body = {**self._body, "wait": max(wait_s - waited_s, 0.001)} if wait_s and waited_s > 0.1 else self._body
@@ -47,6 +55,11 @@ class Attempt:
             left_s = max(until - time.monotonic(), 0.001)
             try:
                 reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
+            except NotLetInError as error:
+                not_let_in += 1
+                if not_let_in >= self._pool.size and not self._lost_way():
+                    raise error.why from error
+                continue
             except Lost as lost:
                 if self._lost_way() and not lost.was_sent:
                     continue
@@ -76,7 +89,10 @@ class Attempt:
 
     def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
         """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
-        connection = self._pool.take(timeout_s, self._direct)
+        try:
+            connection = self._pool.take(timeout_s, self._direct)
+        except QuorateError as error:
+            raise NotLetInError(error) from error
         try:
             reply = connection.exchange(data, timeout_s)
         except Lost:

@@ -1,10 +1,16 @@
-"""The reply to authenticate: the node that a client is connected to gives it, and no other."""
+"""Replies about who a client is, and what it may do."""
 
 from quorate.protocol import Reply
 
 
 class AuthenticatedReply(Reply, kw_only=True):
-    """Who the client is from now on, and what it may do, as the access file says it."""
+    """The reply to authenticate: who the client is from now on, and what it may do, as the access file says it."""
 
     principal: str
     rights: list[str]
+
+
+class NotAllowedReply(Reply, kw_only=True):
+    """The refusal of what the client lacks the `right` to."""
+
+    right: str

@@ -308,15 +308,20 @@ class Client:
     def _is_ours(self, msg_id: int, body: dict[str, Any]) -> bool:
         """Whether the message that has the key is the one that this request produced, as far as its data tell.
 
-        One that is gone was: its key was live when the request was repeated, and somebody has confirmed it since.
+        One that is gone was: its key was live when the request was repeated, and somebody has confirmed it since. A
+        client that may not look at the queue can't tell: then it raises `UnknownOutcomeError`.
         """
         try:
-            held = self.request(Action.SHOW, msg_id=msg_id)["message"]
+            reply = self.request(Action.SHOW, queue=body["queue"], key=body["key"])
         except RefusedError as refused:
-            return refused.error == ErrorWord.NO_SUCH_MESSAGE
+            if refused.error == ErrorWord.NO_SUCH_MESSAGE:
+                return True
+            why = f"a try may have been done, and what holds the key can't be seen: {refused.reason}"
+            raise UnknownOutcomeError(why) from refused
         except QuorateError:
             return False
-        return bool(from_wire(held) == from_wire(body))
+        held = reply["message"]
+        return bool(held["msg_id"] != msg_id or from_wire(held) == from_wire(body))
 
 
 def _item(message: Any) -> dict[str, Any]:

@@ -15,6 +15,9 @@ REPLY_BYTES_MAX: Final = 64 << 20
 LAST_WORDS_S: Final = 2.0
 """For so long a node that closes the connection is given to say why."""
 
+NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""What OpenSSL calls an answer that is none of TLS."""
+
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 
 Address = tuple[str, int]
@@ -60,6 +63,10 @@ class Connection:
             except ssl.SSLCertVerificationError as error:
                 why = f"{host}:{port}: its certificate is not to be believed: {error.verify_message}"
                 raise ConnectionFailedError(why) from error
+            except ssl.SSLError as error:
+                if error.reason in NO_TLS:
+                    raise ConnectionFailedError(f"{host}:{port}: it does not speak TLS") from error
+                raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
             except OSError as error:
                 raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
         if credentials.token is None:

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from quorate.errors import ConnectionFailedError
+
 TOKEN_VARIABLE: Final = "QUORATE_TOKEN"
 TLS_VARIABLE: Final = "QUORATE_TLS"
 CA_VARIABLE: Final = "QUORATE_CA"
@@ -30,13 +32,18 @@ class Credentials:
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """For TLS 1.2 and later; None without TLS. Raises OSError for files that can't be used."""
+        """For TLS 1.2 and later; None without TLS. Raises `ConnectionFailedError` for unfit files."""
         if not self.has_tls:
             return None
-        context = ssl.create_default_context(cafile=self.ca)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        if self.cert is not None:
-            context.load_cert_chain(self.cert, self.key)
+        named = f"ca {self.ca}"
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.cert is not None:
+                named = f"cert {self.cert}, key {self.key or self.cert}"
+                context.load_cert_chain(self.cert, self.key)
+        except OSError as error:
+            raise ConnectionFailedError(f"{named}: can't be used: {error.strerror or error}") from error
         return context
 
     def __getstate__(self) -> dict[str, object]:

@@ -5,6 +5,7 @@ from typing import Final
 
 from quorate.connection import Address, Connection, Lost
 from quorate.credentials import NOTHING, Credentials
+from quorate.errors import QuorateError
 
 IDLE_MAX: Final = 16
 """Connections that are kept open for the next requests."""
@@ -48,9 +49,14 @@ class Pool:
     def _connected(self, address: Address, timeout_s: float) -> Connection:
         try:
             return Connection(address, timeout_s, self._credentials)
-        except Lost:
+        except (Lost, QuorateError):
             self.ask_elsewhere(address)
             raise
+
+    @property
+    def size(self) -> int:
+        """How many nodes are known."""
+        return len(self._nodes)
 
     def give_back(self, connection: Connection) -> None:
         """A connection on which nothing is expected any more."""

@@ -15,6 +15,8 @@ from storage.records import Record
 
 ENTRY_VERSION: Final = 1
 CHECKSUM_BYTES: Final = 4
+TRANS_ID_MAX: Final = 2**43 - 1
+"""The last record whose message has an id below 2**53: see `storage.records.message_id`."""
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):
@@ -71,6 +73,8 @@ def decode(data: bytes | memoryview, where: str) -> Entry:
         entry = _decode_payload(memoryview(data)[CHECKSUM_BYTES:])
     except msgspec.DecodeError as error:
         raise _explain(data, where, error) from error
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise DamagedError(where, str(error)) from error
     if entry.version != ENTRY_VERSION or not entry.records:
         raise UnknownFormatError(f"{where}: entry version {entry.version} of {len(entry.records)} records")
     return entry
@@ -89,7 +93,10 @@ def begins_with(data: bytes | memoryview, kind: type[msgspec.Struct]) -> bool:
 
 def _explain(data: bytes | memoryview, where: str, error: Exception) -> Exception:
     """Why a whole entry does not decode: its checksum fits, so it was written so, by another version."""
-    loose = decode_loosely(data)
+    try:
+        loose = decode_loosely(data)
+    except ValueError:  # msgpack's errors are
+        loose = []
     return UnknownFormatError(
         f"{where}: this entry was written by a version that knows more than this one "
         f"(format {loose[0] if loose else '?'}): {error}. Run that version, or restore a backup of this one's."
@@ -127,16 +134,14 @@ def stored_entry(data: bytes) -> StoredEntry:
 
 
 def received_entry(data: bytes, where: str) -> StoredEntry:
-    """As `stored_entry`, for bytes from elsewhere. Raises `DamagedError` unless they are an entry with records."""
-    if not is_whole(data):
-        raise DamagedError(where, "the checksum does not fit the entry")
-    try:
-        entry = stored_entry(data)
-    except msgspec.DecodeError as error:
-        raise DamagedError(where, str(error)) from error
-    if entry.is_cut:
-        raise DamagedError(where, "an entry without records")
-    return entry
+    """As `stored_entry`, for bytes from elsewhere, whose records are all looked at: what can't be read is never stored.
+
+    Raises `DamagedError` and `UnknownFormatError` as `decode` does.
+    """
+    entry = decode(data, where)
+    if entry.last_trans_id > TRANS_ID_MAX:
+        raise DamagedError(where, f"it is numbered up to {entry.last_trans_id}")
+    return StoredEntry(entry.first_trans_id, entry.last_trans_id, entry.vote_id, data)
 
 
 def cut(vote_id: int, after: int) -> StoredEntry:

@@ -24,6 +24,9 @@ REFUSED_MAX: Final = 100
 QUIET_S: Final = 60.0
 """Who was refused is told of again after so long, if it still comes."""
 
+FAULT_CHARACTERS: Final = 40
+"""By its first so many a reason is known again: it may hold numbers that differ."""
+
 LINES_MAX: Final = 20
 """Lines about those who are refused, within `QUIET_S`."""
 
@@ -43,15 +46,16 @@ class Refusals:
             if self._unsaid:
                 log.warning("%d more were refused on the nodes' port", self._unsaid)
             self._begun_at, self._lines, self._unsaid = now, 0, 0
-        known_at = self._logged_at.pop(who, None)
+        known = f"{who}: {fault[:FAULT_CHARACTERS]}"
+        known_at = self._logged_at.pop(known, None)
         if (known_at is not None and now - known_at < QUIET_S) or self._lines >= LINES_MAX:
             if known_at is not None:
-                self._logged_at[who] = known_at
+                self._logged_at[known] = known_at
             self._unsaid += 1
             return
         while len(self._logged_at) >= REFUSED_MAX:
             del self._logged_at[next(iter(self._logged_at))]
-        self._logged_at[who] = now
+        self._logged_at[known] = now
         self._lines += 1
         log.warning("%s is refused on the nodes' port: %s", who, fault)
 
@@ -82,6 +86,10 @@ class Doorway:
         who = f"{link.origin.address or 'somebody'}, who says that it is node {hello.node_id}"
         self._refusals.log(self._runtime.monotonic(), who, fault)
         link.refuse(fault)
+
+    def turned_away(self, address: str, why: str) -> None:
+        """Somebody at that address did not get as far as a link."""
+        self._refusals.log(self._runtime.monotonic(), address or "somebody", why)
 
     def left(self, link: PeerLink, reason: str) -> bool:
         """A link is closed; whether it was one of these."""

@@ -28,7 +28,7 @@ from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry as entry_codec
 from storage.entry import StoredEntry
-from storage.errors import DamagedError
+from storage.errors import DamagedError, StorageError
 from storage.log_tail import LogEnd
 
 PULL_RECORDS_MAX: Final = 20_000
@@ -97,7 +97,7 @@ class Following:
             fits = self._accept(push, decisions)
         except ContradictionError as error:
             return self._contradicted(error)
-        except DamagedError as error:
+        except StorageError as error:
             return [*decisions, CutPeer(node_id, str(error))]
         self._echo = max(self._echo, push.sent_at)
         if fits:
@@ -123,7 +123,7 @@ class Following:
         return decisions + self._say_stored(now) if is_due else decisions
 
     def _accept(self, push: Push, decisions: Decisions) -> bool:
-        """Take what is new of a push; False if it does not follow what is here. Raises `DamagedError`."""
+        """Take what is new of a push; False if it does not follow what is here. Raises `StorageError`."""
         log, tail = self.log, self.log.tail
         if push.after > tail.end.trans_id:
             return False
@@ -149,6 +149,8 @@ class Following:
             if new[0].vote_id < (tail.vote_id_at(before) or 0):
                 raise DamagedError(f"an entry behind {before}", f"it is of vote {new[0].vote_id}, after a later one's")
             if before < tail.end.trans_id:
+                if before < log.committed or tail.boundary(before) != before:
+                    raise DamagedError(f"an entry behind {before}", "no entry here ends where it begins")
                 decisions += self._cut(before)
             decisions += log.append(new)
             if push.is_pulled:
@@ -167,6 +169,8 @@ class Following:
 
     def _advance(self) -> Decisions:
         committed = min(self._leader_committed, self._agreed, self.log.durable)
+        if committed > self.log.committed:
+            committed = self.log.tail.boundary(committed)  # entries are committed whole
         if committed > self.log.committed:
             self.log.settle(committed)
         return self.log.apply_committed()

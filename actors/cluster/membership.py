@@ -22,6 +22,7 @@ from msgspec.structs import replace
 
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
+from quorate.protocol import host_fault
 from storage import entry as entry_codec
 from storage.records import FIRST_LEVEL, Member, Members
 from storage.vote_file import Identity
@@ -297,6 +298,8 @@ def hello_fault(
             f"its queues are spread over {hello.shards} shards (shards = {hello.shards}), and this node's over "
             f"{shards}: which queue is where depends on that, so all nodes of a cluster have the same number"
         )
+    if hello.host and (wrong := host_fault(hello.host)) is not None:
+        return f"its host {wrong}"
     if hello.shard >= hello.shards:
         return f"it says that it is shard {hello.shard} of {hello.shards}"
     if hello.to_shard != shard:

@@ -62,7 +62,7 @@ class Peers(LoopActor):
         self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, PeerNode] = {}
         self._to_send: list[PeerNode] = []
-        self._doorway = Doorway(runtime)
+        self.doorway = Doorway(runtime)
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
         self._last_serials: dict[int, int] = {}
@@ -97,12 +97,12 @@ class Peers(LoopActor):
         if self.runtime.watcher is not None:
             self.runtime.watcher("cut off", message)
         self._replicator.tell(PeerFault(message.node_id, message.reason))
-        for link in self._doorway.of_node(message.node_id):
+        for link in self.doorway.of_node(message.node_id):
             link.cut(message.reason)
 
     @property
     def _links(self) -> list[PeerLink]:
-        return [*self._doorway.links, *(node.link for node in self._nodes.values() if node.link is not None)]
+        return [*self.doorway.links, *(node.link for node in self._nodes.values() if node.link is not None)]
 
     def _keyring_changed(self, message: KeyringChanged) -> None:
         """Links that were proved by a secret which is not valid any more are closed, and dialled anew."""
@@ -162,7 +162,7 @@ class Peers(LoopActor):
                 node = self._nodes.pop(node_id)
                 if node.link is not None:
                     node.link.close("it is no member any more")
-        for link in list(self._doorway.links):
+        for link in list(self.doorway.links):
             fault = None if link.peer is None else self._fault(link, link.peer)
             if fault is not None:
                 link.close(fault)
@@ -173,14 +173,14 @@ class Peers(LoopActor):
                 self._dial(node_id)
             elif addresses != self._nodes[node_id].addresses:
                 self._nodes[node_id].move_to(addresses)
-        for link in self._doorway.links:
+        for link in self.doorway.links:
             if link.is_open and link.peer is not None and link.peer.node_id not in self._nodes:
                 self._welcome(link, link.peer)
         if is_new_cluster:  # the others go by what this node says of itself
             for node in self._nodes.values():
                 if node.link is not None and node.link.is_open:
                     node.link.renew(self._hello(node.node_id))
-            for link in self._doorway.links:
+            for link in self.doorway.links:
                 if link.is_open and link.peer is not None:
                     link.renew(self._hello(link.peer.node_id))
         if message.identity.cluster_id and not self._introduces:
@@ -257,7 +257,7 @@ class Peers(LoopActor):
         if self._has_stopped:
             link.cut("this node stops")
         else:
-            self._doorway.admit(link)
+            self.doorway.admit(link)
         return link
 
     def _fault(self, link: PeerLink, hello: Hello) -> str | None:
@@ -282,13 +282,13 @@ class Peers(LoopActor):
             self._answered(link, hello, fault)
             return
         if fault is not None:
-            self._doorway.refuse(link, hello, fault)
+            self.doorway.refuse(link, hello, fault)
             return
         if hello.shard != self._greeting.shard:
             self._hand_over(link, hello)
             return
-        for other in self._doorway.of_node(hello.node_id):
-            if other is not link:
+        for other in self.doorway.of_node(hello.node_id):
+            if other is not link and other.peer is not None and other.peer.disk_id == hello.disk_id:
                 other.close("it has dialled again")
         link.accept(self._hello(hello.node_id))
         node = self._nodes.get(hello.node_id)
@@ -300,7 +300,7 @@ class Peers(LoopActor):
 
     def _hand_over(self, link: PeerLink, hello: Hello) -> None:
         """A worker of another shard has requests for this one."""
-        del self._doorway.links[link]
+        del self.doorway.links[link]
         assert self._siblings is not None, "of one shard there is no other: see hello_fault"
         self._siblings.tell(LinkHandedOver(link, hello))
 
@@ -364,7 +364,7 @@ class Peers(LoopActor):
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
-        was_incoming = self._doorway.left(link, reason)
+        was_incoming = self.doorway.left(link, reason)
         if was_incoming and link.peer is not None and not self._has_stopped and self.actor_ref.is_alive():
             self._router.tell(PeerUnheard(link.peer.node_id))
             if link.peer.node_id in self._nodes:
@@ -387,7 +387,7 @@ class Peers(LoopActor):
     def _welcome(self, link: PeerLink, hello: Hello) -> None:
         """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
         if hello.cluster_id and hello.cluster_id == self._known.identity.cluster_id:
-            member = Member(hello.node_id, hello.host, hello.port)
+            member = Member(hello.node_id, link.origin.address or hello.host, hello.port)  # nobody else is dialled
             self._nodes[hello.node_id] = PeerNode(hello.node_id, self._addresses(member))
             self._guests[hello.node_id] = link
             self._dial(hello.node_id)

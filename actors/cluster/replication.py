@@ -48,11 +48,12 @@ from net.peers.messages import (
 from storage.log_store import Staged, decode_members
 from storage.log_tail import LogEnd
 
+FROM_A_LEADER = (Push, Diverged, SnapshotNeeded, SnapshotRows)
 UNDER_A_VOTE = (Stored, Pull, Diverged, SnapshotNeeded, SnapshotPull, SnapshotRows, TakeOver)
 """What is said between a leader and its followers, beside a push."""
 
-VOTE_JUMP_MAX = 1 << 30
-"""More elections than there can be in ten years: whoever speaks of a vote that far off is not believed."""
+VOTE_JUMP_MAX = 1 << 20
+"""More elections than there can be in a day without a moment's rest: a vote that far off is not believed."""
 
 NOTHING_STORED = -1.0
 """The echo of a node that answers a leader of long ago: it echoes nothing."""
@@ -160,7 +161,7 @@ class Replication:
     def heard(self, now: float, said: PeerSaid) -> Decisions:
         """What another node says."""
         message, node_id = said.message, said.node_id
-        if self.log.contradiction is not None:
+        if self.log.contradiction is not None or not self._may_be_heard(said):
             return []
         vote_id = getattr(message, "vote_id", 0)
         if vote_id > self.vote_id + VOTE_JUMP_MAX:
@@ -194,15 +195,27 @@ class Replication:
             return self._intake.rows(now, role, message)
         return [TakeOverAsked(message.vote_id)] if isinstance(message, TakeOver) else []
 
-    def _vote_asked(self, said: PeerSaid, request: VoteRequest) -> Decisions:
-        """A candidate asks: the Elector decides, told how its log compares with ours.
+    def _may_be_heard(self, said: PeerSaid) -> bool:
+        """Whether what a node says counts: a member's does, from the disk that the members know it by.
 
-        That its leader wants it elected is believed of a member alone, and only if this node follows that leader.
+        Another may lead nonetheless: this node's log may be behind the record that has made it a member, or say an
+        older disk of it (Ongaro's dissertation, 4.1). So it is heard as a leader, by a node that has none.
         """
+        membership = self.log.membership
+        if membership.current is None or membership.is_from_its_disk(said.node_id, said.disk_id):
+            return True
+        role = self.role
+        return (
+            isinstance(role, Following)
+            and role.leader in (None, said.node_id)
+            and isinstance(said.message, FROM_A_LEADER)
+        )
+
+    def _vote_asked(self, said: PeerSaid, request: VoteRequest) -> Decisions:
+        """A candidate asks: the Elector decides, told how its log compares with ours."""
         end, own = LogEnd(request.end_vote_id, request.trans_id), self.log.tail.end
         comparison = (end > own) - (end < own)
-        is_forced = request.is_forced and self.log.membership.is_from_its_disk(said.node_id, said.disk_id)
-        return [VoteAsked(said.node_id, request.vote_id, request.is_pre, is_forced, end, comparison)]
+        return [VoteAsked(said.node_id, request.vote_id, request.is_pre, request.is_forced, end, comparison)]
 
     def _pushed(self, now: float, said: PeerSaid, push: Push) -> Decisions:
         if push.vote_id < self.vote_id:  # a leader that does not know yet that it is none any more

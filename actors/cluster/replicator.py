@@ -55,14 +55,11 @@ from actors.messages.peers import (
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.peers.messages import Hello, Stored, Vote
+from net.peers.messages import Hello
 from storage.records import Members
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
-
-COUNTED: Final = frozenset({Vote, Stored})
-"""What counts only if it comes from the disk that the members know."""
 
 BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
@@ -278,8 +275,6 @@ class Replicator(LoopActor):
     def _peer_said(self, said: PeerSaid) -> None:
         if not said.cluster_id and not self._announcer.identity.cluster_id:
             return  # neither belongs to a cluster yet: what it says is about a log that may never be one
-        if type(said.message) in COUNTED and not self._membership.is_from_its_disk(said.node_id, said.disk_id):
-            return  # of a disk that the members do not know it by: it does not count
         self._do(self._machine.heard(self._now(), said))
 
     def _peer_receiving(self, message: PeerReceiving) -> None:

@@ -11,9 +11,11 @@ from actors.cluster.following import PULL_RETRY_S, Following
 from actors.cluster.pace import Pace
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import PartStaged, StagePart
-from actors.messages.peers import SendPeers
+from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import SnapshotNeeded, SnapshotPull, SnapshotRows
+from storage.errors import DamagedError
 from storage.log_store import SnapshotPart, Staged
+from storage.snapshot_check import check_part
 
 
 class SnapshotIntake:
@@ -82,9 +84,13 @@ class SnapshotIntake:
             message.is_last,
             message.readers,
         )
+        assert role.leader is not None
+        try:
+            check_part(part)
+        except DamagedError as error:
+            return [CutPeer(role.leader, str(error))]
         self._is_staging = True
         log.is_installing = message.is_last
-        assert role.leader is not None
         return [StagePart(part, role.leader, self._staged is None)]
 
     def staged(self, now: float, message: PartStaged) -> bool:

@@ -142,7 +142,8 @@ class AccessTable:
         if self.is_open:
             return self._near.principal if name == NEAR else self._far.principal
         entry = self.entries.get(name)
-        return self._anonymous.principal if entry is None else Principal(name, entry.rights)
+        rights = self._anonymous.principal.rights if entry is None else entry.rights
+        return Principal(name, rights)
 
     def named(self, name: str, proof: str, *, is_near: bool) -> Known | None:
         """Who was known by that name, for that proof; None if that does not hold (any more)."""
@@ -154,11 +155,6 @@ class AccessTable:
             return None
         proofs = {one.name for one in entry.tokens} | {f"certificate {one}" for one in entry.certificates}
         return Known(Principal(name, entry.rights), proof) if proof in proofs else None
-
-    def still(self, known: Known, *, is_near: bool) -> Known | None:
-        """The same client by this table; None if it is not known any more, or may do something else by now."""
-        now = self.named(known.principal.name, known.proof, is_near=is_near)
-        return now if now is not None and now.principal == known.principal else None
 
 
 FAILURES_FREE: Final = 3
@@ -188,7 +184,7 @@ class Patience:
             self._by_address.popitem(last=False)
         if until - now > FAILURE_WAIT_MAX_S:
             self._by_address[address] = (count, until)
-            return None
+            return None  # as many wait as may
         until = max(until, now) + (0.0 if count < FAILURES_FREE else FAILURE_STEP_S)
         self._by_address[address] = (count + 1, until)
         return until - now

@@ -1,7 +1,7 @@
 """Auditing: what of the requests is written down. A machine; the Auditor writes.
 
-Everything that manages a queue or operates a node, and everything that is refused for want of a right. So many lines a
-second at most, so that nobody fills the disk by being refused: what is left out is counted.
+Everything that manages a queue or operates a node, and everything that is refused for want of a right. Of refusals so
+many lines a second at most, so that nobody fills the disk by being refused: what is left out is counted.
 """
 
 from typing import Any, Final
@@ -15,7 +15,10 @@ LINES_MAX: Final = 500
 """So many may come at once."""
 
 AUDITED: Final = frozenset(facts.action for facts in BY_NUMBER.values() if facts.right in (Right.MANAGE, Right.OPERATE))
-TEXT_MAX: Final = 300
+TEXT_MAX: Final = 100
+NAME_MAX: Final = 100
+QUEUES_MAX: Final = 3
+"""Of long names and lists a line has the beginning."""
 
 Line = dict[str, Any]
 """One JSON object."""
@@ -43,25 +46,26 @@ class Auditing:
         for name in ("command", "queue", "node_id", "shard", "reader"):
             value = getattr(request, name)
             if value is not None:
-                what[name] = value
+                what[name] = value[:NAME_MAX] if isinstance(value, str) else value
         if request.queues is not None:
-            what["queues"] = [*request.queues[:10]]
+            what["queues"] = [name[:NAME_MAX] for name in request.queues[:QUEUES_MAX]]
         return self.noted(now, monotonic, call.principal.name, address, what, missing)
 
     def noted(
         self, now: float, monotonic: float, name: str, address: str, what: Line, missing: str | None
     ) -> Line | None:
         """As `line`, of anything."""
-        self._left = min(self._left + (monotonic - self._at) * LINES_PER_S, LINES_MAX)
-        self._at = monotonic
-        if self._left < 1:
-            self._unsaid += 1
-            return None
-        self._left -= 1
+        if missing is not None:
+            self._left = min(self._left + (monotonic - self._at) * LINES_PER_S, LINES_MAX)
+            self._at = monotonic
+            if self._left < 1:
+                self._unsaid += 1
+                return None
+            self._left -= 1
         line: Line = {"at": round(now, 3), "principal": name, "from": address[:TEXT_MAX], **what}
         line["allowed"] = missing is None
         if missing is not None:
             line["missing"] = missing
-        if self._unsaid:
+        if missing is not None and self._unsaid:
             line["left_out_before"], self._unsaid = self._unsaid, 0
         return line

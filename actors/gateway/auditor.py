@@ -30,23 +30,32 @@ class _File(RotatingFileHandler):
 
 
 class Auditor(BlockingActor):
-    """Appends to the file at `path`, which is for the node's user alone. Lines that can't be written are lost."""
+    """Appends what was allowed to the file at `path`, and what was refused to one beside it (`audit.refused.log`).
+
+    So nobody who is refused often enough moves the other on. Both are for the node's user alone. Lines that can't be
+    written are lost.
+    """
 
     def __init__(self, runtime: Runtime, path: Path) -> None:
         super().__init__(runtime)
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = _File(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8")
+        refused = path.with_name(f"{path.stem}.refused{path.suffix}")
+        self._allowed, self._refused = (
+            _File(one, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, encoding="utf-8") for one in (path, refused)
+        )
 
     def on_receive(self, message: Any) -> None:
         """`Audit`."""
         assert isinstance(message, Audit)
         for line in message.lines:
-            before = self._file.has_failed
+            file = self._allowed if line["allowed"] else self._refused
+            before = file.has_failed
             text = json.dumps(line, ensure_ascii=True, separators=(",", ":"))
-            self._file.emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
-            if before and self._file.stream is not None:
-                self._file.has_failed = False
+            file.emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
+            if before and file.stream is not None:
+                file.has_failed = False
 
     def on_stop(self) -> None:
         """All is written."""
-        self._file.close()
+        self._allowed.close()
+        self._refused.close()

@@ -26,7 +26,8 @@ from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.sockets import is_loopback
 from quorate.actions import NOT_BY_DATAGRAM, WAITS
-from quorate.protocol import Action, ErrorWord, Request, StatusReply, refusal
+from quorate.authentication import NotAllowedReply
+from quorate.protocol import Action, ErrorWord, Reply, Request, StatusReply, refusal
 
 log = logging.getLogger("quorate.clients")
 
@@ -36,6 +37,9 @@ GRACE_S: Final = 0.3
 
 ROOM: Final = 0.9
 """So much of the places may be taken when clients of other workers come."""
+
+REFUSED_S: Final = 3.0
+"""A client that found no place has so long to read that."""
 
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 
@@ -99,7 +103,7 @@ class Listener(LoopActor):
         self._open = 0
         self._partial_bytes = 0
         self._datagram_waits: dict[str, int] = {}
-        self._datagram_waiting = 0
+        self._datagrams: dict[DatagramClient, None] = {}
         self._reached: dict[str, int] = {}
         self._is_stopping = False
         self._requests = 0
@@ -111,7 +115,7 @@ class Listener(LoopActor):
             Stopped: self._stopped,
             CountsWanted: self._counts_wanted,
             MoveClient: self._move_client,
-            AccessChanged: lambda m: self._visitors.changed(m.table, list(self._connections)),
+            AccessChanged: self._access_changed,
             RefusedForwarded: self._refused_forwarded,
         }
 
@@ -133,6 +137,7 @@ class Listener(LoopActor):
         allowed = self.limits.connections_max
         if not self._visitors.has_place(connection, len(self._connections), allowed):
             self._limit_reached("max_connections", f"{allowed} clients are connected")
+            self.runtime.call_later(REFUSED_S, connection.abort)  # nobody sweeps it
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
         return None
@@ -175,7 +180,7 @@ class Listener(LoopActor):
             client.answer(AT_ONCE, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
             return
         if request.wait and request.action in WAITS:
-            refused = self._datagram_wait(client.address[0])
+            refused = self._datagram_wait(client)
             if refused is not None:
                 client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
                 return
@@ -183,21 +188,22 @@ class Listener(LoopActor):
             self.runtime.wake(self)
         self._gathered.append(call)
 
-    def _datagram_wait(self, host: str) -> str | None:
+    def _datagram_wait(self, client: DatagramClient) -> str | None:
         """Count one more consumer that waits; why it may not."""
+        host = client.address[0]
         limits, mine = self.limits, self._datagram_waits.get(host, 0)
-        if self._datagram_waiting >= limits.datagram_waits_max:
+        if len(self._datagrams) >= limits.datagram_waits_max:
             self._limit_reached("max_datagram_waiters", f"{limits.datagram_waits_max} datagrams' consumers wait")
             return f"{limits.datagram_waits_max} consumers wait for datagrams already: wait over TCP"
         if mine >= limits.datagram_waits_each:
             return f"{limits.datagram_waits_each} consumers of {host} wait for datagrams already: wait over TCP"
-        self._datagram_waiting += 1
+        self._datagrams[client] = None
         self._datagram_waits[host] = mine + 1
         return None
 
     def _datagram_answered(self, client: DatagramClient) -> None:
         host = client.address[0]
-        self._datagram_waiting -= 1
+        del self._datagrams[client]
         self._datagram_waits[host] -= 1
         if not self._datagram_waits[host]:
             del self._datagram_waits[host]
@@ -302,23 +308,25 @@ class Listener(LoopActor):
 
     def _allowed(self, calls: list[Call]) -> list[Call]:
         """Those of the calls whose clients have the rights that they need; the others are refused."""
-        refused: list[tuple[Call, str]] = []
-        noted: list[tuple[Call, str, str | None]] = []
+        refused: list[Answer] = []
         for call in calls:
             rights = call.principal.rights
             missing = None if rights.is_unlimited else rights.missing(call.request)
             if missing is not None:
-                refused.append((call, missing))
-                noted.append((call, _address_of(call.client), missing))
+                refused.append((call, not_allowed(call.request, missing)))
             elif call.request.action in AUDITED and is_audited(call.request):
-                noted.append((call, _address_of(call.client), None))
-        if noted:
-            self._visitors.note(noted)
+                self._visitors.note([(call, _address_of(call.client), None)])
         if refused:
             gone = {id(call) for call, _ in refused}
             calls = [call for call in calls if id(call) not in gone]
-            self._answer([(call, not_allowed(call.request, right)) for call, right in refused])
+            self._answer(refused)
         return calls
+
+    def _access_changed(self, message: AccessChanged) -> None:
+        """What waits for somebody whose rights are others now is given up: they may ask again."""
+        self._hand_over()
+        for client in self._visitors.changed(message.table, list(self._connections), list(self._datagrams)):
+            self._router.tell(ClientGone(client))
 
     def _refused_forwarded(self, message: RefusedForwarded) -> None:
         where = f"node {message.node_id}" if message.node_id > 0 else "another worker"
@@ -337,8 +345,14 @@ class Listener(LoopActor):
             if call.is_single and request.wait and type(client) is DatagramClient and request.action in WAITS:
                 self._datagram_answered(client)
             client.answer(call.order, request, reply)
-            if reply.error is not None and reply.error in LIMITS_REACHED:
-                self._limit_reached(reply.reason or "", reply.reason or "")
+            if reply.error is not None:
+                self._refused(call, reply)
+
+    def _refused(self, call: Call, reply: Reply) -> None:
+        if isinstance(reply, NotAllowedReply):
+            self._visitors.note([(call, _address_of(call.client), reply.right)])
+        elif reply.error in LIMITS_REACHED:
+            self._limit_reached(reply.reason or "", reply.reason or "")
 
     def _counts_wanted(self, message: CountsWanted) -> None:
         self._complete(message.reply)

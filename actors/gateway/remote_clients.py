@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from actors.gateway.access import AccessTable
 from actors.messages.calls import REPLY_BYTES_MAX, Call, Receiver
-from actors.messages.rights import not_allowed
+from actors.messages.rights import ITSELF, not_allowed
 from net.peers.forwarding import PackedReply, packed_reply, unpacked_request
 from net.peers.messages import Forward, ForwardedCall
 from quorate.protocol import Reply, Request
@@ -16,6 +16,7 @@ class RemoteClient:
     def __init__(self, node_id: int, session: int = 0) -> None:
         self.node_id = node_id
         self.session = session
+        self.principal = ITSELF
         self.has_left = self.is_gone = False
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
@@ -36,12 +37,23 @@ class Served(NamedTuple):
 
 
 class RemoteClients:
-    """Those of one Router. `access`: who may do what, as this node knows it."""
+    """Those of one Router. `access`: who may do what, as this node knows it; see `changed`."""
 
     def __init__(self, access: AccessTable) -> None:
-        self.access = access
+        self._access = access
         self._clients: dict[int, dict[int, RemoteClient]] = {}
         self._heard: dict[int, tuple[int, int]] = {}
+
+    def changed(self, access: AccessTable) -> list[RemoteClient]:
+        """Who may do what is another from now on: returns the clients for whom that is so."""
+        self._access = access
+        found: list[RemoteClient] = []
+        for client in (one for clients in self._clients.values() for one in clients.values()):
+            now = access.forwarded(client.principal.name)
+            if now != client.principal:
+                client.principal = now
+                found.append(client)
+        return found
 
     @property
     def nodes(self) -> list[int]:
@@ -84,7 +96,7 @@ class RemoteClients:
             request = unpacked_request(one)
             if request is None:
                 return None
-            principal = self.access.forwarded(one.principal)
+            principal = self._access.forwarded(one.principal)
             client = clients.get(one.client) or RemoteClient(node_id, session)
             reply_bytes_max = min(one.reply_bytes_max, REPLY_BYTES_MAX)
             call = Call(request, client, one.serial, reply_to, reply_bytes_max, principal=principal)
@@ -92,6 +104,7 @@ class RemoteClients:
             if missing is not None:
                 served.refused.append((call, missing))
                 continue
+            client.principal = principal
             if one.client:
                 clients[one.client] = client
             served.calls.append(call)

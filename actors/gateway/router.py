@@ -139,7 +139,8 @@ class Router(LoopActor):
         self._virtual_queues = VirtualQueues(message.limits)
 
     def _access_changed(self, message: AccessChanged) -> None:
-        self._remote.access = message.table
+        for client in self._remote.changed(message.table):
+            self._tell_owner(ClientGone(client))  # what waits for it is given up: it may ask again
 
     def _stop_asked(self, message: Stop) -> None:
         self._is_stopping = True
@@ -336,7 +337,7 @@ class Router(LoopActor):
         self._gathering.committed(self._now(), self._unsent_count, len(message.answers))
         try:
             replies = [(serial, unpacked_reply(packed)) for serial, packed in message.answers]
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:
             self._cut(node_id, f"an answer that is none: {error}")
             return
         found = [self._machine.answered(node_id, serial, reply) for serial, reply in replies]

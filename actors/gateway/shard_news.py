@@ -7,7 +7,7 @@ shard 0's log was committed.
 """
 
 import logging
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pykka
@@ -15,6 +15,7 @@ import pykka
 from actors.gateway.worker_keys import node_of, shard_of, worker_key
 from actors.messages.lifecycle import LedHere
 from actors.messages.peers import (
+    CutPeer,
     Introduce,
     LeaderChanged,
     PeerDown,
@@ -32,6 +33,9 @@ from storage.log_store import decode_members
 log = logging.getLogger("quorate.siblings")
 
 
+VOTE_JUMP_MAX: Final = 1 << 20
+
+
 class ShardNews(LoopActor):
     """For the worker of shard `own` of node `node_id`. `routers` are those of the other shards."""
 
@@ -43,6 +47,7 @@ class ShardNews(LoopActor):
         self._leaders: dict[int, ShardLeader] = {}
         self._root: RootSettled | None = None
         self._nodes: tuple[int, ...] = ()
+        self._disks: dict[int, int] = {}
         self._near: set[int] = set()
         self._replicator: pykka.ActorRef[Any]
         self._peers: pykka.ActorRef[Any]
@@ -72,6 +77,7 @@ class ShardNews(LoopActor):
 
     def _introduced(self, message: Introduce) -> None:
         self._nodes = tuple(one.node_id for one in message.nodes if one.node_id != self._node_id)
+        self._disks = {one.node_id: one.disk_id for one in message.nodes}
 
     # -- what it hears -----------------------------------------------------------------------------------------
 
@@ -84,15 +90,17 @@ class ShardNews(LoopActor):
     def _peer_said(self, said: PeerSaid) -> None:
         """Another shard's worker of this node (below 0), or this shard's of another node."""
         message, is_of_node = said.message, said.node_id < 0 and not node_of(said.node_id)
-        if not is_of_node and said.node_id not in self._nodes:
-            return  # of no member, as far as this node knows
+        if not is_of_node and self._disks.get(said.node_id, -1) not in (0, said.disk_id):
+            return  # of no member with its disk, as far as this node knows
         if isinstance(message, ShardLeaders):
-            self._learn(message.leaders, is_of_node=is_of_node)
+            rows = [row for row in message.leaders if row.shard != self._own or is_of_node]
+            self._learn(rows, is_of_node=is_of_node)
         elif isinstance(message, RootMembers):
             try:
                 members = decode_members(message.members)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 log.error("members of shard 0 that are none were told: %s", error)
+                (self._peers if said.node_id > 0 else self._siblings).tell(CutPeer(said.node_id, str(error)))
                 return
             self._settled(RootSettled(message.committed, members), is_of_node=is_of_node)
 
@@ -113,6 +121,8 @@ class ShardNews(LoopActor):
         if row.shard != self._own and row.shard not in self._routers:
             return False  # there is no such shard
         known = self._leaders.get(row.shard)
+        if known is not None and row.vote_id > known.vote_id + VOTE_JUMP_MAX:
+            return False  # so many elections there were not meanwhile: then all that is said later would be old
         is_same = known is not None and row.vote_id == known.vote_id
         return known is None or row.vote_id > known.vote_id or (is_same and row != known and row.port != 0)
 

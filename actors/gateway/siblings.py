@@ -41,6 +41,9 @@ log = logging.getLogger("quorate.siblings")
 BACKOFF_MIN_S: Final = 0.02
 BACKOFF_MAX_S: Final = 0.5
 HELLO_S: Final = 3.0
+PENDING_S: Final = 10.0
+"""A worker of another node that has dialled, and can't be dialled by then, dials again."""
+
 OF_SIBLINGS: Final = frozenset({*ASKS, *ANSWERS, *NEWS})
 
 
@@ -195,10 +198,14 @@ class Siblings(LoopActor):
             return
         link.hand_to(self)
         self._incoming[link] = None
+        if not self._terms.is_met_by(link):
+            link.close("the cluster's secret was changed")
+            return
+        self.runtime.call_later(PENDING_S, lambda: None if link.is_open else link.cut("it can't be reached itself"))
         if worker is None or self._has_stopped:
             link.refuse(f"node {hello.node_id} is no member, as far as shard {self._greeting.shard} knows")
             return
-        worker.said_at = (hello.host, hello.port)
+        worker.said_at = (link.origin.address or hello.host, hello.port)
         if worker.link is not None:
             self._accept(link, worker)
             return

@@ -1,12 +1,16 @@
 """Produces to virtual queues: one produce to each of the real queues, and one reply with all the ids. A machine."""
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from actors.gateway.gather import UNDONE, Gather
 from actors.messages.calls import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
-from quorate.actions import Right
+from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, refusal
+
+NAME_A_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE
 
 
 class Copies(Gather):
@@ -60,9 +64,13 @@ class VirtualQueues:
         refused: list[Answer] = []
         for call in calls:
             request = call.request
-            queues = names.get(request.queue or "")
+            queues = None if request.action not in NAME_A_QUEUE else names.get(request.queue or "")
             if queues is None:
-                named = [request.dead_letter] if isinstance(request.dead_letter, str) else request.queues or []
+                named: list[str] = []
+                if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str):
+                    named = [request.dead_letter]
+                elif request.action in NAME_QUEUES:
+                    named = request.queues or []
                 virtual = [name for name in named if name in names]
                 if virtual:
                     reason = f"{virtual[0]!r} is a virtual queue: it only takes produce"
@@ -70,7 +78,9 @@ class VirtualQueues:
                 else:
                     out.append(call)
             elif request.action != Action.PRODUCE:
-                reason = f"{request.queue!r} is a virtual queue: it only takes produce, for {', '.join(queues)}"
+                reason = f"{request.queue!r} is a virtual queue: it only takes produce"
+                if all(call.principal.rights.may(Right.PRODUCE, name) for name in queues):
+                    reason += f", for {', '.join(queues)}"
                 refused.append((call, refusal(request, ErrorWord.NOT_SUPPORTED, reason)))
             elif not all(call.principal.rights.may(Right.PRODUCE, name) for name in queues):
                 refused.append((call, not_allowed(request, Right.PRODUCE)))

@@ -16,17 +16,30 @@ from actors.messages.calls import Call
 from actors.messages.rights import Principal, Rights
 from actors.runtime.contract import Runtime
 from net.clients.connection import Connection
+from net.clients.udp import DatagramClient
 from net.sockets import is_loopback
 from quorate.actions import Right
 from quorate.authentication import AuthenticatedReply
 from quorate.protocol import ErrorWord, Request, done, refusal
 
 RESERVED: Final = 16
-"""Places beyond the limit for those who may mend a node that is full of clients."""
+"""Places beyond the limit for clients on this machine, and as many for those who may operate the node."""
+
+NEAR: Final = "on this machine"
+OPERATORS: Final = "operators"
+PROBATION: Final = "on probation"
+ENDED: Final = "about to go"
+"""Why a connection is there beside the limit; who is about to go takes nobody's place, either."""
+
+AUTHENTICATE_S: Final = 10.0
+"""Who may do nothing without a token shows one by then, or makes room."""
 
 PROBATION_MAX: Final = 16
 PROBATION_S: Final = 3.0
 """For so long a client that found all places taken may take to show that it may operate the node."""
+
+FAILED: Final = "none"
+"""The proof of who has shown a token that is none."""
 
 ALL_TAKEN: Final = "all places for clients are taken"
 NO_RIGHTS: Final = Rights({})
@@ -54,7 +67,7 @@ class Visitors:
         self._audit = audit
         self._auditing = Auditing()
         self._patience = Patience()
-        self._probation: dict[Connection, None] = {}
+        self._beside: dict[Connection, str] = {}
         self.datagrams_near = table.stranger(is_near=True).principal
         self.datagrams_far = table.stranger(is_near=False).principal
 
@@ -66,6 +79,14 @@ class Visitors:
         is_near = is_loopback(host)
         known = self.table.by_certificate(names) or self.table.stranger(is_near=is_near)
         self._is(connection, Visitor(known, host, is_near))
+        if not known.principal.rights.has_some:
+            self._runtime.call_later(AUTHENTICATE_S, lambda: self._has_shown_nothing(connection))
+
+    def _has_shown_nothing(self, connection: Connection) -> None:
+        visitor: Visitor = connection.visitor
+        if not visitor.known.proof and not visitor.known.principal.rights.has_some and not connection.is_gone:
+            reason = f"no token within {AUTHENTICATE_S:g} s, and nothing is allowed without one"
+            connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
 
     def came_over(self, connection: Connection, address: Any, name: str, proof: str) -> None:
         """Another worker of this node gives a client away, which it knew by that name for that proof."""
@@ -79,38 +100,47 @@ class Visitors:
         connection.principal = visitor.known.principal
 
     def has_place(self, connection: Connection, taken: int, allowed: int) -> bool:
-        """Whether one more may come where so many are there, of those `allowed`; some only for a moment."""
-        taken -= len(self._probation)
-        if taken < allowed:
+        """Whether one more may come where so many are there, of those `allowed`; some beside them, or for a moment."""
+        if taken - len(self._beside) < allowed:
             return True
         visitor: Visitor = connection.visitor
-        if taken < allowed + RESERVED and (visitor.is_near or visitor.known.principal.rights.has(Right.OPERATE)):
-            return True
+        if visitor.is_near:
+            return self._takes_beside(connection, NEAR)
+        if visitor.known.principal.rights.has(Right.OPERATE):
+            return self._takes_beside(connection, OPERATORS)
         if self.table.is_open or visitor.known.proof:
             return False
-        if len(self._probation) >= PROBATION_MAX:
-            self._end_probation(next(iter(self._probation)))
-        self._probation[connection] = None
+        tried = [one for one, why in self._beside.items() if why == PROBATION]
+        if len(tried) >= PROBATION_MAX:
+            self._beside[tried[0]] = ENDED
+            tried[0].abort()
+        self._beside[connection] = PROBATION
         self._runtime.call_later(PROBATION_S, lambda: self._end_probation(connection))
+        return True
+
+    def _takes_beside(self, connection: Connection, why: str) -> bool:
+        if sum(one == why for one in self._beside.values()) >= RESERVED:
+            return False
+        self._beside[connection] = why
         return True
 
     def is_refused(self, connection: Connection, order: int, request: Request) -> bool:
         """Whether a client that may only show a token has asked for something else, and is refused."""
-        if connection not in self._probation:
+        if self._beside.get(connection) != PROBATION:
             return False
-        del self._probation[connection]
+        self._beside[connection] = ENDED
         connection.answer(order, request, refusal(request, ErrorWord.OVERLOADED, ALL_TAKEN))
         connection.close_when_answered()
         return True
 
     def _end_probation(self, connection: Connection) -> None:
-        if connection in self._probation:
-            del self._probation[connection]
+        if self._beside.get(connection) == PROBATION:
+            self._beside[connection] = ENDED
             connection.refuse_all(ErrorWord.OVERLOADED, ALL_TAKEN)
 
     def left(self, connection: Connection) -> None:
         """It is gone."""
-        self._probation.pop(connection, None)
+        self._beside.pop(connection, None)
 
     # -- tokens ------------------------------------------------------------------------------------------------
 
@@ -124,17 +154,19 @@ class Visitors:
             reason = "this node has no access_file, so there are no tokens: everybody may ask"
             connection.answer(order, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
             return
+        if visitor.known.proof == FAILED:
+            connection.abort()  # it has had its answer, or is about to
+            return
         known = self.table.by_token(request.token)
         if known is None:
             self._not_known(connection, order, request, visitor)
             return
         self._is(connection, visitor._replace(known=known))
         name, rights = known.principal
-        if connection in self._probation:
-            if not rights.has(Right.OPERATE):
-                self.is_refused(connection, order, request)
-                return
-            del self._probation[connection]
+        is_tried = self._beside.get(connection) == PROBATION
+        if is_tried and not (rights.has(Right.OPERATE) and self._takes_beside(connection, OPERATORS)):
+            self.is_refused(connection, order, request)
+            return
         reply = done(request, AuthenticatedReply, queue=None, principal=name, rights=rights.shown())
         connection.answer(order, request, reply)
 
@@ -147,7 +179,8 @@ class Visitors:
         )
         if line is not None:
             self._audit([line])
-        self._is(connection, visitor._replace(known=Known(Principal(visitor.known.principal.name, NO_RIGHTS))))
+        failed = Known(Principal(visitor.known.principal.name, NO_RIGHTS), FAILED)
+        self._is(connection, visitor._replace(known=failed))
         delay_s = self._patience.failed(self._runtime.monotonic(), visitor.address)
         if delay_s is None:
             connection.abort()
@@ -163,19 +196,35 @@ class Visitors:
         else:
             answer()
 
-    def changed(self, table: AccessTable, connections: list[Connection]) -> None:
-        """The access file says something else: whoever may not do the same as before has to come again."""
+    def changed(
+        self, table: AccessTable, connections: list[Connection], datagrams: list[DatagramClient]
+    ) -> list[Connection | DatagramClient]:
+        """The access file says something else. Returns those who may do something else now, or nothing any more.
+
+        Who is known by the same proof goes on, with the rights of now; who is not has to come again.
+        """
         self.table = table
-        self.datagrams_near = table.stranger(is_near=True).principal
-        self.datagrams_far = table.stranger(is_near=False).principal
+        others: list[Connection | DatagramClient] = []
+        near, far = (table.stranger(is_near=is_near).principal for is_near in (True, False))
+        for client in datagrams:
+            is_near = is_loopback(client.address[0])
+            if (near if is_near else far) != (self.datagrams_near if is_near else self.datagrams_far):
+                others.append(client)
+        self.datagrams_near, self.datagrams_far = near, far
         for connection in connections:
             visitor: Visitor = connection.visitor
-            known = table.still(visitor.known, is_near=visitor.is_near)
-            if known is not None:
-                self._is(connection, visitor._replace(known=known))
-            else:
-                self._is(connection, visitor._replace(known=Known(Principal(visitor.known.principal.name, NO_RIGHTS))))
-                connection.refuse_all(ErrorWord.NOT_ALLOWED, "what this client may do was changed: connect again")
+            was = visitor.known
+            now = table.named(was.principal.name, was.proof, is_near=visitor.is_near)
+            if now is None or now.principal != was.principal:
+                others.append(connection)
+            if now is not None:
+                self._is(connection, visitor._replace(known=now))
+            elif was.proof != FAILED:
+                self._is(connection, visitor._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
+                connection.refuse_all(
+                    ErrorWord.NOT_AUTHENTICATED, "what this client was known by is not valid any more"
+                )
+        return others
 
     # -- writing down ------------------------------------------------------------------------------------------
 

@@ -11,16 +11,18 @@ from typing import Final, NamedTuple
 
 from quorate.actions import (
     CLUSTER_LOOKS,
-    NAME_MESSAGES,
     NAME_NO_QUEUE,
+    NAME_QUEUES,
     OF_NODE,
     OF_QUEUES,
     TABLE,
     Right,
 )
-from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+from quorate.authentication import NotAllowedReply
+from quorate.protocol import Action, Code, ErrorWord, Request
 
-CACHED_MAX: Final = 10_000
+NOTHING: Final = r"(?!)"
+CACHED_MAX: Final = 100_000
 """Answers that are remembered for one principal and one right."""
 
 EVERY_QUEUE: Final = "*"
@@ -32,7 +34,8 @@ class _Over:
     """The queues that one right holds for."""
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        self._matches: list[Callable[[str], object]] = [re.compile(translate(one)).match for one in patterns]
+        together = "|".join(f"(?:{translate(one)})" for one in patterns)
+        self._matches: Callable[[str], object] = re.compile(together or NOTHING).match
         self._known: dict[str, bool] = {}
 
     def holds(self, queue: str) -> bool:
@@ -41,7 +44,7 @@ class _Over:
         if known is None:
             if len(self._known) >= CACHED_MAX:
                 self._known.clear()
-            known = self._known[queue] = any(matches(queue) for matches in self._matches)
+            known = self._known[queue] = self._matches(queue) is not None
         return known
 
 
@@ -97,33 +100,42 @@ class Rights:
         """
         if self.is_unlimited or (self.is_everywhere and request.action not in OVER_NODE):
             return None
-        right = RIGHTS.get(request.action, Right.NONE)
+        right = RIGHTS.get(
+            request.action, Right.ANY
+        )  # also what there is no such action: who may nothing learns nothing
         if right == Right.NONE:
             return None
+        if request.action not in RIGHTS:
+            return None if self.has_some else right  # who may nothing learns nothing, also of what there is not
         queue = request.queue
-        if queue is not None and request.queues is None and request.action not in NAME_NO_QUEUE:
-            if not self.may(right, queue):
-                return right
-            return self._missing_for_dead_letter(request) if request.action == Action.CONFIGURE else None
+        if request.action in NAME_NO_QUEUE:
+            return self._missing_over_node(right, request)
+        if queue is not None and not self.may(right, queue):
+            return right
+        if request.action in NAME_QUEUES and request.queues is not None:
+            return None if all(self.may(right, name) for name in request.queues) else right
+        if queue is None:
+            return None if self.has(right) else right
+        return self._missing_for_dead_letter(queue, request) if request.action == Action.CONFIGURE else None
+
+    def _missing_over_node(self, right: str, request: Request) -> str | None:
+        """Of what names no queue. A status tells of all queues together, and of the node: not for who may see some."""
         if right == Right.ANY:
             return None if self.has_some else right
         if request.action == Action.NODE_STATUS or (
             request.action == Action.CLUSTER and request.command in CLUSTER_LOOKS
         ):
-            return None if self.has(Right.LOOK) or self._node else Right.LOOK
-        if request.action in NAME_NO_QUEUE or request.action in NAME_MESSAGES:
-            return None if self.has(right) else right
-        named = [*(request.queues or ()), *([] if queue is None else [queue])]
-        if not named:
-            return None if self.has(right) else right
-        return None if all(self.may(right, name) for name in named) else right
+            return None if Right.LOOK in self.everywhere or self._node else Right.LOOK
+        return None if self.has(right) else right
 
-    def _missing_for_dead_letter(self, request: Request) -> str | None:
-        """Messages are moved into a dead letter queue, as if whoever names it had produced them there."""
+    def _missing_for_dead_letter(self, queue: str, request: Request) -> str | None:
+        """Messages are moved out of the queue into its dead letter queue: as if who names it did so by hand."""
         dead_letter = request.dead_letter
-        if isinstance(dead_letter, str) and dead_letter and not self.may(Right.PRODUCE, dead_letter):
-            return Right.PRODUCE
-        return None
+        if not isinstance(dead_letter, str) or not dead_letter:
+            return None
+        if not self.may(Right.CONSUME, queue):
+            return Right.CONSUME
+        return None if self.may(Right.PRODUCE, dead_letter) else Right.PRODUCE
 
 
 EVERY_RIGHT: Final = Rights({right: [EVERY_QUEUE] for right in OF_QUEUES}, OF_NODE, is_all=True)
@@ -140,9 +152,18 @@ ITSELF: Final = Principal("", EVERY_RIGHT)
 """Who asks on the node's own behalf."""
 
 
-def not_allowed(request: Request, right: str) -> Reply:
+def not_allowed(request: Request, right: str) -> NotAllowedReply:
     """The refusal of a request for want of a right. It tells nothing of whether a queue is there."""
-    if right == Right.ANY:
-        return refusal(request, ErrorWord.NOT_ALLOWED, "nothing is allowed to this client: it has no rights at all")
     over = "for what the request names" if right in OF_QUEUES else "over the node"
-    return refusal(request, ErrorWord.NOT_ALLOWED, f"the right {right} {over} is missing")
+    reason = f"the right {right} {over} is missing"
+    if right == Right.ANY:
+        reason = "nothing is allowed to this client: it has no rights at all"
+    return NotAllowedReply(
+        action=request.action,
+        code=Code.ERROR,
+        queue=request.queue,
+        seq=request.seq,
+        error=ErrorWord.NOT_ALLOWED,
+        reason=reason,
+        right=right,
+    )

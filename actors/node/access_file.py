@@ -41,31 +41,59 @@ class AccessFileError(Exception):
         self.faults = faults
 
 
-def check_mode(path: Path) -> str | None:
-    """Why nobody should rely on that file: others can read or change it. None if they can't. Raises OSError."""
-    found = path.stat()
-    if not stat.S_ISREG(found.st_mode):
-        return f"{path} is no file"
-    if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
-        return f"{path} can be read or changed by others than its owner (chmod 600 {path})"
-    if found.st_uid not in (os.geteuid(), 0):
-        return f"{path} belongs to another user than the node's"
-    return None
+def read_private(path: Path, bytes_max: int) -> str:
+    """The text of a file that nobody else can read or change. Raises ValueError that says why not; OSError."""
+    with path.open("rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError(f"{path} is no file")
+        if found.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise ValueError(f"{path} can be read or changed by others than its owner (chmod 600 {path})")
+        if os.geteuid() != 0 and found.st_uid not in (os.geteuid(), 0):
+            raise ValueError(f"{path} belongs to another user than the node's")
+        if found.st_size > bytes_max:
+            raise ValueError(f"{path} has more than {bytes_max} bytes")
+        try:
+            return file.read().decode()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put a file in its place, whole or not at all, for its owner alone: the one of before, or the folder's.
+
+    Raises OSError.
+    """
+    path = path.resolve()
+    owner = (path if path.exists() else path.parent).stat()
+    beside = path.with_name(f".{path.name}.new")
+    beside.unlink(missing_ok=True)
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        os.fchmod(file.fileno(), 0o600)
+        if os.geteuid() == 0:
+            os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(beside, path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
 
 
 def read_access(path: Path) -> AccessTable:
     """What the file says. Raises `AccessFileError` with every fault."""
     try:
-        fault = check_mode(path)
-        if fault is not None:
-            raise AccessFileError([fault])
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise AccessFileError([f"{path} has more than {FILE_BYTES_MAX} bytes"])
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
+        found = tomllib.loads(read_private(path, FILE_BYTES_MAX))
     except OSError as error:
         raise AccessFileError([f"{path}: {error.strerror or error}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except tomllib.TOMLDecodeError as error:
         raise AccessFileError([f"{path}: {error}"]) from error
+    except ValueError as error:
+        raise AccessFileError([str(error)]) from error
     faults: list[str] = []
     table = _table(found, lambda fault: faults.append(f"{path}: {fault}"))
     if faults:
@@ -210,11 +238,4 @@ class AccessFile:
 
     def write(self) -> None:
         """Put it in its place, whole or not at all, for its owner alone. Raises OSError."""
-        beside = self.path.with_name(f".{self.path.name}.new")
-        mode = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        with os.fdopen(os.open(beside, mode, 0o600), "w", encoding="utf-8") as file:
-            os.fchmod(file.fileno(), 0o600)
-            file.write(tomlkit.dumps(self._document))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, self.path)
+        write_private(self.path, tomlkit.dumps(self._document))

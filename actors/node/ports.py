@@ -112,7 +112,10 @@ class Ports:
             contexts = self._security().nodes_tls
             return None if contexts is None else contexts[0]
 
-        self._servers.append(PeerServer(host, port, self._shard.peers.accepted, tls))
+        peers, expected = self._shard.peers, [node["host"] for node in self._config["cluster_node_list"]]
+        self._servers.append(
+            PeerServer(host, port, peers.accepted, tls, expected=expected, turned_away=peers.doorway.turned_away)
+        )
 
     async def _listen_to_clients(
         self, protocol: str, host: str, port: int, *, tls: bool, bound: socket.socket | None = None

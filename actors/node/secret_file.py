@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from actors.node.access_file import check_mode
+from actors.node.access_file import read_private, write_private
 from net.peers.proof import KEYS_MAX, Key, key_of
 
 VARIABLE: Final = "QUORATE_CLUSTER_SECRET"
@@ -31,16 +31,11 @@ def new_secret() -> str:
 def read_secrets(path: Path) -> list[str]:
     """The secrets in a file, the present one first. Raises `SecretError`."""
     try:
-        fault = check_mode(path)
-        if fault is not None:
-            raise SecretError(fault)
-        if path.stat().st_size > FILE_BYTES_MAX:
-            raise SecretError(f"{path} has more than {FILE_BYTES_MAX} bytes")
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_private(path, FILE_BYTES_MAX).split("\n")
     except OSError as error:
         raise SecretError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise SecretError(f"{path} is not UTF-8") from error
+    except ValueError as error:
+        raise SecretError(str(error)) from error
     found = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     keys_of(found, str(path))
     return found
@@ -48,13 +43,7 @@ def read_secrets(path: Path) -> list[str]:
 
 def write_secrets(path: Path, found: list[str]) -> None:
     """Keep these, the present one first; the file is there whole or not at all. Raises OSError."""
-    beside = path.with_name(f".{path.name}.new")
-    with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write("".join(f"{one}\n" for one in found))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
+    write_private(path, "".join(f"{one}\n" for one in found))
 
 
 def keys_of(found: list[str], source: str) -> tuple[Key, ...]:

@@ -186,8 +186,9 @@ class Supervisor:
             )
         )
         log.info(
-            "node %d ready on %s:%d (TCP, UDP), data in %s: %s",
-            config["node_id"], config["host"], config["port"], config["data_dir"], said,
+            "node %d ready on %s:%d (%s), data in %s: %s",
+            config["node_id"], config["host"], config["port"], "TLS" if config["tls"] else "TCP, UDP",
+            config["data_dir"], said,
         )  # fmt: skip
         self._say("ready")
 
@@ -238,6 +239,7 @@ class Supervisor:
                 new.values[name] = self._config.values[name]
             faults: list[str] = []
             configuration.check_together(new, faults)
+            faults += load_security(new)[1]  # of what holds together, not of what was asked for
             if faults:
                 raise ConfigError(faults)
         except ConfigError as error:

@@ -70,9 +70,9 @@ def main() -> None:
         control.send({"trouble": f"can't listen on port {config['shard_port'] + shard}: {error.strerror}"})
         sys.exit(EXIT_FAILED)
     security, faults = load_security(config)
-    if faults:
-        control.send({"failed": "; ".join(faults)})
-        sys.exit(EXIT_UNUSABLE)
+    if faults:  # they have come since the supervisor looked; somebody may mend them
+        control.send({"trouble": "; ".join(faults)})
+        sys.exit(EXIT_FAILED)
     settings = shard_settings(config, shard, own_port)
     settings.keyring = security.keyring
     try:

@@ -26,6 +26,9 @@ from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Mes
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
 
+ESCAPED: Final = 6
+"""A plain byte takes so many at most in a JSON string."""
+
 SHORT_OVERHEAD_BYTES: Final = 110
 """What it needs beside one message's data and its queue's name, which may be twice as long in JSON."""
 
@@ -144,7 +147,8 @@ class Delivery:
 
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
-        size = len(self._state.messages[queue.ready[0][2]].data)
+        message = self._state.messages[queue.ready[0][2]]
+        size = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
         if size + REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
             return False
         if size + SHORT_OVERHEAD_BYTES + 2 * len(queue.name.encode()) <= call.reply_bytes_max:

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.accepting import Acceptor, turn_away
+from net.accepting import Acceptor
 from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
@@ -20,9 +20,10 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
 
 BACKLOG: Final = 1024
-HANDSHAKE_S: Final = 10.0
+HANDSHAKE_S: Final = 5.0
 HANDSHAKES_MAX: Final = 500
-"""Clients that are being taken in at once by TLS; more are turned away."""
+HANDSHAKES_EACH: Final = 100
+"""Clients that are being taken in at once by TLS, of all addresses and of each; the oldest makes room for the next."""
 
 SHUTDOWN_S: Final = 3.0
 """What a client may take to end TLS in order."""
@@ -127,7 +128,7 @@ class TlsServer:
         self._make = make
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._taking: set[asyncio.Task[None]] = set()
+        self._taking: dict[asyncio.Task[None], str] = {}
         self._acceptor = Acceptor(bound, self._came)
 
     def close(self) -> None:
@@ -135,12 +136,12 @@ class TlsServer:
         self._acceptor.close()
 
     def _came(self, sock: socket.socket, address: str) -> None:
-        if len(self._taking) >= HANDSHAKES_MAX:
-            turn_away(sock)
-            return
+        mine = [task for task, its in self._taking.items() if its == address]
+        if len(mine) >= HANDSHAKES_EACH or len(self._taking) >= HANDSHAKES_MAX:
+            (mine or list(self._taking))[0].cancel()  # whoever means it needs no time for that
         task = self._loop.create_task(self._take(sock, address))
-        self._taking.add(task)
-        task.add_done_callback(self._taking.discard)
+        self._taking[task] = address
+        task.add_done_callback(lambda done: self._taking.pop(done, None))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         try:
@@ -149,6 +150,8 @@ class TlsServer:
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
             log.debug("a client at %s did not come in: %s", address, error)
+            sock.close()
+        except asyncio.CancelledError:
             sock.close()
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
 from quorate.actions import LATER
+from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
@@ -40,6 +41,7 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
+    NotAllowedReply,
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -55,6 +57,8 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request, principal: str = "") -> ForwardedCall:
     """A call as it is sent to another node."""
     payloads: list[bytes | None] = []
+    if request.token is not None:
+        request = replace(request, token=None)  # whatever for: it is nobody else's
     if request.action not in KNOW_THEM and (request.reader or request.trans_id is not None or request.raw is not None):
         # no other action reads these fields, and an older node would not know them
         request = replace(request, reader=None, trans_id=None, raw=None)
@@ -147,4 +151,16 @@ def unpacked_reply(packed: PackedReply) -> Reply:
             reply.message.data = Raw(next(rest))
     except StopIteration:
         raise ValueError("a reply lacks a payload") from None
+    if isinstance(reply, ClusterReply) and not all(map(_is_member_row, reply.members)):
+        raise ValueError("a member without its number and address")
+    if isinstance(reply, StatusReply) and not all(map(_is_shard_row, reply.shards)):
+        raise ValueError("a shard without its number")
     return reply
+
+
+def _is_member_row(row: object) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("node_id"), int) and isinstance(row.get("port"), int)
+
+
+def _is_shard_row(row: object) -> bool:
+    return isinstance(row, dict) and isinstance(row.get("shard"), int)

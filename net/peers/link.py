@@ -162,7 +162,8 @@ class PeerLink:
         """The other side's hello is fine: answer with our own."""
         self.is_open = True
         self._write_proved(encoded(hello))
-        self.origin.proved()
+        if not self.is_proven:
+            self.origin.proved()  # nothing more is asked for
 
     def refuse(self, reason: str) -> None:
         """Say why the other side is not accepted, and close."""
@@ -303,6 +304,8 @@ class PeerLink:
             self.cut(f"it says that it is node {hello.node_id}, and its certificate is for node {names}")
             return
         self.peer = hello
+        if self.is_proven and not self.is_dialler:
+            self.origin.proved()
         self._sink.link_hello(self, hello)
 
     def cut(self, reason: str) -> None:

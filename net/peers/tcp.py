@@ -1,11 +1,10 @@
 """TCP between nodes, with TLS or without: the sockets' side of a `PeerLink`, on asyncio."""
 
 import asyncio
-import logging
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from net.accepting import Acceptor, turn_away
@@ -13,8 +12,6 @@ from net.peers.doorkeeper import Doorkeeper
 from net.peers.link import Connected, Origin, PeerLink
 from net.sockets import keep_alive, listening_socket
 from net.tls import NODE_NAME, nodes_of
-
-log = logging.getLogger("quorate.peers")
 
 PEER_BUFFER_BYTES: Final = 64 << 20
 """What may wait unsent for another node: far more than the windows of pushes and pulls allow."""
@@ -96,7 +93,8 @@ async def dial_peer(
 class PeerServer:
     """Lets other nodes in on host and port, those that may come: see `Doorkeeper`. Raises OSError.
 
-    `tls` gives what holds at that moment, None: none.
+    `tls` gives what holds at that moment, None: none. `expected` are the addresses of nodes; `turned_away` is told of
+    addresses that did not get as far as a link, and why.
     """
 
     def __init__(
@@ -105,12 +103,16 @@ class PeerServer:
         port: int,
         accepted: Connected,
         tls: Callable[[], ssl.SSLContext | None] = lambda: None,
+        *,
+        expected: Iterable[str] = (),
+        turned_away: Callable[[str, str], None] = lambda address, why: None,
     ) -> None:
         self._accepted = accepted
         self._tls = tls
+        self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
-        self._doorkeeper = Doorkeeper()
-        self._taking: set[asyncio.Task[None]] = set()
+        self._doorkeeper = Doorkeeper(expected)
+        self._taking: dict[asyncio.Task[None], None] = {}
         self._acceptor = Acceptor(listening_socket(host, port, socket.SOCK_STREAM), self._came)
 
     def close(self) -> None:
@@ -118,12 +120,15 @@ class PeerServer:
         self._acceptor.close()
 
     def _came(self, sock: socket.socket, address: str) -> None:
-        if not self._doorkeeper.may_come(time.monotonic(), address) or len(self._taking) >= HANDSHAKES_MAX:
+        if not self._doorkeeper.may_come(time.monotonic(), address):
             turn_away(sock)
+            self._turned_away(address, "it comes too often without a proof")
             return
+        if len(self._taking) >= HANDSHAKES_MAX:
+            next(iter(self._taking)).cancel()  # whoever means it needs no time for that
         task = self._loop.create_task(self._take(sock, address))
-        self._taking.add(task)
-        task.add_done_callback(self._taking.discard)
+        self._taking[task] = None
+        task.add_done_callback(lambda done: self._taking.pop(done, None))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         def proved() -> None:
@@ -136,5 +141,7 @@ class PeerServer:
                 lambda: PeerProtocol(self._accepted, proved=proved), sock, ssl=tls, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            log.debug("somebody at %s did not come in: %s", address, error)
+            self._turned_away(address, f"it did not come in: {error}")
+            sock.close()
+        except asyncio.CancelledError:
             sock.close()

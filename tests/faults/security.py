@@ -87,6 +87,7 @@ class Stranger:
             self.link.receive(data)
         else:
             self.link.lost("closed by the node")
+            self.sock.close()
 
     def say(self, *messages: PeerMessage) -> None:
         """Over the link."""
@@ -101,7 +102,8 @@ class Stranger:
         return self.why
 
     def write(self, data: bytes) -> None:
-        self.sock.sendall(data)
+        with contextlib.suppress(ConnectionError):
+            self.sock.sendall(data)
 
     def close(self) -> None:
         self.sock.close()

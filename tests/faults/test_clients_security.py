@@ -115,7 +115,7 @@ def test_the_leader_judges_by_its_own_table_what_another_node_lets_through(tmp_p
                 worker.produce("b", 1)
         with Client(port=follower.port, token=TOKENS["viewer"], timeout=20) as viewer, pytest.raises(RefusedError):
             viewer.produce("a", 1)
-        wait_for(lambda: '"from":"node' in (tmp_path / f"node-{leader}" / "data" / "audit.log").read_text())
+        wait_for(lambda: '"from":"node' in (tmp_path / f"node-{leader}" / "data" / "audit.refused.log").read_text())
         shown.close()
     finally:
         cluster.kill()

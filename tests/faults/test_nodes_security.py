@@ -123,12 +123,13 @@ def test_a_member_that_says_anything_at_all_ends_no_worker(tmp_path: Path) -> No
         poser = next(node_id for node_id in cluster.nodes if node_id != own)
         for to in cluster.nodes:
             poses_as = poser if to != poser else next(n for n in cluster.nodes if n not in (to, own))
-            for message in messages_at_their_limits(vote_of(leader)[0]):
-                hello = hello_of(poses_as, to, cluster_id, disks.get(poses_as, 1))
-                stranger = Stranger(cluster.node_port(to), hello, secret)
-                with contextlib.suppress(Exception):  # some can't be said at all
-                    stranger.say(message)
-                stranger.sock.close()
+            for says_it_is in (poses_as, 9):
+                for message in [*messages_at_their_limits(vote_of(leader)[0]), *evil(vote_of(leader)[0], 5)]:
+                    hello = hello_of(says_it_is, to, cluster_id, disks.get(says_it_is, 1))
+                    stranger = Stranger(cluster.node_port(to), hello, secret)
+                    with contextlib.suppress(Exception):  # some can't be said at all
+                        stranger.say(message)
+                    stranger.sock.close()
             for frame in (b"", b"\x00" * 4, b"\xff" * 4, b"\x00\x00\x00\x05hello", os.urandom(3000)):
                 stranger = Stranger(cluster.node_port(to), hello_of(poses_as, to, cluster_id), secret)
                 with contextlib.suppress(OSError):

@@ -1,7 +1,9 @@
 """Replication: the rules that are hard to meet by chance, one a test. The rest is the simulator's."""
 
+import zlib
 from typing import Any
 
+import msgspec
 import pytest
 
 from actors.cluster.election import Election, Save
@@ -11,10 +13,21 @@ from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import VOTE_JUMP_MAX, Replication
 from actors.messages.disk import WriteEntries
-from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked
+from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked, VoteIdSeen
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers
-from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, Stored, Vote, VoteRequest
+from net.peers.messages import (
+    Diverged,
+    PeerMessage,
+    Pull,
+    Push,
+    SnapshotNeeded,
+    SnapshotPull,
+    Stored,
+    TakeOver,
+    Vote,
+    VoteRequest,
+)
 from storage.entry import StoredEntry, encode
 from storage.log_tail import LogEnd, LogTail
 from storage.records import Member, Members, Remove
@@ -299,12 +312,67 @@ def test_a_leader_cuts_off_who_says_that_it_leads_in_the_same_vote() -> None:
     assert node.machine.is_leading
 
 
-def test_only_a_member_says_that_its_leader_wants_it_elected() -> None:
-    node = following(made(1, 3, 1))
-    ask = VoteRequest(6, False, True, 1, 3)
-    node.machine.heard(0.0, PeerSaid(9, ask, 9, 99))
-    node.heard(0.0, 3, ask)
-    assert [asked.is_forced for asked in node.machine.take(VoteAsked)] == [False, True]
+@pytest.mark.parametrize(("node_id", "disk_id"), [(9, 99), (3, 99)])
+def test_who_is_no_member_with_its_disk_is_heard_as_a_leader_by_a_node_that_has_none_and_not_at_all_otherwise(
+    node_id: int, disk_id: int
+) -> None:
+    said: list[PeerMessage] = [
+        VoteRequest(6, False, True, 1, 3),
+        VoteRequest(6, True, False, 1, 3),
+        Vote(6, False, False),
+        Stored(6, 3, 0.0),
+        Pull(6, 3, 1, 10),
+        TakeOver(5),
+        SnapshotPull(5, 3, b""),
+        Push(6, 3, 1, [], 3, 0.0),
+        Diverged(5, 1, 3, 1),
+        SnapshotNeeded(6, 9),
+    ]
+    for node in (following(made(1, 3, 1)), leading(made(1, 3, 1))):
+        for message in said:
+            node.machine.heard(0.0, PeerSaid(node_id, message, 9, disk_id))
+        assert node.machine.take_out() == []
+    alone = Node(made(1, 3, 1), vote_id=5)
+    for message in said:
+        alone.machine.heard(0.0, PeerSaid(node_id, message, 9, disk_id))
+    assert alone.machine.take_out() == [LeaderHeard(6, node_id), VoteIdSeen(6)]
+
+
+def test_what_is_not_to_be_read_is_never_stored() -> None:
+    for data in (
+        encode(5, 4, 1.0, []),
+        b"\x00" * 40,
+        framed([1, 5, 4, 1.0, [[99, "q"]]]),
+        framed([1, 5, 4, 1.0, [b"x"]]),
+        framed([1, 5, 4, 1.0, [b""]]),
+        framed([2, 5, 4, 1.0, [[1]]]),
+        framed([1, 5, 2**43, 1.0, [[10, "q"]]]),
+        framed([1, 5, 4, 1.0, [[10, b"\xff\xff"]]]),
+    ):
+        node = following(made(1, 3, 1))
+        node.machine.heard(0.0, PeerSaid(2, Push(5, 3, 1, [data], 4, 0.0), 9, 22))
+        assert [type(one) for one in node.machine.take(CutPeer, WriteEntries)] == [CutPeer], data
+        assert node.log.tail.end == LogEnd(1, 3)
+
+
+def framed(value: Any) -> bytes:
+    """Something else than an entry, under a checksum that fits."""
+    payload = msgspec.msgpack.encode(value)
+    return zlib.crc32(payload).to_bytes(4, "big") + payload
+
+
+def test_entries_begin_where_entries_end_and_are_committed_whole() -> None:
+    node = following(made(1, 3, 1), made(4, 6, 1), committed=3)
+    node.push(LogEnd(1, 5), made(6, 7, 5))
+    assert [type(one) for one in node.machine.take(CutPeer, WriteEntries)] == [CutPeer]
+    spans = following(made(1, 3, 1), committed=3)
+    spans.push(LogEnd(1, 1), made(2, 5, 1))
+    assert [type(one) for one in spans.machine.take(CutPeer, WriteEntries)] == [CutPeer]
+    half = following(made(1, 3, 1), made(4, 6, 1), committed=3)
+    half.push(LogEnd(1, 6), committed=5)
+    assert half.log.committed == 3
+    half.push(LogEnd(1, 6), committed=6)
+    assert half.log.committed == 6
 
 
 def test_what_is_pushed_goes_to_all_who_follow_at_once() -> None:

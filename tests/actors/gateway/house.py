@@ -8,7 +8,7 @@ from actors.gateway.access import AccessTable, Entry, TokenHash
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.audit import Audit
-from actors.messages.calls import Answered, Execute, send_answers
+from actors.messages.calls import Answered, ClientGone, Execute, send_answers
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
 from net.clients.connection import Connection, ConnectionLimits
@@ -60,6 +60,10 @@ class House:
     def crank(self, seconds: float = 0.0) -> None:
         """Until nothing is open."""
         self.runtime.crank(seconds)
+        for gone in self.router.take(ClientGone):
+            self.shard.broker.delivery.forget(gone.client)
+            self.shard.settle()
+        self.runtime.crank()
         while calls := [call for message in self.router.take(Execute) for call in message.calls]:
             calls, refused = self.virtual.split(calls, ref(self.router))
             send_answers(refused)

@@ -3,10 +3,10 @@
 import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
-from actors.gateway.visitors import PROBATION_MAX, PROBATION_S, RESERVED
+from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
 from actors.messages.audit import RefusedForwarded
 from actors.messages.calls import Call
-from actors.messages.rights import Rights
+from actors.messages.rights import Principal, Rights
 from actors.node.access_file import rights_of
 from quorate.actions import Right
 from quorate.protocol import Action, Request
@@ -104,7 +104,7 @@ def test_a_certificate_that_names_somebody_is_as_good_as_a_token() -> None:
     known = table.by_certificate(("other", "worker.example"))
     assert known is not None
     assert known.principal.name == "w"
-    assert table.still(known, is_near=False) == known
+    assert table.named("w", known.proof, is_near=False) == known
     assert table.by_certificate(("w",)) is None
 
 
@@ -121,15 +121,26 @@ def test_what_is_kept_of_a_token_does_not_tell_it() -> None:
 # -- reloading -----------------------------------------------------------------------------------------------------
 
 
-def test_who_may_not_do_the_same_any_more_has_to_come_again_and_all_others_stay() -> None:
-    house = House({"w": rights_of(["produce"]), "v": rights_of(["look"])})
-    changed, same, stranger = house.client("w"), house.client("v"), house.client()
-    waiting = house.client("w")
-    waiting.send({"action": 1, "queue": "a", "data": 1})
-    house.change(house.table({"w": rights_of(["produce:a"]), "v": rights_of(["look"])}))
-    assert same.end.closed_how == stranger.end.closed_how == ""
-    assert [reply["error"] for reply in changed.replies()] == ["not_allowed"]
-    assert changed.end.closed_how
+def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_it_asked_before() -> None:
+    house = House({"w": rights_of(["consume"]), "v": rights_of(["consume"])})
+    changed, same = house.client("w"), house.client("v")
+    for guest in (changed, same):
+        guest.send({"action": 2, "queue": "a", "wait": 60})
+    house.change(house.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume"])}))
+    assert [(reply["code"], "msg_id" in reply) for reply in changed.replies()] == [(0, False)]
+    assert same.replies() == []
+    assert changed.ask(2, queue="a")["error"] == "not_allowed"
+    assert "msg_id" not in changed.ask(2, queue="b")
+    assert not changed.end.closed_how
+
+
+def test_a_datagram_that_waits_is_given_up_when_nobody_may_do_that_any_more() -> None:
+    house = House({}, rights_of(["consume"]))
+    assert house.datagram("192.0.2.7", action=2, queue="a", wait=60) == []
+    assert house.shard.broker.delivery.waiter_count == 1
+    house.anonymous = rights_of(["consume:b"])
+    house.change(house.table({}))
+    assert house.shard.broker.delivery.waiter_count == 0
 
 
 def test_a_token_that_was_taken_away_ends_its_connections() -> None:
@@ -137,11 +148,14 @@ def test_a_token_that_was_taken_away_ends_its_connections() -> None:
     house = House(one("produce"))
     house.tokens["w"] = "w.old"
     house.change(AccessTable({"w": Entry(ALL, (new, old))}))
-    guest = house.client("w")
+    guest, waiting = house.client("w"), house.client("w")
+    waiting.send({"action": 2, "queue": "b", "wait": 60})
     house.change(AccessTable({"w": Entry(ALL, (new, old))}))
     assert guest.ask(1, queue="a", data=1)["code"] == 0
     house.change(AccessTable({"w": Entry(ALL, (new,))}))
-    assert [reply["error"] for reply in guest.replies()] == ["not_allowed"]
+    assert [reply["error"] for reply in guest.replies()] == ["not_authenticated"]
+    assert [reply.get("error") for reply in waiting.replies()] == [None, "not_authenticated"]
+    assert house.shard.broker.delivery.waiter_count == 0
 
 
 # -- what another node forwards --------------------------------------------------------------------------------------
@@ -151,7 +165,7 @@ def test_a_name_that_another_node_forwards_has_the_rights_that_this_node_gives_i
     table = AccessTable({"w": Entry(rights_of(["produce"]))}, rights_of(["look:x"]))
     assert table.forwarded("w").rights == rights_of(["produce"])
     for name in ("nobody", "local", "remote", "", "anonymous"):
-        assert table.forwarded(name).rights == rights_of(["look:x"]), name
+        assert table.forwarded(name) == Principal(name, rights_of(["look:x"]))
     without = AccessTable()
     assert without.forwarded("local").rights.is_unlimited
     assert not without.forwarded("w").rights.has(Right.OPERATE)
@@ -213,8 +227,12 @@ def test_a_flood_of_refusals_is_not_a_flood_of_lines() -> None:
     guest = house.client()
     for _ in range(10):
         guest.send(*[{"action": 1, "queue": "a", "data": 1}] * 100)
-    assert 0 < len(house.audited()) <= 500
-    house.crank(10.0)
+    guest.connection.principal = Principal("m", rights_of(["manage"]))
+    guest.send({"action": 13, "queue": "a"})
+    lines = house.audited()
+    assert sum(not line["allowed"] for line in lines) <= 500
+    assert lines[-1]["allowed"], "what is allowed is always written down"
+    house.crank(8.0)
     guest.send({"action": 1, "queue": "a", "data": 1})
     assert house.audited()[-1]["left_out_before"] >= 400
 
@@ -227,7 +245,10 @@ def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node()
     for _ in range(2):
         assert house.client().refused is None
     assert house.client(host="127.0.0.1").refused is None
-    operator = house.client("op")
+    operators = [house.client("op") for _ in range(RESERVED)]
+    operator = operators[0]
+    assert all(one.connection.visitor.known.principal.name == "op" for one in operators)
+    assert house.client(host="127.0.0.1").refused is None, "those have places of their own"
     assert operator.ask(4, queue="a")["error"] == "not_allowed", "it is served"
     other = house.client()
     other.send({"action": 16, "token": house.tokens["w"]})
@@ -249,3 +270,23 @@ def test_strangers_that_show_nothing_make_room_for_who_does() -> None:
     assert sum(not guest.end.closed_how for guest in crowd) == PROBATION_MAX
     operators = [house.client("op") for _ in range(RESERVED)]
     assert all(guest.end.closed_how == "" for guest in operators)
+    assert house.client(host="127.0.0.1").refused is None
+
+
+def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:
+    house = House({"w": rights_of(["produce"])})
+    silent, known = house.client(), house.client("w")
+    house.crank(AUTHENTICATE_S + 0.1)
+    assert [reply["error"] for reply in silent.replies()] == ["not_authenticated"]
+    assert not known.end.closed_how
+
+
+def test_after_a_token_that_is_none_no_other_is_looked_at() -> None:
+    house = House({"w": rights_of(["produce"])})
+    guest = house.client()
+    for _ in range(5):
+        house.client().send({"action": 16, "token": "w.wrong"})
+    guest.send({"action": 16, "token": "w.wrong"}, {"action": 16, "token": house.tokens["w"]})
+    assert guest.replies() == []
+    assert guest.end.closed_how == "abort"
+    assert guest.connection.principal.rights == Rights({})

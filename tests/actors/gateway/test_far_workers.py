@@ -2,10 +2,10 @@
 
 import msgspec
 
-from actors.messages.peers import Introduce, PeerSaid, RootSettled, SendPeers
+from actors.messages.peers import CutPeer, Introduce, PeerSaid, RootSettled, SendPeers
 from net.peers.greeting import Greeting
 from net.peers.link import PeerLink
-from net.peers.messages import RootMembers, ShardLeaders
+from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
 from quorate.protocol import Action, Request
 from storage.records import Member, Members
 from storage.vote_file import Identity
@@ -66,7 +66,7 @@ def test_a_new_leader_is_heard_of_from_another_node_while_the_own_worker_is_down
     second.runtime.crank(1.0)
     [told] = [m for m in second.workers[0].peers.take(SendPeers) if isinstance(m.message, ShardLeaders)][-1:]
     assert told.node_ids == (1,)
-    first.workers[0].news.actor_ref.tell(PeerSaid(2, told.message))
+    first.workers[0].news.actor_ref.tell(PeerSaid(2, told.message, 9, 22))
     first.runtime.crank(1.0)
     first.ask(0, Asker(), produce(queue_in(1)))
     assert len(second.executed(1)) == 1
@@ -82,7 +82,7 @@ def test_the_members_of_shard_0_reach_all_workers_and_an_older_word_changes_noth
     for shard in (1, 2):
         assert first.workers[shard].replicator.take(RootSettled) == [RootSettled(7, new)]
     [told] = [m.message for m in first.workers[1].peers.take(SendPeers) if isinstance(m.message, RootMembers)]
-    second.workers[1].news.actor_ref.tell(PeerSaid(1, told))
+    second.workers[1].news.actor_ref.tell(PeerSaid(1, told, 9, 11))
     second.runtime.crank()
     assert second.workers[1].replicator.take(RootSettled) == [RootSettled(7, new)]
     first.workers[0].news.actor_ref.tell(RootSettled(5, old))
@@ -168,15 +168,31 @@ def test_members_of_another_cluster_count_only_from_this_nodes_shard_0() -> None
     first, _ = cluster()
     mine = Members("", 9, [Member(1, "n1", PORT, 11, True)], [])
     other = Members("", 8, [Member(2, "n2", PORT, 22, True)], [])
-    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(50, msgspec.msgpack.encode(other))))
+    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(50, msgspec.msgpack.encode(other)), 9, 22))
     first.runtime.crank()
     assert len(first.workers[1].replicator.take(RootSettled)) == 1, "there is no other yet"
     first.workers[0].news.actor_ref.tell(RootSettled(3, mine))
     first.runtime.crank()
     assert first.workers[1].replicator.take(RootSettled) == [RootSettled(3, mine)]
-    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(60, msgspec.msgpack.encode(other))))
+    first.workers[1].news.actor_ref.tell(PeerSaid(2, RootMembers(60, msgspec.msgpack.encode(other)), 9, 22))
     first.runtime.crank()
     assert first.workers[1].replicator.take(RootSettled) == []
     first.workers[1].news.actor_ref.tell(PeerSaid(4, RootMembers(70, msgspec.msgpack.encode(mine))))
     first.runtime.crank()
     assert first.workers[1].replicator.take(RootSettled) == [], "node 4 is no member"
+
+
+def test_what_workers_of_other_nodes_say_counts_from_a_members_disk_and_within_reason() -> None:
+    first, _ = cluster()
+    news, cut = first.workers[1].news, first.workers[1].peers
+    before = news._leaders.copy()
+    far_off = ShardLeader(2, 2**53 - 1, 2, "evil.example", 666)
+    of_own = ShardLeader(1, 9, 2, "evil.example", 666)
+    for disk_id, rows in ((99, [ShardLeader(2, 9, 2, "evil.example", 666)]), (22, [far_off, of_own])):
+        news.actor_ref.tell(PeerSaid(2, ShardLeaders(rows), 9, disk_id))
+    first.runtime.crank()
+    assert news._leaders == before
+    for garbage in (b"\xc1", b"\x91\xa2\xff\xff", b""):
+        news.actor_ref.tell(PeerSaid(2, RootMembers(50, garbage), 9, 22))
+    first.runtime.crank()
+    assert [one.node_id for one in cut.take(CutPeer)] == [2, 2, 2]

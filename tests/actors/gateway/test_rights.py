@@ -67,12 +67,12 @@ ASKS: list[tuple[str, dict[str, Any], str]] = [
     ("show by key", {"action": 12, "queue": "a", "key": "k"}, "look:a"),
     ("remove", {"action": 13, "queue": "a"}, "manage:a"),
     ("log", {"action": 14}, "log"),
-    ("cluster status", {"action": 15, "command": "status"}, "look:a"),
+    ("cluster status", {"action": 15, "command": "status"}, "look"),
     ("remove a node", {"action": 15, "command": "remove", "node_id": 2}, "operate"),
     ("init", {"action": 115}, "operate"),
     ("position", {"action": 17, "reader": "r", "trans_id": 1}, "log"),
     ("watch", {"action": 18, "queue": "a"}, "consume:a"),
-    ("status", {"action": 108}, "look:a"),
+    ("status", {"action": 108}, "look"),
 ]
 
 
@@ -102,8 +102,16 @@ def test_a_consumer_needs_the_right_to_each_queue_that_it_names() -> None:
 
 def test_who_makes_a_dead_letter_queue_of_one_must_be_allowed_to_produce_to_it() -> None:
     request = Request(Action.CONFIGURE, queue="a", dead_letter="b")
-    assert rights_of(["manage:*"]).missing(request) == "produce"
-    assert rights_of(["manage:a", "produce:b"]).missing(request) is None
+    assert rights_of(["manage:*"]).missing(request) == "consume", "its messages go where somebody may read them"
+    assert rights_of(["manage:*", "consume:a"]).missing(request) == "produce"
+    assert rights_of(["manage:a", "consume:a", "produce:b"]).missing(request) is None
+    by_a_side_way = Request(Action.CONFIGURE, queue="a", queues=["a"], dead_letter="b")
+    assert rights_of(["manage:a", "consume:a"]).missing(by_a_side_way) == "produce"
+
+
+def test_what_there_is_no_action_for_is_not_told_to_who_may_nothing() -> None:
+    assert Rights({}).missing(Request(999, queue="virtual")) == "any"
+    assert rights_of(["look:x"]).missing(Request(999)) is None
 
 
 def test_rights_over_queues_are_for_patterns_of_names() -> None:
@@ -142,7 +150,18 @@ requests = st.one_of(
     st.builds(lambda i: {"action": 3, "msg_ids": i}, st.lists(ids, min_size=1, max_size=4)),
     st.builds(lambda a, i: {"action": a, "msg_id": i, "retry": 5}, st.sampled_from([9, 10, 12]), ids),
     st.builds(lambda a, q: {"action": a, "queue": q}, st.sampled_from([4, 6, 11, 13, 18, 104]), names),
-    st.builds(lambda q, d: {"action": 5, "queue": q, "dead_letter": d, "max_deliveries": 1}, names, names),
+    st.builds(
+        lambda q, qs, d: {"action": 5, "queue": q, "queues": qs, "dead_letter": d, "max_deliveries": 1},
+        names,
+        st.lists(names, min_size=1),
+        names,
+    ),
+    st.builds(
+        lambda a, q, d: {"action": a, "queue": q, "queues": [q], "dead_letter": d, "msg_id": 1024},
+        st.sampled_from([3, 7, 8, 12, 15, 999]),
+        st.one_of(names, st.just("virtual")),
+        st.one_of(names, st.just("virtual")),
+    ),
     st.builds(lambda q, k: {"action": 12, "queue": q, "key": k}, names, st.sampled_from(["k0", "k1"])),
     st.sampled_from([{"action": 7}, {"action": 107, "pattern": "a*"}, {"action": 7, "after": "a"}]),
 )
@@ -193,6 +212,8 @@ def test_no_sequence_of_requests_reads_or_changes_what_its_rights_exclude(
                     rows = [row["name"] for row in reply.get("queue_list", ())]
                     assert queue not in rows
                     assert "no queue" not in str(reply.get("reason")) or request.get("queue") != queue
+            if not all(held.may("produce", queue) for queue in ("a", "b")):
+                assert "for a, b" not in text, "what a virtual queue stands for"
     for queue in QUEUES:
         if not any(held.may(right, queue) for right in changing):
             assert of_queue(house, queue) == before[queue], f"{queue} has changed"

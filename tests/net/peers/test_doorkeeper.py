@@ -1,5 +1,7 @@
 """Strangers at the nodes' port: each may try now and then, and all of them together not more than that."""
 
+import pytest
+
 from net.peers.doorkeeper import (
     ADDRESSES_MAX,
     STRANGERS_MAX,
@@ -26,15 +28,32 @@ def test_who_proves_itself_may_come_as_often_as_it_does() -> None:
         doorkeeper.proved(n * 0.001, "192.0.2.1")
 
 
-def test_a_thousand_strangers_do_not_keep_out_who_has_proved_itself_before() -> None:
-    doorkeeper = Doorkeeper()
-    assert doorkeeper.may_come(0.0, "192.0.2.1")
-    doorkeeper.proved(0.0, "192.0.2.1")
+@pytest.mark.parametrize("expected", [["192.0.2.1"], []])
+def test_a_thousand_strangers_do_not_keep_out_who_is_expected_or_has_proved_itself(expected: list[str]) -> None:
+    doorkeeper = Doorkeeper(expected)
+    if not expected:
+        assert doorkeeper.may_come(0.0, "192.0.2.1")
+        doorkeeper.proved(0.0, "192.0.2.1")
     came = 0
     for n in range(10_000):
         came += doorkeeper.may_come(n * 0.0001, f"10.0.{n % 1000 // 250}.{n % 250}")
+        assert n % 100 or doorkeeper.may_come(n * 0.0001, "192.0.2.1")
     assert came <= STRANGERS_MAX + STRANGERS_PER_S
-    assert doorkeeper.may_come(1.0, "192.0.2.1")
+    for n in range(ADDRESSES_MAX + 100):
+        doorkeeper.may_come(1e6, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+    assert doorkeeper.may_come(1e6, "192.0.2.1"), "and it is never forgotten"
+
+
+def test_who_shares_its_address_with_a_flood_is_let_in_soon() -> None:
+    doorkeeper = Doorkeeper(["127.0.0.1"])
+    tries = 0
+    for n in range(60_000):
+        came = doorkeeper.may_come(n * 0.001, "127.0.0.1")
+        if n > 2000 and n % 700 == 0:  # a node's try among a thousand strangers' a second
+            tries += 1
+            if came:
+                break
+    assert tries < 60
 
 
 def test_no_number_of_addresses_makes_it_remember_more_than_it_may() -> None:

@@ -8,15 +8,21 @@ import contextlib
 import logging
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Final
 
 log = logging.getLogger("quorate.clients")
 
-AT_ONCE: Final = 16
+AT_ONCE: Final = 8
 """So many are taken before the loop's others have their turn."""
 
-BACKLOG: Final = 1024
+PER_S: Final = 1000.0
+BURST: Final = 100.0
+"""So many a second, and at once: to take one and turn it away is 20 us. The rest wait in the system, or come again."""
+
+PAUSE_S: Final = 0.02
+BACKLOG: Final = 256
 REST_S: Final = 0.5
 """Without a descriptor for one more, none is taken for so long."""
 
@@ -33,6 +39,8 @@ class Acceptor:
         self._sock = sock
         self._came = came
         self._is_closed = False
+        self._left = BURST
+        self._at = time.monotonic()
         self._loop = asyncio.get_running_loop()
         sock.listen(BACKLOG)
         self._loop.add_reader(sock.fileno(), self._readable)
@@ -45,8 +53,14 @@ class Acceptor:
             self._sock.close()
 
     def _readable(self) -> None:
+        now = time.monotonic()
+        self._left = min(self._left + (now - self._at) * PER_S, BURST)
+        self._at = now
         for _ in range(AT_ONCE):
             if self._is_closed:
+                return
+            if self._left < 1:
+                self._rest(PAUSE_S)
                 return
             try:
                 sock, address = self._sock.accept()
@@ -54,11 +68,15 @@ class Acceptor:
                 return
             except OSError as error:
                 log.warning("no connection can be taken in: %s", error)
-                self._loop.remove_reader(self._sock.fileno())
-                self._loop.call_later(REST_S, self._go_on)
+                self._rest(REST_S)
                 return
+            self._left -= 1
             sock.setblocking(False)
             self._came(sock, str(address[0]) if isinstance(address, tuple) else "")
+
+    def _rest(self, seconds: float) -> None:
+        self._loop.remove_reader(self._sock.fileno())
+        self._loop.call_later(seconds, self._go_on)
 
     def _go_on(self) -> None:
         if not self._is_closed:

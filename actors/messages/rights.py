@@ -27,6 +27,9 @@ CACHED_MAX: Final = 100_000
 
 EVERY_QUEUE: Final = "*"
 OVER_NODE: Final = frozenset(facts.action for facts in TABLE if facts.right in OF_NODE)
+OF_ONE_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE}
+"""What is judged by one queue's name alone, where no others are named."""
+
 RIGHTS: Final[dict[int, str]] = {int(facts.action): facts.right for facts in TABLE}
 
 
@@ -61,6 +64,7 @@ class Rights:
         held = set(node)
         self._node = frozenset({*held, Right.LOG} if Right.OPERATE in held else held)
         self.everywhere = frozenset(right for right in OF_QUEUES if EVERY_QUEUE in patterns[right])
+        self._passed: dict[int, set[str]] = {action: set() for action in OF_ONE_QUEUE}
         self.is_everywhere = len(self.everywhere) == len(OF_QUEUES)
         self.is_unlimited = is_all or (self.is_everywhere and self._node == frozenset(OF_NODE))
 
@@ -100,6 +104,17 @@ class Rights:
         """
         if self.is_unlimited or (self.is_everywhere and request.action not in OVER_NODE):
             return None
+        passed = self._passed.get(request.action)
+        if passed is not None and request.queues is None and request.queue in passed:
+            return None  # nearly always
+        missing = self._looked_up(request)
+        if missing is None and passed is not None and request.queues is None and request.queue is not None:
+            if len(passed) >= CACHED_MAX:
+                passed.clear()
+            passed.add(request.queue)
+        return missing
+
+    def _looked_up(self, request: Request) -> str | None:
         right = RIGHTS.get(
             request.action, Right.ANY
         )  # also what there is no such action: who may nothing learns nothing

@@ -1,9 +1,14 @@
 """Somebody who reaches a node's port for nodes and is none: says hello as it likes, and then whatever it likes.
 
-Nothing that it says may count, whether nodes prove a secret to each other or are trusted for where they are.
+Nothing that it says may count, whether nodes prove a secret to each other or are trusted for where they are. Somebody
+who has the secret and is no member may be taken for a leader by a node that has none, so that is not said here; all
+else that it says must not count either.
 """
 
-from net.peers.link import Origin
+from collections.abc import Callable
+
+from actors.cluster.peers import Peers
+from net.peers.link import LinkTerms, Origin, PeerLink, encoded
 from net.peers.messages import (
     PEER_MAJOR,
     Diverged,
@@ -19,6 +24,7 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
+from net.peers.proof import Keyring
 from tests.net.peers.wire import OPENING, framed
 from tests.simulation.cluster import SimulatedNode
 from tests.simulation.observe import STRANGER
@@ -36,6 +42,63 @@ class _Deaf:
 
     def abort(self) -> None:
         """Not heard."""
+
+
+class _Guest:
+    """Somebody who has the secret: a link over which each side hears the other at once."""
+
+    def __init__(self, keyring: Keyring, peers: Peers, hello: Hello) -> None:
+        self._link = PeerLink(self, self, LinkTerms(keyring), is_dialler=True, origin=Origin())
+        self._there = peers.accepted(_End(self._hears), Origin("guest"))
+        self._link.introduce(hello)
+
+    def _hears(self, data: bytes) -> None:
+        self._link.receive(data)
+
+    def say(self, messages: list[PeerMessage]) -> None:
+        """Whatever it likes, if it is let in."""
+        self._link.send([encoded(message) for message in messages])
+
+    def leave(self) -> None:
+        """It is gone."""
+        self._there.lost("it has left")
+
+    def write(self, data: bytes) -> None:
+        """To the node."""
+        self._there.receive(data)
+
+    def close(self) -> None:
+        """Nothing more."""
+
+    abort = close
+
+    def link_hello(self, link: PeerLink, hello: Hello) -> None:
+        """The node lets it in."""
+        link.is_open = True
+
+    def link_said(self, link: PeerLink, message: PeerMessage) -> None:
+        """Not heard."""
+
+    def link_renewed(self, link: PeerLink, hello: Hello) -> None:
+        """Not heard."""
+
+    def link_receiving(self, link: PeerLink) -> None:
+        """Not heard."""
+
+    def link_closed(self, link: PeerLink, reason: str) -> None:
+        """Not heard."""
+
+
+class _End:
+    """The node's end of the stream to a guest."""
+
+    def __init__(self, hears: Callable[[bytes], None]) -> None:
+        self.write = hears
+
+    def close(self) -> None:
+        """Nothing more."""
+
+    abort = close
 
 
 class Stranger:
@@ -88,4 +151,16 @@ class Stranger:
             link.receive(data)
             link.lost("it has left")
 
-        runtime.run(arrive)
+        keyring = node.network.keyring
+        if not node.network.is_sealed or random.random() < 0.5:
+            runtime.run(arrive)
+            return
+        guest_hello = hello
+        guest_hello.shard, guest_hello.node_id, guest_hello.cluster_id = node.shard, STRANGER, own
+
+        def talk() -> None:
+            guest = _Guest(keyring, peers, guest_hello)
+            guest.say([one for one in said[1:] if not isinstance(one, Push | Diverged)])
+            guest.leave()
+
+        runtime.run(talk)

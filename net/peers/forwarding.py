@@ -7,7 +7,7 @@ put back in its place.
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw
+from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
@@ -96,6 +96,17 @@ def has_fit_names(request: Request) -> bool:
     queue = request.queue
     if queue is not None and not (len(queue) < SHORT_NAME and queue.isprintable()) and name_fault(queue):
         return False
+    if (
+        request.key is None
+        and request.consumer is None
+        and request.messages is None
+        and request.queues is None
+        and request.pattern is None
+        and request.reader is None
+        and request.after is None
+        and request.dead_letter is UNSET
+    ):
+        return True  # nearly always
     names = [request.key, request.pattern, request.consumer, request.reader, *(request.queues or ())]
     names += [item.key for item in request.messages or ()]
     if isinstance(request.dead_letter, str):

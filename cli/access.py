@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -127,18 +127,13 @@ def ls(file: File, as_json: AsJson = False) -> None:
         table = read_access(file)
     except AccessFileError as error:
         raise fail(error) from error
-    rows = [
-        {"name": name, "tokens": len(entry.tokens), "certificates": list(entry.certificates), "allow": rights}
-        for name, entry in table.entries.items()
-        for rights in [entry.rights.shown()]
-    ]
-    strangers = table.stranger(is_near=False).principal.rights.shown()
-    rows.append({"name": ANONYMOUS, "tokens": 0, "certificates": [], "allow": strangers})
-    if as_json:
-        for row in rows:
-            print_json(row)
-        return
-    print_table(
-        ["name", "tokens", "certificates", "allow"],
-        [[row["name"], row["tokens"], ", ".join(row["certificates"]), ", ".join(row["allow"])] for row in rows],  # type: ignore[arg-type]
-    )
+    known = {name: (entry.rights, len(entry.tokens), entry.certificates) for name, entry in table.entries.items()}
+    known[ANONYMOUS] = (table.stranger(is_near=False).principal.rights, 0, ())
+    for name, (rights, tokens, certificates) in known.items() if as_json else ():
+        print_json({"name": name, "tokens": tokens, "certificates": certificates, "allow": rights.shown()})
+    if not as_json:
+        rows: list[list[Any]] = [
+            [name, tokens, ", ".join(certificates), ", ".join(rights.shown())]
+            for name, (rights, tokens, certificates) in known.items()
+        ]
+        print_table(["name", "tokens", "certificates", "allow"], rows)

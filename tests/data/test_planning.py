@@ -146,3 +146,11 @@ def test_a_batch_goes_on_within_its_limit_and_comes_to_the_end(
     assert taken <= limit + 3
     assert taken > 0 or not waiting
     assert advanced(start, heads, None) == {**start, **{s: max(h, start.get(s, h)) for s, h in heads.items()}}
+
+
+def test_who_reads_and_writes_is_said_by_options_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("QUORATE_TOKEN", raising=False)
+    found = source_options({"bootstrap.servers": "a:1", "token": "w.t", "tls": "true", "ca": "/ca.pem"}).credentials
+    assert (found.token, found.has_tls, found.ca) == ("w.t", True, "/ca.pem")
+    assert sink_options({"bootstrap.servers": "a:1", "token": "w.t"}).credentials.token == "w.t"
+    assert source_options({"bootstrap.servers": "a:1"}).credentials.token is None

@@ -137,7 +137,8 @@ def test_a_client_speaks_tls_with_a_node_whose_certificate_it_believes_and_with_
     with running(node):
         with Client(port=node.port, ca=authority.ca) as client:
             ids = [client.produce("q", "x" * 100_000, retry=30) for _ in range(20)]
-            assert len({client.consume("q").msg_id for _ in ids}) == 20  # type: ignore[union-attr]
+            taken = [client.consume("q") for _ in ids]
+            assert sorted(one.msg_id for one in taken if one is not None) == sorted(ids)
             time.sleep(0.1)
             assert client.status()["connections"] == 1, "an idle connection is used again"
         for ca, why in ((other.ca, "certificate"), (None, "certificate")):
@@ -212,3 +213,32 @@ def test_garbage_and_ends_in_the_middle_of_a_handshake_harm_nobody(tmp_path: Pat
             assert client.produce("q", 1) > 0
         with node.client() as client:
             assert client.produce("q", 1) > 0, "and the port without TLS is another"
+
+
+def test_a_client_of_several_nodes_goes_on_with_one_that_lets_it_in(tmp_path: Path) -> None:
+    path = access_file(tmp_path, viewer=["look"])
+    for name in ("strict", "lax"):
+        (tmp_path / name).mkdir()
+    strict, lax = Node(tmp_path / "strict", {"access_file": str(path)}), Node(tmp_path / "lax", {})
+    with running(strict), running(lax):
+        nodes = [("127.0.0.1", strict.port), ("127.0.0.1", lax.port)]
+        with Client(nodes=nodes, token="worker.unknown", timeout=3) as client, pytest.raises(RefusedError) as refused:
+            client.produce("q", 1)
+        assert refused.value.error in ("not_authenticated", "not_supported"), "none of them knows it"
+        with Client(nodes=nodes, token=TOKENS["viewer"], timeout=3) as viewer:
+            assert viewer.queues() == []
+            assert viewer.queues() == []
+        with Client(nodes=nodes[::-1], token=TOKENS["viewer"], timeout=3) as viewer:
+            assert viewer.queues() == [], "the first has no tokens, and the second knows it"
+
+
+def test_a_worker_that_dies_while_its_files_are_unfit_comes_back_when_they_are_mended(tmp_path: Path) -> None:
+    path = access_file(tmp_path, viewer=["look"])
+    node = Node(tmp_path, {"access_file": str(path)})
+    with running(node), Client(port=node.port, token=TOKENS["viewer"]) as viewer:
+        pid = viewer.status()["pid"]
+        path.chmod(0o644)
+        os.kill(pid, 9)
+        wait_for(lambda: "chmod 600" in node.log)
+        path.chmod(0o600)
+        assert wait_for(lambda: viewer.status()["pid"]) != pid

@@ -1,9 +1,11 @@
 """The client library against a real node, and against one that goes away."""
 
 import datetime
+import pickle
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from quorate import (
     RefusedError,
     UnknownOutcomeError,
 )
+from quorate.credentials import Credentials
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 
@@ -195,3 +198,35 @@ def test_what_a_node_says_to_an_idle_connection_answers_no_request(start_node: S
         client.produce("q", 1)
         time.sleep(2.5)
         assert client.produce("q", 2) > 0
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [("no_such_message", True), ("not_allowed", None), ("no_such_queue", None)]
+)
+def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(
+    monkeypatch: pytest.MonkeyPatch, error: str, outcome: bool | None
+) -> None:
+    client = Client()
+
+    def refuse(action: int, **fields: Any) -> dict[str, Any]:
+        assert fields == {"queue": "q", "key": "k"}
+        raise RefusedError(error, "why", {})
+
+    monkeypatch.setattr(client, "request", refuse)
+    if outcome is None:
+        with pytest.raises(UnknownOutcomeError):
+            client._is_ours(1024, {"queue": "q", "key": "k", "data": 1})
+    else:
+        assert client._is_ours(1024, {"queue": "q", "key": "k", "data": 1}) is outcome
+
+
+def test_credentials_travel_and_do_not_show_their_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QUORATE_TOKEN", "from.environment")
+    given = Credentials.of("a.token")
+    assert given.token == "a.token"
+    assert "a.token" not in repr(given)
+    assert pickle.loads(pickle.dumps(given)) == given
+    assert Credentials.of().token == "from.environment"
+    assert Credentials.of(ca="x").has_tls
+    with pytest.raises(ConnectionFailedError, match="ca nowhere: can't be used"):
+        _ = Credentials.of(ca="nowhere").context

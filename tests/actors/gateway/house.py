@@ -15,6 +15,7 @@ from net.clients.connection import Connection, ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
+from quorate.protocol import Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.actors.gateway.test_listener import Datagrams, End
 from tests.actors.queues.shard import Shard
@@ -85,10 +86,12 @@ class House:
 
     def datagram(self, host: str, reply_bytes_max: int = 1000, **fields: Any) -> list[dict[str, Any]]:
         """What a datagram from there is answered."""
-        socket, codec = Datagrams(), JsonCodec(CodecLimits())
-        client = DatagramClient(socket, (host, 5), codec.encode, reply_bytes_max)  # type: ignore[arg-type]
+        socket: Any = Datagrams()
+        codec = JsonCodec(CodecLimits())
+        client = DatagramClient(socket, (host, 5), codec.encode, reply_bytes_max)
         [request] = codec.receive(msgspec.json.encode(fields))
-        self.listener.received_datagram(client, request)  # type: ignore[arg-type]
+        assert isinstance(request, Request)
+        self.listener.received_datagram(client, request)
         self.crank()
         return [msgspec.json.decode(data) for data in socket.sent]
 

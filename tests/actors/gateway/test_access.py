@@ -1,5 +1,7 @@
 """Who a client is: tokens, certificates, addresses, what is forwarded; what is written down; the last places."""
 
+from typing import Any
+
 import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
@@ -215,7 +217,8 @@ def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> 
         "allowed": True,
     }
     assert (refused["action"], refused["queues"], refused["missing"]) == ("consume", ["a", "b"], "consume")
-    call = Call(Request(Action.PRODUCE, queue="q"), Probe(), 1, ref(Probe()))  # type: ignore[arg-type]
+    client: Any = Probe()
+    call = Call(Request(Action.PRODUCE, queue="q"), client, 1, ref(client))
     house.listener.actor_ref.tell(RefusedForwarded(3, [(call, "produce")]))
     house.crank()
     [line] = house.audited()

@@ -78,8 +78,11 @@ class Visitors:
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.by_certificate(names) or self.table.stranger(is_near=is_near)
-        self._is(connection, Visitor(known, host, is_near))
-        if not known.principal.rights.has_some:
+        self._arrived(connection, Visitor(known, host, is_near))
+
+    def _arrived(self, connection: Connection, visitor: Visitor) -> None:
+        self._is(connection, visitor)
+        if not visitor.known.principal.rights.has_some:
             self._runtime.call_later(AUTHENTICATE_S, lambda: self._has_shown_nothing(connection))
 
     def _has_shown_nothing(self, connection: Connection) -> None:
@@ -93,7 +96,7 @@ class Visitors:
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.named(name, proof, is_near=is_near) or Known(Principal(name, NO_RIGHTS))
-        self._is(connection, Visitor(known, host, is_near))
+        self._arrived(connection, Visitor(known, host, is_near))
 
     def _is(self, connection: Connection, visitor: Visitor) -> None:
         connection.visitor = visitor
@@ -214,12 +217,14 @@ class Visitors:
         for connection in connections:
             visitor: Visitor = connection.visitor
             was = visitor.known
+            if was.proof == FAILED:
+                continue  # it is about to go
             now = table.named(was.principal.name, was.proof, is_near=visitor.is_near)
             if now is None or now.principal != was.principal:
                 others.append(connection)
             if now is not None:
                 self._is(connection, visitor._replace(known=now))
-            elif was.proof != FAILED:
+            else:
                 self._is(connection, visitor._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
                 connection.refuse_all(
                     ErrorWord.NOT_AUTHENTICATED, "what this client was known by is not valid any more"

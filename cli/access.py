@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from actors.gateway.access import ANONYMOUS, TokenHash, new_token
-from actors.node.access_file import AccessFile, AccessFileError, principal_fault, read_access, rights_of
+from actors.node.access_file import TOKENS_MAX, AccessFile, AccessFileError, principal_fault, read_access, rights_of
 from cli.output import AsJson, console, fail, print_json, print_table, speaking
 
 app = typer.Typer(help="Say who may do what: changes the access file, which nodes read again at a reload.")
@@ -31,10 +31,13 @@ def _rights(allow: list[str]) -> list[str]:
         rights, colon, pattern = text.partition(":")
         if "," in pattern:
             raise ValueError(f"{text!r}: one pattern for each --allow")
-        found += [f"{one.strip()}{colon}{pattern}" for one in rights.split(",")]
+        found += [f"{one.strip()}{colon}{pattern.strip()}" for one in rights.split(",")]
     rights_of(found)
-    print(f"may: {', '.join(found)}", file=sys.stderr)
     return found
+
+
+def _say(found: list[str]) -> None:
+    print(f"may: {', '.join(found)}", file=sys.stderr)
 
 
 def _open(path: Path) -> AccessFile:
@@ -73,6 +76,7 @@ def add(
     token = new_token(name)
     changed.add(name, rights, None if no_token else TokenHash.of(token), certificate or [])
     changed.write()
+    _say(rights)
     if not no_token:
         print(token)
 
@@ -102,6 +106,8 @@ def token(
     """Make a new token for somebody, and print it, alone and once; the one of before stays valid, too."""
     changed = _open(file)
     _known(changed, name)
+    if not only and changed.count_tokens(name) >= TOKENS_MAX:
+        raise fail(f"{name} has {TOKENS_MAX} tokens already: --only makes a new one and ends both")
     made = new_token(name)
     changed.add_token(name, TokenHash.of(made), is_only=only)
     changed.write()
@@ -113,7 +119,8 @@ def token(
 def rm(name: Name, file: File) -> None:
     """Know somebody no more."""
     changed = _open(file)
-    _known(changed, name)
+    if name != ANONYMOUS:
+        _known(changed, name)
     changed.remove(name)
     changed.write()
     console.print(f"{name} is not known any more, as soon as the nodes have read {file} again")

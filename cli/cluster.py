@@ -18,7 +18,7 @@ from cli.cluster_view import show_spread
 from cli.output import UNWELL, AsJson, Host, Port, client, console, credentials, fail, print_json, print_table, speaking
 from cli.secret import SECRET_FILE, make_secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
-from quorate.protocol import DOWN, Action
+from quorate.protocol import DOWN, Action, ErrorWord
 
 app = typer.Typer(help="Found, look at and change a cluster.", no_args_is_help=True)
 
@@ -297,6 +297,7 @@ def start(
     ]
     secret = directory / SECRET_FILE
     has_secret = not first.exists() or "cluster_secret_file" in json.loads(first.read_text())
+    os.umask(0o077)
     for node in listed:
         folder = directory / f"node-{node['node_id']}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -349,6 +350,10 @@ def _why_idle(node_id: int, port: int) -> str:
     try:
         with Client("127.0.0.1", port, timeout=5) as connection:
             rows = connection.status()["shards"]
+    except RefusedError as refused:
+        if refused.error in (ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED):
+            return ""  # it runs; how it is it tells to others
+        return str(refused)
     except QuorateError as error:
         return str(error)
     faults = [why for shard in rows if (why := _why_idle_in(node_id, shard))]

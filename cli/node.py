@@ -64,6 +64,7 @@ def start(
     if faults:
         raise configuration.ConfigError(faults)
     folder = Path(loaded["data_dir"])
+    os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "node.log"
     if not loaded["log_prefix"]:  # so that the log may be moved away, and goes on under its name

@@ -83,7 +83,10 @@ def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def _shown(token_file: Path | None, tls: bool, ca: Path | None) -> Credentials:
-    token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    try:
+        token = None if token_file is None else token_file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise ValueError(f"--token-file {token_file}: {error.strerror}") from error
     if token is not None and not token:
         raise ValueError(f"{token_file} holds no token")
     return Credentials.of(token, tls=tls, ca=ca)

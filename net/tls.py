@@ -72,7 +72,9 @@ def _trust(context: ssl.SSLContext, ca: Path) -> None:
 
 def _why(error: OSError) -> str:
     if isinstance(error, ssl.SSLError):
-        return (error.reason or str(error)).lower().replace("_", " ")
+        if error.reason is None or "PEM" in str(error).upper():
+            return "there is no such thing in it (PEM is wanted)"
+        return error.reason.lower().replace("_", " ")
     return error.strerror or str(error)
 
 

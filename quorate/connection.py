@@ -18,6 +18,8 @@ LAST_WORDS_S: Final = 2.0
 NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
 """What OpenSSL calls an answer that is none of TLS."""
 
+NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
+
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 
 Address = tuple[str, int]
@@ -48,6 +50,7 @@ class Connection:
             raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
+        self._has_heard = False
         try:
             self._begin(credentials, until)
         except BaseException:
@@ -135,7 +138,8 @@ class Connection:
             self._socket.settimeout(max(until - time.monotonic(), 0.001))
             part = self._socket.recv(1 << 16)
             if not part:
-                raise ConnectionResetError("the node closed the connection")
+                raise ConnectionResetError(f"the node closed the connection{'' if self._has_heard else NOT_HEARD}")
+            self._has_heard = True
             buffer += part
             if len(buffer) > REPLY_BYTES_MAX:
                 raise ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes")

@@ -60,7 +60,7 @@ class Credentials:
         key: str | Path | None = None,
     ) -> "Credentials":
         """As they are given, and else as the environment says. A `ca` or a `cert` asks for TLS as well."""
-        found = token or os.environ.get(TOKEN_VARIABLE) or None
+        found = (token or os.environ.get(TOKEN_VARIABLE) or "").strip() or None
         ca = ca or os.environ.get(CA_VARIABLE) or None
         files = [None if one is None else str(one) for one in (ca, cert, key)]
         wants_tls = tls or os.environ.get(TLS_VARIABLE, "").lower() in ("1", "true")

@@ -16,7 +16,17 @@ from actors.gateway.homing import Habit, Homing
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
-from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, send_answers
+from actors.messages.calls import (
+    Answer,
+    Answered,
+    Call,
+    Client,
+    ClientGone,
+    CountsWanted,
+    Execute,
+    Rejudge,
+    send_answers,
+)
 from actors.messages.lifecycle import (
     AccessChanged,
     LedHere,
@@ -27,6 +37,7 @@ from actors.messages.lifecycle import (
     Stop,
     Stopped,
 )
+from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
@@ -65,6 +76,7 @@ class Dispatcher(LoopActor):
             Execute: lambda m: self._execute(m.calls),
             Answered: lambda m: self._answered(m.answers),
             ClientGone: self._client_gone,
+            Rejudge: self._rejudge,
             Listening: self._listening,
             Reconfigure: self._reconfigure,
             AccessChanged: self._access_changed,
@@ -232,6 +244,20 @@ class Dispatcher(LoopActor):
     def _client_gone(self, message: ClientGone) -> None:
         for seeking in list(self._seeking_of.get(message.client, ())):
             self._take(seeking, seeking.client_gone(self.runtime.monotonic()))
+        for router in self._routers:
+            router.tell(message)
+
+    def _rejudge(self, message: Rejudge) -> None:
+        """A consumer over several shards that may not have all of its queues any more is told so."""
+        for seeking in list(self._seeking_of.get(message.client, ())):
+            call = seeking.call
+            call.principal = message.principal
+            missing = message.principal.rights.missing(call.request)
+            if missing is not None:
+                refused = not_allowed(call.request, missing)
+                self._take(seeking, seeking.refuse(self.runtime.monotonic(), refused))
+            for router in self._routers:
+                router.tell(Rejudge(seeking, message.principal))
         for router in self._routers:
             router.tell(message)
 

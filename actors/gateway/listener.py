@@ -17,7 +17,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.visitors import Visitor, Visitors
 from actors.messages.audit import Audit, RefusedForwarded
-from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute
+from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, Rejudge
 from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
@@ -323,10 +323,13 @@ class Listener(LoopActor):
         return calls
 
     def _access_changed(self, message: AccessChanged) -> None:
-        """What waits for somebody whose rights are others now is given up: they may ask again."""
+        """Who waits for what he may not have any more is told so; who is not known any more waits for nothing."""
         self._hand_over()
-        for client in self._visitors.changed(message.table, list(self._connections), list(self._datagrams)):
-            self._router.tell(ClientGone(client))
+        gone, others = self._visitors.changed(message.table, list(self._connections), list(self._datagrams))
+        for connection in gone:
+            self._router.tell(ClientGone(connection))
+        for client, principal in others:
+            self._router.tell(Rejudge(client, principal))
 
     def _refused_forwarded(self, message: RefusedForwarded) -> None:
         where = f"node {message.node_id}" if message.node_id > 0 else "another worker"

@@ -15,7 +15,17 @@ from actors.gateway.routing import Forwarding, Routed, Routing
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.gateway.worker_keys import node_of
 from actors.messages.audit import RefusedForwarded
-from actors.messages.calls import Answer, Answered, Call, ClientGone, CountsWanted, Execute, Returned, send_answers
+from actors.messages.calls import (
+    Answer,
+    Answered,
+    Call,
+    ClientGone,
+    CountsWanted,
+    Execute,
+    Rejudge,
+    Returned,
+    send_answers,
+)
 from actors.messages.lifecycle import AccessChanged, Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
@@ -88,6 +98,7 @@ class Router(LoopActor):
             Reconfigure: self._reconfigure,
             AccessChanged: self._access_changed,
             ClientGone: self._client_gone,
+            Rejudge: self._rejudge,
             Listening: self._listening,
             Stop: self._stop_asked,
         }
@@ -140,7 +151,15 @@ class Router(LoopActor):
 
     def _access_changed(self, message: AccessChanged) -> None:
         for client in self._remote.changed(message.table):
-            self._tell_owner(ClientGone(client))  # what waits for it is given up: it may ask again
+            self._tell_owner(Rejudge(client, client.principal))
+
+    def _rejudge(self, message: Rejudge) -> None:
+        """Here what is with this node's owner; the leader of another node goes by its own table."""
+        left = self._machine.rejudged(message.client, message.principal)
+        if left is not None:
+            self._say(left.node_id, ClientLeft(left.number))
+        if self._owner is not None:
+            self._owner.tell(message)
 
     def _stop_asked(self, message: Stop) -> None:
         self._is_stopping = True

@@ -18,14 +18,14 @@ from msgspec.structs import replace
 from actors.gateway.worker_keys import node_of, shown
 from actors.messages.calls import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
+from actors.messages.rights import Principal
 from quorate.actions import ASKS_NODE, LATER, LOOKS, WAITS
 from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, done, refusal
 
 HOLD_S: Final = 4.0
 """How long a request waits for a leader, unless it says otherwise: some elections."""
 
-RETURN_S: Final = 0.02
-"""After this a request that came back is looked at again."""
+RETURN_S: Final = 0.02  # after this a request that came back is looked at again
 
 ANSWER_S: Final = 10.0
 """What a forwarded request may take beyond what it asks to wait."""
@@ -37,9 +37,7 @@ AS_WELL: Final = frozenset({Action.LEADER, Action.LOG})
 """What asks a node for its own view, and another's does as well."""
 
 QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
-
-LAST_S: Final = 1.0
-"""What a former leader has to answer what was forwarded to it."""
+LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to it
 
 
 @dataclass(slots=True)
@@ -354,12 +352,21 @@ class Routing:
 
     @property
     def forwarded_clients(self) -> list[ForwardedClient]:
-        """All clients whose calls were forwarded."""
-        return list(self._forwarded_for.values())
+        """Those whose calls were forwarded."""
+        return [*self._forwarded_for.values()]
 
     def client_gone(self, client: Client) -> ForwardedClient | None:
         """What other nodes know of it, if calls of it were forwarded."""
         return self._forwarded_for.pop(client, None)
+
+    def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
+        """What the client may do has changed. What other nodes know of it, if one waits there for what it may not."""
+        everyone = [*(one.call for one in self._held), *(one.call for one in self._outgoing.values())]
+        mine = [call for call in everyone if call.client is client]
+        for call in mine:
+            call.principal = principal
+        waits = any(_consumes(call) and principal.rights.missing(call.request) for call in mine)
+        return self.client_gone(client) if waits else None
 
     def _redirect(self, call: Call) -> RedirectReply:
         return RedirectReply(

@@ -117,6 +117,10 @@ class Seeking:
         """This node is stopping: the consumer may go on elsewhere."""
         return self._end(now, refusal(self.call.request, ErrorWord.STOPPING, "the node is stopping"))
 
+    def refuse(self, now: float, reply: Reply) -> Step:
+        """The consumer may not have these queues any more."""
+        return self._end(now, reply)
+
     def _end(self, now: float, reply: Reply) -> Step:
         self._until = now
         self._to_try = []

@@ -201,18 +201,19 @@ class Visitors:
 
     def changed(
         self, table: AccessTable, connections: list[Connection], datagrams: list[DatagramClient]
-    ) -> list[Connection | DatagramClient]:
-        """The access file says something else. Returns those who may do something else now, or nothing any more.
+    ) -> tuple[list[Connection], list[tuple[Connection | DatagramClient, Principal]]]:
+        """The access file says something else. Returns who is not known any more, and who may do something else now.
 
-        Who is known by the same proof goes on, with the rights of now; who is not has to come again.
+        Who is known by the same proof goes on, with the rights of now; who is not is told so, and has to come again.
         """
         self.table = table
-        others: list[Connection | DatagramClient] = []
+        gone: list[Connection] = []
+        others: list[tuple[Connection | DatagramClient, Principal]] = []
         near, far = (table.stranger(is_near=is_near).principal for is_near in (True, False))
         for client in datagrams:
             is_near = is_loopback(client.address[0])
             if (near if is_near else far) != (self.datagrams_near if is_near else self.datagrams_far):
-                others.append(client)
+                others.append((client, near if is_near else far))
         self.datagrams_near, self.datagrams_far = near, far
         for connection in connections:
             visitor: Visitor = connection.visitor
@@ -220,16 +221,16 @@ class Visitors:
             if was.proof == FAILED:
                 continue  # it is about to go
             now = table.named(was.principal.name, was.proof, is_near=visitor.is_near)
-            if now is None or now.principal != was.principal:
-                others.append(connection)
-            if now is not None:
-                self._is(connection, visitor._replace(known=now))
-            else:
+            if now is None:
+                gone.append(connection)
                 self._is(connection, visitor._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
-                connection.refuse_all(
-                    ErrorWord.NOT_AUTHENTICATED, "what this client was known by is not valid any more"
-                )
-        return others
+                reason = "what this client was known by is not valid any more"
+                connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
+                continue
+            self._is(connection, visitor._replace(known=now))
+            if now.principal != was.principal:
+                others.append((connection, now.principal))
+        return gone, others
 
     # -- writing down ------------------------------------------------------------------------------------------
 

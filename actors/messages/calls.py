@@ -5,6 +5,7 @@
 | Execute | Listener | Router, and from there QueueOwner | do these requests, all that one turn of the loop read |
 | Answered | whoever did it | Listener or Router, whoever the call names | these requests are done |
 | ClientGone | Listener | Router, QueueOwner | keep no message waiting for this client |
+| Rejudge | Listener | Router, QueueOwner | what this client may do has changed |
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status that wants the log's part added |
@@ -89,6 +90,14 @@ class ClientGone:
     """Nobody reads this client's replies any more: consumers that wait for it need no message."""
 
     client: Client
+
+
+@dataclass(slots=True)
+class Rejudge:
+    """This client may do what `principal` may, from now on: also as far as it waits for something."""
+
+    client: Client
+    principal: Principal
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ CACHED_MAX: Final = 100_000
 
 EVERY_QUEUE: Final = "*"
 OVER_NODE: Final = frozenset(facts.action for facts in TABLE if facts.right in OF_NODE)
+LISTS: Final = frozenset({Action.LIST, Action.NODE_LIST})
 OF_ONE_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE}
 """What is judged by one queue's name alone, where no others are named."""
 
@@ -170,6 +171,8 @@ ITSELF: Final = Principal("", EVERY_RIGHT)
 def not_allowed(request: Request, right: str) -> NotAllowedReply:
     """The refusal of a request for want of a right. It tells nothing of whether a queue is there."""
     over = "for what the request names" if right in OF_QUEUES else "over the node"
+    if right == Right.LOOK and request.action in NAME_NO_QUEUE and request.action not in LISTS:
+        over = "for all queues"
     reason = f"the right {right} {over} is missing"
     if right == Right.ANY:
         reason = "nothing is allowed to this client: it has no rights at all"

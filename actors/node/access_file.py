@@ -232,9 +232,16 @@ class AccessFile:
         kept = [] if is_only else list(section.get("tokens", []))[: TOKENS_MAX - 1]
         section["tokens"] = [token.text, *kept]
 
+    def count_tokens(self, name: str) -> int:
+        """How many are valid."""
+        return len(self._principals[name].get("tokens", []))
+
     def remove(self, name: str) -> None:
-        """It is known no more."""
-        self._principals.remove(name)
+        """It is known no more; who has proved nothing may do nothing any more."""
+        if name != ANONYMOUS:
+            self._principals.remove(name)
+        elif ANONYMOUS in self._document:
+            self._document.remove(ANONYMOUS)
 
     def write(self) -> None:
         """Put it in its place, whole or not at all, for its owner alone. Raises OSError."""

@@ -21,6 +21,7 @@ from net.sockets import is_loopback
 from net.tls import TlsError, node_contexts, server_context
 
 INSECURE: Final = "insecure_cluster is set: whoever reaches the nodes' port can be a node, read all and change all"
+INSECURE_BUT_CERTIFIED: Final = "insecure_cluster is set: no node is asked for the secret, certificates alone count"
 OPEN: Final = "clients of other machines may do everything but change the cluster: there is no access_file"
 
 
@@ -98,7 +99,9 @@ def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str
     """What status shows and the log says again and again."""
     warnings: list[str] = []
     if config["insecure_cluster"] and config["cluster_node_list"]:
-        warnings.append(INSECURE)
+        warnings.append(
+            INSECURE if not config["cluster_tls_ca"] else "insecure_cluster is set: no node asks for a secret"
+        )
     hosts = [config["host"], *(one["host"] for one in config["listeners"])]
     if access.is_open and any(not is_loopback(host) for host in hosts):
         warnings.append(OPEN)

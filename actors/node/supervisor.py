@@ -34,6 +34,13 @@ PATIENCE_S: Final = 10.0
 READ_AGAIN: Final = ("access_file", "tls_cert", "tls_client_ca", "cluster_secret_file", "cluster_tls_cert")
 """Files that hold what may have changed, though their names have not."""
 
+LOST: Final = {
+    "cluster_secret_file": "this node has no secret any more: nodes that ask for one will not talk with it",
+    "cluster_tls_cert": "this node has no certificate any more: nodes that ask for one will not talk with it",
+    "access_file": "there is no access_file any more: everybody may do everything that a node without one lets them",
+}
+"""What it means when a setting is taken away."""
+
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
 
@@ -249,9 +256,13 @@ class Supervisor:
         self._config = new
         logging.getLogger("quorate").setLevel(new["log_level"].upper())
         said.append(f"configuration read again; changed: {', '.join(live) or 'nothing'}")
+        for name, lost in LOST.items():
+            if name in live and not new[name]:
+                said.append(lost)
+                log.warning("%s", lost)
         read = [name for name in READ_AGAIN if new[name]]
         if read:
-            said[-1] += f"; read again, too: {', '.join(read)}"
+            said[0] += f"; read again, too: {', '.join(read)}"
         log.info("%s", said[-1])
         for worker in self._workers:
             if worker.control is not None:

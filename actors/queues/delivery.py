@@ -17,20 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.messages.calls import Call, Client
+from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
-from actors.queues.lines import Lines, Waiter
+from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
 from storage.queue_state import NEVER, QueueState
 from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
-
-ESCAPED: Final = 6
-"""A plain byte takes so many at most in a JSON string."""
-
-SHORT_OVERHEAD_BYTES: Final = 110
-"""What it needs beside one message's data and its queue's name, which may be twice as long in JSON."""
 
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
@@ -78,7 +73,7 @@ class Delivery:
         if wait_s > 0:
             self._lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
         else:
-            self._ledger.say(call, _nothing(call, names))
+            self._ledger.say(call, nothing(call, names))
 
     def watch_for(self, call: Call, names: list[str], wait_s: float) -> None:
         """Answer as soon as one of the queues has a message for this client, and leave it there for now."""
@@ -90,7 +85,7 @@ class Delivery:
         if wait_s > 0:
             self._lines.stand(Waiter(call, names, None, self._ledger.now + wait_s, only_watches=True))
         else:
-            self._ledger.say(call, _nothing(call, names))
+            self._ledger.say(call, nothing(call, names))
 
     def _free(self, queue: QueueState) -> int:
         """How many messages are ready that nobody was told of."""
@@ -148,10 +143,10 @@ class Delivery:
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
         message = self._state.messages[queue.ready[0][2]]
-        size = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
-        if size + REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
-            return False
-        if size + SHORT_OVERHEAD_BYTES + 2 * len(queue.name.encode()) <= call.reply_bytes_max:
+        size = len(message.data)
+        if ESCAPED * size + 2 * REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
+            return False  # nearly always
+        if most_reply_bytes(message) <= call.reply_bytes_max:
             return False
         reason = f"the next message has {size} bytes, too many for a reply here: ask over TCP"
         self._ledger.answer(call, refusal(call.request, ErrorWord.TOO_LARGE, reason))
@@ -163,6 +158,15 @@ class Delivery:
             self._give_up(waiter)
         if self._lines.has_told:
             self._serve_named(self._lines.came(client))
+
+    def rejudge(self, client: Client, principal: Principal) -> None:
+        """What the client may do has changed: it waits on for what it still may have."""
+        for waiter in self._lines.of_client(client):
+            waiter.call.principal = principal
+            missing = principal.rights.missing(waiter.call.request)
+            if missing is not None:
+                self._lines.leave(waiter)
+                self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> list[Call]:
         """All consumers that wait; they do not any more, and ask for what is left of their time."""
@@ -391,9 +395,4 @@ class Delivery:
 
     def _give_up(self, waiter: Waiter) -> None:
         self._lines.leave(waiter)
-        self._ledger.answer(waiter.call, _nothing(waiter.call, waiter.queues))
-
-
-def _nothing(call: Call, names: list[str]) -> Reply:
-    """As the original says it; whoever watches goes by `count`."""
-    return Reply(action=call.request.action, code=0, queue=names[0], seq=call.request.seq)
+        self._ledger.answer(waiter.call, nothing(waiter.call, waiter.queues))

@@ -12,7 +12,9 @@ from typing import Final
 from sortedcontainers import SortedList
 
 from actors.messages.calls import Call, Client
+from quorate.protocol import Reply
 from storage.queue_state import NEVER
+from storage.records import Encoding, Message
 
 TOLD_S: Final = 1.0
 """For so long a message is kept from those in line for one who was told of it: some requests' way there and back."""
@@ -146,3 +148,21 @@ class Lines:
             if not self._told[name]:
                 del self._told[name]
         return names
+
+
+ESCAPED: Final = 6
+"""A plain byte takes so many at most in a JSON string."""
+
+REPLY_BYTES: Final = 110
+"""What a reply needs beside one message's data and its queue's name, which may be twice as long in JSON."""
+
+
+def most_reply_bytes(message: Message) -> int:
+    """What a reply with this message has at most."""
+    data_bytes = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
+    return data_bytes + REPLY_BYTES + 2 * len(message.queue.encode())
+
+
+def nothing(call: Call, names: list[str]) -> Reply:
+    """As the original says it; whoever watches goes by `count`."""
+    return Reply(action=call.request.action, code=0, queue=names[0], seq=call.request.seq)

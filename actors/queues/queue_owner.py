@@ -9,7 +9,7 @@ from typing import Any
 
 import pykka
 
-from actors.messages.calls import Call, ClientGone, Execute, Returned, send_answers
+from actors.messages.calls import Call, ClientGone, Execute, Rejudge, Returned, send_answers
 from actors.messages.checkpoints import DescribeRows
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
@@ -91,6 +91,7 @@ class QueueOwner(LoopActor):
             Drain: self._drain,
             Undrain: lambda m: self._tenure.undrain(),
             ClientGone: self._client_gone,
+            Rejudge: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
             _TimePassed: self._time_passed,
             _Continue: self._continue,
             DescribeRows: self._describe_rows,

@@ -33,6 +33,8 @@ FRAME_BYTES_MAX: Final = 32 << 20
 
 HELLO_BYTES_MAX: Final = 4096
 
+CLOSED: Final = "the link is closed"
+
 INTRODUCTIONS: Final = (Hello, Refused)
 
 encoded = msgspec.msgpack.Encoder().encode
@@ -323,6 +325,10 @@ class PeerLink:
     def lost(self, reason: str) -> None:
         """The stream is closed."""
         if not self._is_closed:
+            if self.is_dialler and self.peer is None and reason == CLOSED:
+                reason = (
+                    f"{CLOSED} before the node there had proved anything: its log may say why (secret, certificate?)"
+                )
             self._is_closed = True
             self.is_open = False
             self._buffer.clear()

@@ -9,7 +9,7 @@ from typing import Final, cast
 
 from net.accepting import Acceptor, turn_away
 from net.peers.doorkeeper import Doorkeeper
-from net.peers.link import Connected, Origin, PeerLink
+from net.peers.link import CLOSED, Connected, Origin, PeerLink
 from net.sockets import keep_alive, listening_socket
 from net.tls import NODE_NAME, nodes_of
 
@@ -71,7 +71,7 @@ class PeerProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The stream is closed."""
         if self._link is not None:
-            self._link.lost(f"the link is closed{'' if exc is None else f': {exc}'}")
+            self._link.lost(f"{CLOSED}{'' if exc is None else f': {exc}'}")
 
 
 async def dial_peer(
@@ -141,7 +141,7 @@ class PeerServer:
                 lambda: PeerProtocol(self._accepted, proved=proved), sock, ssl=tls, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            self._turned_away(address, f"it did not come in: {error}")
+            self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
             sock.close()
         except asyncio.CancelledError:
             sock.close()

@@ -8,7 +8,7 @@ from actors.gateway.access import AccessTable, Entry, TokenHash
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.audit import Audit
-from actors.messages.calls import Answered, ClientGone, Execute, send_answers
+from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, send_answers
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
 from net.clients.connection import Connection, ConnectionLimits
@@ -63,6 +63,9 @@ class House:
         self.runtime.crank(seconds)
         for gone in self.router.take(ClientGone):
             self.shard.broker.delivery.forget(gone.client)
+            self.shard.settle()
+        for other in self.router.take(Rejudge):
+            self.shard.broker.delivery.rejudge(other.client, other.principal)
             self.shard.settle()
         self.runtime.crank()
         while calls := [call for message in self.router.take(Execute) for call in message.calls]:

@@ -8,7 +8,7 @@ from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patien
 from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
 from actors.messages.audit import RefusedForwarded
 from actors.messages.calls import Call
-from actors.messages.rights import Principal, Rights
+from actors.messages.rights import EVERY_RIGHT, Principal, Rights
 from actors.node.access_file import rights_of
 from quorate.actions import Right
 from quorate.protocol import Action, Request
@@ -129,8 +129,14 @@ def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_i
     for guest in (changed, same):
         guest.send({"action": 2, "queue": "a", "wait": 60})
     house.change(house.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume"])}))
-    assert [(reply["code"], "msg_id" in reply) for reply in changed.replies()] == [(0, False)]
+    assert [(reply["error"], reply["right"]) for reply in changed.replies()] == [("not_allowed", "consume")]
     assert same.replies() == []
+    same.house.change(house.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume:a", "look"])}))
+    assert same.replies() == [], "it waits on for what it still may have"
+    owner = house.client()
+    owner.connection.principal = Principal("owner", EVERY_RIGHT)
+    owner.send({"action": 1, "queue": "a", "data": "x"})
+    assert [reply["data"] for reply in same.replies()] == ["x"]
     assert changed.ask(2, queue="a")["error"] == "not_allowed"
     assert "msg_id" not in changed.ask(2, queue="b")
     assert not changed.end.closed_how

@@ -41,6 +41,9 @@ LOST: Final = {
 }
 """What it means when a setting is taken away."""
 
+RELOAD_S: Final = 3.0
+"""Whoever asked for a reload is told of workers that have not taken it by then."""
+
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
 
@@ -64,6 +67,9 @@ class Supervisor:
         self._kill_at: float | None = None
         self._is_stopping = False
         self._reloads = 0
+        self._outcome: ReloadOutcome | None = None
+        self._outcome_until = 0.0
+        self._awaited: set[WorkerProcess] = set()
         self._begun_at = time.monotonic()
 
     def _load(self) -> NodeConfig:
@@ -116,12 +122,19 @@ class Supervisor:
         times = [worker.start_at for worker in self._workers if not worker.is_running and not worker.is_over]
         if self._is_stopping:
             times = [] if self._kill_at is None else [self._kill_at]
+        if self._outcome is not None:
+            times.append(self._outcome_until)
         ready = self._selector.select(max(min(times) - now, 0.0) if times else None)
         for key, _ in ready:
             if key.fileobj is self._signals:
                 self._handle_signals()
             else:
                 self._hear(key.data)
+        if self._outcome is not None and time.monotonic() >= self._outcome_until:
+            late = ", ".join(sorted(worker.name for worker in self._awaited))
+            self._outcome.said.append(f"{late} has not taken it yet, and will when it can")
+            self._awaited.clear()
+            self._note_outcome()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
             for worker in self._workers:
@@ -165,11 +178,16 @@ class Supervisor:
         messages = control.receive()
         for message in messages or ():
             worker.hear(message)
+            if "reloaded" in message:
+                self._awaited.discard(worker)
+                self._note_outcome()
             if "ready" in message:
                 self._see_whether_ready()
         if messages is None:
             self._selector.unregister(control.sock)
             control.sock.close()
+            self._awaited.discard(worker)
+            self._note_outcome()
             ending = worker.ended(time.monotonic(), is_stopping=self._is_stopping)
             if worker.is_over and not self._is_stopping:
                 self._see_whether_ready()
@@ -230,8 +248,18 @@ class Supervisor:
         said: list[str] = []
         is_taken = self._take_configuration(said)
         self._reloads += 1
+        self._outcome = ReloadOutcome(os.getpid(), self._reloads, is_taken, said)
+        self._outcome_until = time.monotonic() + RELOAD_S
+        self._awaited = {worker for worker in self._workers if is_taken and worker.is_running}
+        self._note_outcome()
+
+    def _note_outcome(self) -> None:
+        """When all workers go by the new configuration, or none was taken, whoever asked for it hears so."""
+        if self._outcome is None or self._awaited:
+            return
+        outcome, self._outcome = self._outcome, None
         try:
-            note(Path(self._config["data_dir"]), ReloadOutcome(os.getpid(), self._reloads, is_taken, said))
+            note(Path(self._config["data_dir"]), outcome)
         except OSError as error:
             log.warning("what came of the reload can't be noted: %s", error)
 

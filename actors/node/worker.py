@@ -248,6 +248,7 @@ class Worker:
             self._stop()
         elif "reload" in message:
             self._reload(message["reload"])
+            self._loop.call_soon(self._control.send, {"reloaded": True})  # behind the turns of those who were told
         elif "faults" in message and self._shard.siblings is not None:
             self._shard.router.tell(ShardFaults(message["faults"]))
 
@@ -268,6 +269,7 @@ class Worker:
         for actor in (self._shard.peers, self._shard.siblings):
             if actor is not None:
                 actor.actor_ref.tell(KeyringChanged(security.keyring))
+        log.info("the configuration that was read again holds here")
 
     def _warn(self) -> None:
         """What is less safe than it could be is said again and again."""

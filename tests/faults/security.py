@@ -5,7 +5,6 @@ import datetime
 import json
 import os
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,12 +160,12 @@ def running(node: Node) -> Iterator[Node]:
 
 
 def reloaded(node: Node) -> None:
-    """SIGHUP, and wait for what comes of it."""
+    """SIGHUP, and wait until it holds in all workers, or is refused."""
     assert node.process is not None
-    said = node.log.count("configuration read again") + node.log.count("the configuration stays")
+    held, refused = "that was read again holds here", "the configuration stays"
+    workers, before = int(node.config.get("shards", 1)), (node.log.count(held), node.log.count(refused))
     os.kill(node.process.pid, 1)
-    wait_for(lambda: node.log.count("configuration read again") + node.log.count("the configuration stays") > said)
-    time.sleep(0.1)  # the workers hear of it a moment later
+    wait_for(lambda: node.log.count(held) >= before[0] + workers or node.log.count(refused) > before[1])
 
 
 LIMITS = (0, 1, -1, 2**31, 2**43, 2**53 - 1, 2**53, 2**63, 2**64 - 1)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import ssl
 import struct
@@ -13,6 +14,7 @@ import pytest
 
 from quorate import Client, ConnectionFailedError, RefusedError
 from quorate.protocol import Action
+from tests.cli.test_qctl import qctl
 from tests.cluster import Cluster, wait_for
 from tests.faults.security import (
     TOKENS,
@@ -242,3 +244,25 @@ def test_a_worker_that_dies_while_its_files_are_unfit_comes_back_when_they_are_m
         wait_for(lambda: "chmod 600" in node.log)
         path.chmod(0o600)
         assert wait_for(lambda: viewer.status()["pid"]) != pid
+
+
+def test_a_reload_is_done_when_the_workers_go_by_it_and_says_which_does_not(tmp_path: Path) -> None:
+    path = access_file(tmp_path, worker=["produce"])
+    node = Node(tmp_path, {"access_file": str(path)})
+    with running(node), Client(port=node.port, token=TOKENS["worker"]) as worker:
+        for right, is_allowed in (("look", False), ("produce", True)) * 5:
+            access_file(tmp_path, worker=[right])
+            qctl("node", "reload", "-c", node.config_path)
+            if is_allowed:
+                worker.produce("q", 1)
+            else:
+                with pytest.raises(RefusedError, match="not_allowed"):
+                    worker.produce("q", 1)
+        access_file(tmp_path, worker=["operate"])
+        qctl("node", "reload", "-c", node.config_path)
+        pid = worker.status()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert "the worker has not taken it yet" in qctl("node", "reload", "-c", node.config_path)
+        finally:
+            os.kill(pid, signal.SIGCONT)

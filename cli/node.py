@@ -125,13 +125,16 @@ def reloaded(pid: int, folder: Path) -> ReloadOutcome:
 def reload(config: ConfigPath = None, data_dir: DataDir = None) -> None:
     """Let the node read its configuration again: log level, limits, virtual queues, who may do what, certificates.
 
-    Exit code 1 if the configuration has faults; the node goes on with the one that it has.
+    Exit code 1 if the configuration has faults; the node goes on with the one that it has. 3 if a worker does not go by
+    it, or not yet.
     """
     outcome = reloaded(*_running(config, data_dir))
     said = "\n".join(outcome.said)
     if not outcome.is_taken:
         raise fail(said)
     console.print(said, soft_wrap=True)
+    if outcome.without:
+        raise typer.Exit(3)
 
 
 @app.command()

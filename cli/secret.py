@@ -13,6 +13,7 @@ from cli.output import console, fail, speaking
 SECRET_FILE: Final = "cluster.secret"
 """In the folder of a cluster on this machine."""
 
+UNFINISHED: Final = "it goes on with the secrets that it has: mend that, then --retire with the same --dir"
 NEXT: Final = ": copy it to every node, and reload each"
 
 
@@ -82,6 +83,6 @@ def _reload_all(directory: Path) -> None:
         holder = holder_of(data) if data.is_dir() else None
         if holder is not None and "pid" in holder:
             outcome = reloaded(int(holder["pid"]), data)
-            if not outcome.is_taken:
-                raise fail("\n".join(outcome.said))
+            if not outcome.is_taken or outcome.without:
+                raise fail("\n".join([f"{folder.name} does not go by the file:", *outcome.said, UNFINISHED]))
             console.print(f"{folder.name} has read it again")

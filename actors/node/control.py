@@ -1,10 +1,10 @@
 """The channel between supervisor and worker: msgpack values, one after the other, on a socket pair.
 
 Supervisor to worker: {"config": {...}, "shard": 0} first, later {"faults": {...}}, why the workers of some shards do
-not run, {"reload": {...}} and {"stop": true}. Worker to supervisor:
-{"ready": "..."}, {"trouble": "..."} before it ends and should be started again, or {"failed": "..."} when it can't
-start and starting it again would not help. Either end closes the channel; a worker whose supervisor is gone stops
-in order.
+not run, {"reload": {...}, "serial": 1} and {"stop": true}. Worker to supervisor: {"ready": "..."}, {"reloaded": 1,
+"faults": [...]} when it goes by that reload but for its faults, {"trouble": "..."} before it ends and should be started
+again, or {"failed": "..."} when it can't start and starting it again would not help. Either end closes the channel; a
+worker whose supervisor is gone stops in order.
 """
 
 import socket

@@ -22,7 +22,7 @@ from actors.node.config import ConfigError, NodeConfig
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
-from actors.node.reload_outcome import ReloadOutcome, note
+from actors.node.reload_outcome import Reload, note
 from actors.node.security import load_security
 from actors.node.worker_process import WorkerProcess
 
@@ -40,9 +40,6 @@ LOST: Final = {
     "access_file": "there is no access_file any more: everybody may do everything that a node without one lets them",
 }
 """What it means when a setting is taken away."""
-
-RELOAD_S: Final = 3.0
-"""Whoever asked for a reload is told of workers that have not taken it by then."""
 
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
@@ -67,9 +64,7 @@ class Supervisor:
         self._kill_at: float | None = None
         self._is_stopping = False
         self._reloads = 0
-        self._outcome: ReloadOutcome | None = None
-        self._outcome_until = 0.0
-        self._awaited: set[WorkerProcess] = set()
+        self._reload: Reload | None = None
         self._begun_at = time.monotonic()
 
     def _load(self) -> NodeConfig:
@@ -122,19 +117,15 @@ class Supervisor:
         times = [worker.start_at for worker in self._workers if not worker.is_running and not worker.is_over]
         if self._is_stopping:
             times = [] if self._kill_at is None else [self._kill_at]
-        if self._outcome is not None:
-            times.append(self._outcome_until)
+        if self._reload is not None:
+            times.append(self._reload.until)
         ready = self._selector.select(max(min(times) - now, 0.0) if times else None)
         for key, _ in ready:
             if key.fileobj is self._signals:
                 self._handle_signals()
             else:
                 self._hear(key.data)
-        if self._outcome is not None and time.monotonic() >= self._outcome_until:
-            late = ", ".join(sorted(worker.name for worker in self._awaited))
-            self._outcome.said.append(f"{late} has not taken it yet, and will when it can")
-            self._awaited.clear()
-            self._note_outcome()
+        self._see_whether_reloaded()
         if self._kill_at is not None and time.monotonic() >= self._kill_at:
             self._kill_at = None
             for worker in self._workers:
@@ -178,16 +169,15 @@ class Supervisor:
         messages = control.receive()
         for message in messages or ():
             worker.hear(message)
-            if "reloaded" in message:
-                self._awaited.discard(worker)
-                self._note_outcome()
+            if "reloaded" in message and self._reload is not None:
+                self._reload.answered(worker.name, message["reloaded"], message["faults"])
             if "ready" in message:
                 self._see_whether_ready()
         if messages is None:
             self._selector.unregister(control.sock)
             control.sock.close()
-            self._awaited.discard(worker)
-            self._note_outcome()
+            if self._reload is not None:
+                self._reload.gone(worker.name)
             ending = worker.ended(time.monotonic(), is_stopping=self._is_stopping)
             if worker.is_over and not self._is_stopping:
                 self._see_whether_ready()
@@ -232,7 +222,7 @@ class Supervisor:
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop()
             elif number == signal.SIGHUP:
-                self._reload()
+                self._begin_reload()
 
     def _stop(self) -> None:
         if self._is_stopping:
@@ -244,20 +234,25 @@ class Supervisor:
             if worker.control is not None:
                 worker.control.send({"stop": True})
 
-    def _reload(self) -> None:
+    def _begin_reload(self) -> None:
         said: list[str] = []
         is_taken = self._take_configuration(said)
         self._reloads += 1
-        self._outcome = ReloadOutcome(os.getpid(), self._reloads, is_taken, said)
-        self._outcome_until = time.monotonic() + RELOAD_S
-        self._awaited = {worker for worker in self._workers if is_taken and worker.is_running}
-        self._note_outcome()
+        told: list[str] = []
+        for worker in self._workers:
+            if is_taken and worker.control is not None:
+                worker.control.send({"reload": self._config.plain(), "serial": self._reloads})
+                told.append(worker.name)
+        self._reload = Reload(self._reloads, said, told, time.monotonic(), is_taken=is_taken)
 
-    def _note_outcome(self) -> None:
-        """When all workers go by the new configuration, or none was taken, whoever asked for it hears so."""
-        if self._outcome is None or self._awaited:
+    def _see_whether_reloaded(self) -> None:
+        """Whoever asked for a reload hears what came of it."""
+        outcome = None if self._reload is None else self._reload.outcome(time.monotonic())
+        if outcome is None:
             return
-        outcome, self._outcome = self._outcome, None
+        self._reload = None
+        if outcome.without:
+            log.warning("%s", "; ".join(outcome.said[-len(outcome.without) :]))
         try:
             note(Path(self._config["data_dir"]), outcome)
         except OSError as error:
@@ -292,9 +287,6 @@ class Supervisor:
         if read:
             said[0] += f"; read again, too: {', '.join(read)}"
         log.info("%s", said[-1])
-        for worker in self._workers:
-            if worker.control is not None:
-                worker.control.send({"reload": new.plain()})
         return True
 
 

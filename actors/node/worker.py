@@ -247,12 +247,13 @@ class Worker:
         if "stop" in message:
             self._stop()
         elif "reload" in message:
-            self._reload(message["reload"])
-            self._loop.call_soon(self._control.send, {"reloaded": True})  # behind the turns of those who were told
+            answer = {"reloaded": message["serial"], "faults": self._reload(message["reload"])}
+            self._loop.call_soon(self._control.send, answer)  # behind the turns of those who were told
         elif "faults" in message and self._shard.siblings is not None:
             self._shard.router.tell(ShardFaults(message["faults"]))
 
-    def _reload(self, values: dict[str, Any]) -> None:
+    def _reload(self, values: dict[str, Any]) -> list[str]:
+        """Go by these; why not by all of them."""
         self._config = config = configuration.restored(values)
         logging.getLogger("quorate").setLevel(config["log_level"].upper())
         self._listener.actor_ref.tell(Reconfigure(listener_limits(config)))
@@ -261,7 +262,7 @@ class Worker:
         security, faults = load_security(config)
         if faults:  # they have come since the supervisor looked
             log.error("what keeps strangers out stays as it was: %s", "; ".join(faults))
-            return
+            return faults
         self._security = security
         self._listener.warnings = security.warnings
         for ref in (self._listener.actor_ref, self._shard.router):
@@ -270,6 +271,7 @@ class Worker:
             if actor is not None:
                 actor.actor_ref.tell(KeyringChanged(security.keyring))
         log.info("the configuration that was read again holds here")
+        return []
 
     def _warn(self) -> None:
         """What is less safe than it could be is said again and again."""

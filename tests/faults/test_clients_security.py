@@ -263,6 +263,6 @@ def test_a_reload_is_done_when_the_workers_go_by_it_and_says_which_does_not(tmp_
         pid = worker.status()["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
-            assert "the worker has not taken it yet" in qctl("node", "reload", "-c", node.config_path)
+            assert "the worker has not taken it yet" in qctl("node", "reload", "-c", node.config_path, code=3)
         finally:
             os.kill(pid, signal.SIGCONT)

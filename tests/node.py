@@ -1,8 +1,10 @@
 """A real node in its own processes, for tests: started, signalled and killed by process id."""
 
 import contextlib
+import itertools
 import json
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -12,29 +14,35 @@ from typing import Any
 from actors.node.launch import READY, launch
 from quorate import Client
 
+_FIRST, _LAST = 10_000, 32_000
+"""Below the ports that systems give to those who dial: one of those can be taken again before a node listens on it."""
+
+_next = itertools.cycle(range(_FIRST, _LAST))
+for _ in range(secrets.randbelow(_LAST - _FIRST)):  # other processes begin elsewhere
+    next(_next)
+
 
 def free_port() -> int:
-    """A port that nobody listens on, TCP or UDP."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            port = int(tcp.getsockname()[1])
-            with contextlib.suppress(OSError):
-                udp.bind(("127.0.0.1", port))
-                return port
+    """A port that nobody listens on, TCP or UDP, and none that was told before."""
+    return free_ports(1)
 
 
 def free_ports(count: int) -> int:
-    """The first of so many ports in a row that nobody listens on."""
+    """The first of so many ports in a row that nobody listens on, and none that was told before."""
     while True:
-        first = free_port()
+        ports = [next(_next) for _ in range(count)]
+        if ports[-1] - ports[0] == count - 1 and all(map(_is_free, ports)):
+            return ports[0]
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
         try:
-            for port in range(first, first + count):
-                with socket.socket() as tcp:
-                    tcp.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
-            continue
-        return first
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
 
 
 class Node:

@@ -103,13 +103,13 @@ class House:
 
 
 class Guest:
-    """A client's connection."""
+    """A client's connection; `names`: of its certificate."""
 
-    def __init__(self, house: House, host: str) -> None:
+    def __init__(self, house: House, host: str, names: tuple[str, ...] = ()) -> None:
         self.house = house
         self.end = End()
         self.connection = Connection(self.end, house.listener, JsonCodec(CodecLimits()), ConnectionLimits())
-        self.refused = house.listener.admit(self.connection, (host, 5))
+        self.refused = house.listener.admit(self.connection, (host, 5), names)
 
     def send(self, *requests: dict[str, Any]) -> None:
         self.connection.receive(b"".join(map(msgspec.json.encode, requests)))

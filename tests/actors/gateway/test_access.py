@@ -13,7 +13,7 @@ from actors.node.access_file import rights_of
 from quorate.actions import Right
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref
-from tests.actors.gateway.house import House
+from tests.actors.gateway.house import Guest, House
 
 ALL = rights_of(["produce", "consume", "look", "manage"])
 
@@ -121,6 +121,59 @@ def test_what_is_kept_of_a_token_does_not_tell_it() -> None:
 
 
 # -- reloading -----------------------------------------------------------------------------------------------------
+
+
+DIGEST, SALT = "ab" * 32, "cd" * 16
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        f"md5:{SALT}:{DIGEST}",
+        f"sha256:{SALT}",
+        f"sha256::{DIGEST}",
+        f"sha256:{SALT}:{DIGEST[2:]}",
+        f"sha256:{SALT}:{DIGEST}00",
+        f"sha256:{SALT}:no hex",
+    ],
+)
+def test_what_is_no_hash_of_a_token_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"hash of a token|hex"):
+        TokenHash.read(text)
+
+
+def test_a_client_that_another_worker_gives_away_is_known_as_long_as_its_proof_holds() -> None:
+    token = TokenHash.of("w.secret")
+    table = AccessTable({"w": Entry(ALL, (token,), ("worker.example",))})
+    for proof in (token.name, "certificate worker.example"):
+        known = table.named("w", proof, is_near=False)
+        assert known is not None
+        assert (known.principal.name, known.principal.rights, known.proof) == ("w", ALL, proof)
+    for name, proof in (("w", ""), ("w", "certificate other"), ("gone", token.name), ("", token.name)):
+        assert table.named(name, proof, is_near=True) is None
+    for is_near in (True, False):
+        known = table.named("anonymous", "", is_near=is_near)
+        assert known is not None
+        assert not known.principal.rights.has_some
+        assert table.named("local", "", is_near=is_near) is None, "nobody is, where there is an access file"
+    there_is_none = AccessTable()
+    assert there_is_none.named("anonymous", "", is_near=True) is None
+    assert there_is_none.named("local", "", is_near=False) is None, "who is far is not near"
+    near = there_is_none.named("local", "", is_near=True)
+    assert near is not None
+    assert near.principal.rights.has(Right.OPERATE)
+
+
+@pytest.mark.parametrize("token", ["nobody.token", "no-dot-at-all", "a.b.c"])
+def test_what_a_wrong_token_claims_is_written_down_only_if_somebody_has_that_name(token: str) -> None:
+    house = House({"w": rights_of(["produce"])})
+    house.client().send({"action": 16, "token": token})
+    house.client().send({"action": 16, "token": "w.wrong"})
+    guessed, claimed = house.audited()
+    assert "claimed" not in guessed
+    assert token not in str(guessed)
+    assert claimed["claimed"] == "w"
 
 
 def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_it_asked_before() -> None:
@@ -270,6 +323,20 @@ def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node()
     house.crank(PROBATION_S + 0.1)
     assert [reply["error"] for reply in silent.replies()] == ["overloaded"]
     assert operator.end.closed_how == ""
+
+
+def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for_one() -> None:
+    house = House({"op": rights_of(["operate"])}, connections_max=1)
+    table = AccessTable({"op": Entry(rights_of(["operate"]), (), ("op.example",))}, rights_of(["look"]))
+    house.change(table)
+    first = house.client()
+    assert first.refused is None
+    for host, names in (("127.0.0.1", ()), ("192.0.2.8", ("op.example",))):
+        came = [Guest(house, host, names).refused for _ in range(RESERVED + 1)]
+        assert came == [None] * RESERVED + ["1 clients are connected already"]
+    house.listener.closed(first.connection)
+    came = [Guest(house, "127.0.0.1").refused for _ in range(2)]
+    assert came == [None, "1 clients are connected already"], "an ordinary place is free again, and one only"
 
 
 def test_strangers_that_show_nothing_make_room_for_who_does() -> None:

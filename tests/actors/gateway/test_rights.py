@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.messages.rights import EVERY_RIGHT, Principal, Rights
+from actors.messages.rights import EVERY_RIGHT, Principal, Rights, not_allowed
 from actors.node.access_file import rights_of
 from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
 from quorate.protocol import Action, Request
@@ -112,6 +112,45 @@ def test_who_makes_a_dead_letter_queue_of_one_must_be_allowed_to_produce_to_it()
 def test_what_there_is_no_action_for_is_not_told_to_who_may_nothing() -> None:
     assert Rights({}).missing(Request(999, queue="virtual")) == "any"
     assert rights_of(["look:x"]).missing(Request(999)) is None
+
+
+def test_who_leads_is_told_to_all_who_may_anything_and_a_token_may_be_shown_by_everybody() -> None:
+    leads = Request(Action.LEADER)
+    for allow in ("look:x", "produce:x", "log", "operate"):
+        assert rights_of([allow]).missing(leads) is None
+    assert Rights({}).missing(leads) == "any"
+    assert Rights({}).missing(Request(Action.AUTHENTICATE, token="t")) is None
+
+
+def test_to_take_a_dead_letter_queue_away_moves_nothing_and_needs_no_more_than_to_manage() -> None:
+    assert rights_of(["manage:a"]).missing(Request(Action.CONFIGURE, queue="a", dead_letter="")) is None
+    assert rights_of(["manage:a"]).missing(Request(Action.CONFIGURE, queue="a", max_size=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("request_", "right", "said"),
+    [
+        (Request(Action.PRODUCE, queue="a"), Right.PRODUCE, "the right produce for what the request names is missing"),
+        (Request(Action.LIST), Right.LOOK, "the right look for what the request names is missing"),
+        (Request(Action.NODE_STATUS), Right.LOOK, "the right look for all queues is missing"),
+        (Request(Action.NODE_INIT), Right.OPERATE, "the right operate over the node is missing"),
+        (Request(Action.LEADER), Right.ANY, "nothing is allowed to this client: it has no rights at all"),
+    ],
+)
+def test_a_refusal_says_which_right_is_missing_and_for_what(request_: Request, right: str, said: str) -> None:
+    reply = not_allowed(request_, right)
+    assert (reply.error, reply.right, reply.reason) == ("not_allowed", right, said)
+
+
+def test_what_was_looked_up_is_forgotten_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.messages.rights.CACHED_MAX", 3)
+    held = rights_of(["produce:jobs*"])
+    for _ in range(2):
+        for number in range(10):
+            assert held.missing(Request(Action.PRODUCE, queue=f"jobs{number}")) is None
+            assert held.missing(Request(Action.PRODUCE, queue=f"other{number}")) == "produce"
+            for cached in (held._passed[Action.PRODUCE], held._over[Right.PRODUCE]._known):
+                assert len(cached) <= 3
 
 
 def test_rights_over_queues_are_for_patterns_of_names() -> None:

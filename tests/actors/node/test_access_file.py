@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from actors.gateway.access import TokenHash
-from actors.node.access_file import AccessFile, AccessFileError, read_access, rights_of
+from actors.node.access_file import PATTERNS_MAX, AccessFile, AccessFileError, read_access, rights_of
 
 TOKEN = "worker.a-token-drawn-at-random"
 TEXT = f"""
@@ -92,6 +92,44 @@ def test_all_that_is_wrong_with_it_is_said_at_once(tmp_path: Path) -> None:
 def test_what_is_no_such_file_is_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(AccessFileError):
         read_access(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[principals]\nw = 5", "w has to be a section"),
+        ("anonymous = 5", "anonymous has to be a section"),
+        ("[anonymous]\ntokens = []", "anonymous has `allow` and nothing else"),
+        (f"[principals.w]\nallow = {[f'look:{n}' for n in range(PATTERNS_MAX + 1)]}", "rights, and"),
+    ],
+)
+def test_what_is_wrong_with_a_section_is_said(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(AccessFileError, match=said):
+        read_access(written(tmp_path, text))
+
+
+def test_so_many_patterns_there_may_be(tmp_path: Path) -> None:
+    allow = [f"look:{n}" for n in range(PATTERNS_MAX)]
+    table = read_access(written(tmp_path, f"[principals.w]\nallow = {allow}"))
+    assert table.entries["w"].rights.shown() == allow
+
+
+def test_a_new_file_says_what_was_put_into_it(tmp_path: Path) -> None:
+    path = tmp_path / "access.toml"
+    file = AccessFile(path)
+    assert not file.has("w")
+    file.add("w", ["look:x", "operate"], None, ["w.example"])
+    file.allow("anonymous", ["produce:in"])
+    assert file.has("w")
+    assert not file.has("v")
+    file.write()
+    table = read_access(path)
+    assert table.entries["w"].rights.shown() == ["look:x", "log", "operate"]
+    assert table.entries["w"].certificates == ("w.example",)
+    assert table.stranger(is_near=False).principal.rights.shown() == ["produce:in"]
+    file.allow("anonymous", ["look"])
+    file.write()
+    assert read_access(path).stranger(is_near=False).principal.rights.shown() == ["look"]
 
 
 @pytest.mark.parametrize("allow", ["operate:q", "log:*", "look:", "", "all", "look:a\nb"])

@@ -4,6 +4,8 @@ import pytest
 
 from net.peers.doorkeeper import (
     ADDRESSES_MAX,
+    EXPECTED_MAX,
+    PROVED_MAX,
     STRANGERS_MAX,
     STRANGERS_PER_S,
     TRIES_MAX,
@@ -61,6 +63,29 @@ def test_no_number_of_addresses_makes_it_remember_more_than_it_may() -> None:
     for n in range(ADDRESSES_MAX + 100):
         doorkeeper.may_come(0.0, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
     assert len(doorkeeper._by_address) == ADDRESSES_MAX
+
+
+def test_who_came_last_is_remembered_longest() -> None:
+    doorkeeper = Doorkeeper()
+    assert sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(TRIES_MAX + 1)) == TRIES_MAX
+    for n in range(ADDRESSES_MAX * 2):
+        doorkeeper.may_come(1.0, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
+        if n % 100 == 0:
+            doorkeeper.may_come(1.0, "192.0.2.1")
+    assert "192.0.2.1" in doorkeeper._by_address
+
+
+def test_so_many_addresses_that_proved_themselves_are_known_and_one_proof_gives_one_try_back() -> None:
+    doorkeeper = Doorkeeper(["192.0.2.1"])
+    for n in range(PROVED_MAX * 2):
+        doorkeeper.proved(0.0, f"10.1.{n >> 8}.{n & 255}")
+    assert len(doorkeeper._expected) == PROVED_MAX
+    assert sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(EXPECTED_MAX + 1)) == EXPECTED_MAX
+    doorkeeper.proved(0.0, "192.0.2.1")
+    assert [doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(2)] == [True, False]
+    for _ in range(EXPECTED_MAX * 2):
+        doorkeeper.proved(0.0, "192.0.2.1")
+    assert sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(EXPECTED_MAX * 2)) == EXPECTED_MAX
 
 
 def test_a_network_of_ipv6_counts_as_one_address() -> None:

@@ -366,3 +366,37 @@ def test_after_a_token_that_is_none_no_other_is_looked_at() -> None:
     assert guest.replies() == []
     assert guest.end.closed_how == "abort"
     assert guest.connection.principal.rights == Rights({})
+
+
+def test_whose_token_failed_gains_nothing_by_a_reload() -> None:
+    house = House({"w": rights_of(["produce"])}, rights_of(["produce"]))
+    for _ in range(5):
+        house.client().send({"action": 16, "token": "w.wrong"})
+    guest = house.client()
+    guest.send({"action": 16, "token": "w.wrong"})
+    house.change(house.table({"w": rights_of(["produce", "look"])}))
+    guest.send({"action": 1, "queue": "a", "data": 1})
+    house.crank(FAILURE_WAIT_MAX_S)
+    assert next(reply["error"] for reply in guest.replies()) == "not_authenticated"
+    assert "a" not in house.shard.state.queues
+
+
+def test_of_many_that_guess_at_one_address_so_many_wait_and_the_rest_is_closed() -> None:
+    house = House({"w": rights_of(["produce"])})
+    guessing = [house.client() for _ in range(60)]
+    for guest in guessing:
+        guest.send({"action": 16, "token": "w.wrong"})
+    assert [bool(guest.replies()) for guest in guessing[:4]] == [True] * 3 + [False]
+    assert guessing[3].end.closed_how != "abort"
+    assert all(guest.end.closed_how == "abort" for guest in guessing[-20:])
+
+
+def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> None:
+    house = House({"w": rights_of(["produce"])})
+    known, stranger = house.client(), house.client()
+    house.listener.admit_moved(known.connection, ("192.0.2.7", 5), "w", house.hashes["w"].name)
+    house.listener.admit_moved(stranger.connection, ("192.0.2.7", 5), "w", "something else")
+    assert known.ask(1, queue="a", data=1)["code"] == 0
+    assert stranger.ask(1, queue="a", data=1)["error"] == "not_allowed"
+    house.crank(AUTHENTICATE_S + 0.1)
+    assert known.ask(1, queue="a", data=1)["code"] == 0

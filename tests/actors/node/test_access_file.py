@@ -130,6 +130,10 @@ def test_a_new_file_says_what_was_put_into_it(tmp_path: Path) -> None:
     file.allow("anonymous", ["look"])
     file.write()
     assert read_access(path).stranger(is_near=False).principal.rights.shown() == ["look"]
+    file.remove("anonymous")
+    file.remove("anonymous")
+    file.write()
+    assert not read_access(path).stranger(is_near=False).principal.rights.has_some
 
 
 @pytest.mark.parametrize("allow", ["operate:q", "log:*", "look:", "", "all", "look:a\nb"])

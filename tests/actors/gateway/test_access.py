@@ -6,6 +6,7 @@ import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
 from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
+from actors.gateway.visitors import NEAR as PLACE_NEAR
 from actors.messages.audit import RefusedForwarded
 from actors.messages.calls import Call
 from actors.messages.rights import EVERY_RIGHT, Principal, Rights
@@ -334,6 +335,9 @@ def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for
     for host, names in (("127.0.0.1", ()), ("192.0.2.8", ("op.example",))):
         came = [Guest(house, host, names).refused for _ in range(RESERVED + 1)]
         assert came == [None] * RESERVED + ["1 clients are connected already"]
+    beside = [connection for connection, why in house.listener._visitors._beside.items() if why == PLACE_NEAR]
+    house.listener.closed(beside[0])
+    assert [Guest(house, "127.0.0.1").refused for _ in range(2)] == [None, "1 clients are connected already"]
     house.listener.closed(first.connection)
     came = [Guest(house, "127.0.0.1").refused for _ in range(2)]
     assert came == [None, "1 clients are connected already"], "an ordinary place is free again, and one only"

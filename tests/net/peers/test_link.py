@@ -70,6 +70,20 @@ def test_messages_come_whole_however_the_stream_is_cut(size: int) -> None:
     assert not end.closed
 
 
+def test_the_sink_is_told_that_a_message_is_on_its_way_and_not_before_there_is_a_part_of_it() -> None:
+    end = End()
+    frame = framed(MESSAGES[0])
+    end.link.receive(OPENING + framed(HELLO)[:5])
+    end.link.receive(framed(HELLO)[5:])
+    end.link.receive(frame)
+    assert end.parts == 0, "who has not introduced itself is not heard of, and what is whole is said"
+    end.link.receive(frame[:9])
+    end.link.receive(frame[9:12])
+    assert end.parts == 2
+    end.link.receive(frame[12:])
+    assert (end.parts, end.said) == (2, [MESSAGES[0]] * 2)
+
+
 @pytest.mark.parametrize(
     ("stream", "says"),
     [

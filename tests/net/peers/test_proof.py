@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.peers.link import LinkTerms, Origin, PeerLink, encoded
+from net.peers.link import CLOSED, LinkTerms, Origin, PeerLink, encoded
 from net.peers.messages import PEER_MAJOR, Hello, PeerMessage, Stored, VoteRequest
 from net.peers.proof import MAGIC, OPENING_BYTES, Key, Keyring, key_of
 
@@ -33,7 +33,7 @@ class Side:
     """One end: what it writes waits in `out` until it is carried."""
 
     def __init__(self, node_id: int, to: int, held: LinkTerms, *, is_dialler: bool) -> None:
-        self.node_id, self.to = node_id, to
+        self.node_id, self.to, self.held = node_id, to, held
         self.out: list[bytes] = []
         self.said: list[PeerMessage] = []
         self.faults: list[str] = []
@@ -261,3 +261,68 @@ def test_a_certificate_for_another_node_is_refused() -> None:
     two.link = PeerLink(two, two, LinkTerms(), is_dialler=False, origin=Origin("a", frozenset({3, 4})))
     carry(one, two)
     assert two.faults == ["it says that it is node 1, and its certificate is for node 3, 4"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
+def test_sealed_frames_come_whole_however_the_stream_is_cut(size: int) -> None:
+    one, two = pair(terms(NEW), terms(NEW))
+    said: list[PeerMessage] = [Stored(2, n, 0.5) for n in range(20)]
+
+    def cut(data: bytes) -> list[bytes]:
+        return [data[at : at + size] for at in range(0, len(data), size)]
+
+    carry(one, two, cut, cut)
+    one.link.send([encoded(message) for message in said])
+    carry(one, two, cut, cut)
+    assert two.said == said
+    assert not one.faults + two.faults
+
+
+def test_when_a_secret_is_retired_the_links_that_were_proved_by_it_have_to_go_and_no_others() -> None:
+    by_old, by_new, by_none = (pair(held, held)[0] for held in (terms(OLD), terms(NEW), terms(required=False)))
+    for side in (by_old, by_new, by_none):
+        other = Side(2, 1, side.held, is_dialler=False)
+        carry(side, other)
+        assert side.link.is_open
+    both, new_alone, nothing = terms(NEW, OLD), terms(NEW), terms(required=False)
+    assert [both.is_met_by(side.link) for side in (by_old, by_new, by_none)] == [True, True, False]
+    assert [new_alone.is_met_by(side.link) for side in (by_old, by_new, by_none)] == [False, True, False]
+    assert nothing.is_met_by(by_none.link)
+    trusted = PeerLink(by_old, by_old, terms(OLD), is_dialler=False, origin=Origin(is_trusted=True))
+    assert new_alone.is_met_by(trusted), "the system says who that is"
+
+
+def test_a_node_introduces_itself_anew_over_an_open_link_and_nobody_else_does() -> None:
+    one, two = pair(terms(NEW), terms(NEW))
+    carry(one, two)
+    newer = Hello(PEER_MAJOR, 0, 1, 1, 2, 9, 11, "elsewhere", 1)
+    one.link.renew(newer)
+    carry(one, two)
+    assert two.said == [newer]
+    assert two.link.peer == newer
+    for other in (hello(3, 2), Hello(PEER_MAJOR, 0, 1, 1, 2, 9, 12, "n1", 1)):
+        one, two = pair(terms(NEW), terms(NEW))
+        carry(one, two)
+        one.link.renew(other)
+        carry(one, two)
+        assert two.faults == ["a hello of another node than before"]
+        assert not two.said
+
+
+def test_who_was_dialled_says_nothing_over_that_link() -> None:
+    one, two = pair(terms(NEW), terms(NEW))
+    carry(one, two)
+    two.link.send([encoded(Stored(2, 1, 0.5))])
+    carry(one, two)
+    assert one.faults == ["a message over a link that is for this node's own"]
+    assert not one.said
+
+
+def test_a_link_that_ends_before_the_other_side_proved_anything_says_where_to_look() -> None:
+    one, _ = pair(terms(NEW), terms(NEW))
+    one.link.lost(CLOSED)
+    assert "its log may say why" in one.faults[0]
+    one, two = pair(terms(NEW), terms(NEW))
+    carry(one, two)
+    one.link.lost(CLOSED)
+    assert one.faults == [CLOSED]

@@ -404,3 +404,13 @@ def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> 
     assert stranger.ask(1, queue="a", data=1)["error"] == "not_allowed"
     house.crank(AUTHENTICATE_S + 0.1)
     assert known.ask(1, queue="a", data=1)["code"] == 0
+
+
+def test_a_line_of_the_audit_has_the_beginning_of_what_is_long() -> None:
+    house = House({"w": rights_of(["produce"])})
+    guest = house.client("w")
+    assert guest.ask(13, queue="q" * 255)["error"] == "not_allowed"
+    assert guest.ask(2, queues=["n" * 255, "b", "c", "d"])["error"] == "not_allowed"
+    one_, several = house.audited()
+    assert one_["queue"] == "q" * 100
+    assert several["queues"] == ["n" * 100, "b", "c"]

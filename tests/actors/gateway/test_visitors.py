@@ -1,0 +1,111 @@
+"""Clients that come and go: the last places, who has to show a token, who guesses, who comes over from a worker."""
+
+from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
+from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
+from actors.gateway.visitors import NEAR as PLACE_NEAR
+from actors.messages.rights import Rights
+from actors.node.access_file import rights_of
+from tests.actors.gateway.house import Guest, House
+
+
+def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node() -> None:
+    house = House({"w": rights_of(["produce"]), "op": rights_of(["operate"])}, connections_max=2)
+    for _ in range(2):
+        assert house.client().refused is None
+    assert house.client(host="127.0.0.1").refused is None
+    operators = [house.client("op") for _ in range(RESERVED)]
+    operator = operators[0]
+    assert all(one.connection.visitor.known.principal.name == "op" for one in operators)
+    assert house.client(host="127.0.0.1").refused is None, "those have places of their own"
+    assert operator.ask(4, queue="a")["error"] == "not_allowed", "it is served"
+    other = house.client()
+    other.send({"action": 16, "token": house.tokens["w"]})
+    assert [reply["error"] for reply in other.replies()] == ["overloaded"]
+    hasty = house.client()
+    hasty.send({"action": 1, "queue": "a", "data": 1})
+    assert [reply["error"] for reply in hasty.replies()] == ["overloaded"]
+    assert hasty.end.closed_how
+    silent = house.client()
+    house.crank(PROBATION_S + 0.1)
+    assert [reply["error"] for reply in silent.replies()] == ["overloaded"]
+    assert operator.end.closed_how == ""
+
+
+def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for_one() -> None:
+    house = House({"op": rights_of(["operate"])}, connections_max=1)
+    table = AccessTable({"op": Entry(rights_of(["operate"]), (), ("op.example",))}, rights_of(["look"]))
+    house.change(table)
+    first = house.client()
+    assert first.refused is None
+    for host, names in (("127.0.0.1", ()), ("192.0.2.8", ("op.example",))):
+        came = [Guest(house, host, names).refused for _ in range(RESERVED + 1)]
+        assert came == [None] * RESERVED + ["1 clients are connected already"]
+    beside = [connection for connection, why in house.listener._visitors._beside.items() if why == PLACE_NEAR]
+    house.listener.closed(beside[0])
+    assert [Guest(house, "127.0.0.1").refused for _ in range(2)] == [None, "1 clients are connected already"]
+    house.listener.closed(first.connection)
+    came = [Guest(house, "127.0.0.1").refused for _ in range(2)]
+    assert came == [None, "1 clients are connected already"], "an ordinary place is free again, and one only"
+
+
+def test_strangers_that_show_nothing_make_room_for_who_does() -> None:
+    house = House({"op": rights_of(["operate"])}, connections_max=1)
+    house.client()
+    crowd = [house.client() for _ in range(PROBATION_MAX * 3)]
+    assert sum(not guest.end.closed_how for guest in crowd) == PROBATION_MAX
+    operators = [house.client("op") for _ in range(RESERVED)]
+    assert all(guest.end.closed_how == "" for guest in operators)
+    assert house.client(host="127.0.0.1").refused is None
+
+
+def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:
+    house = House({"w": rights_of(["produce"])})
+    silent, known = house.client(), house.client("w")
+    house.crank(AUTHENTICATE_S + 0.1)
+    assert [reply["error"] for reply in silent.replies()] == ["not_authenticated"]
+    assert not known.end.closed_how
+
+
+def test_after_a_token_that_is_none_no_other_is_looked_at() -> None:
+    house = House({"w": rights_of(["produce"])})
+    guest = house.client()
+    for _ in range(5):
+        house.client().send({"action": 16, "token": "w.wrong"})
+    guest.send({"action": 16, "token": "w.wrong"}, {"action": 16, "token": house.tokens["w"]})
+    assert guest.replies() == []
+    assert guest.end.closed_how == "abort"
+    assert guest.connection.principal.rights == Rights({})
+
+
+def test_whose_token_failed_gains_nothing_by_a_reload() -> None:
+    house = House({"w": rights_of(["produce"])}, rights_of(["produce"]))
+    for _ in range(5):
+        house.client().send({"action": 16, "token": "w.wrong"})
+    guest = house.client()
+    guest.send({"action": 16, "token": "w.wrong"})
+    house.change(house.table({"w": rights_of(["produce", "look"])}))
+    guest.send({"action": 1, "queue": "a", "data": 1})
+    house.crank(FAILURE_WAIT_MAX_S)
+    assert next(reply["error"] for reply in guest.replies()) == "not_authenticated"
+    assert "a" not in house.shard.state.queues
+
+
+def test_of_many_that_guess_at_one_address_so_many_wait_and_the_rest_is_closed() -> None:
+    house = House({"w": rights_of(["produce"])})
+    guessing = [house.client() for _ in range(60)]
+    for guest in guessing:
+        guest.send({"action": 16, "token": "w.wrong"})
+    assert [bool(guest.replies()) for guest in guessing[:4]] == [True] * 3 + [False]
+    assert guessing[3].end.closed_how != "abort"
+    assert all(guest.end.closed_how == "abort" for guest in guessing[-20:])
+
+
+def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> None:
+    house = House({"w": rights_of(["produce"])})
+    known, stranger = house.client(), house.client()
+    house.listener.admit_moved(known.connection, ("192.0.2.7", 5), "w", house.hashes["w"].name)
+    house.listener.admit_moved(stranger.connection, ("192.0.2.7", 5), "w", "something else")
+    assert known.ask(1, queue="a", data=1)["code"] == 0
+    assert stranger.ask(1, queue="a", data=1)["error"] == "not_allowed"
+    house.crank(AUTHENTICATE_S + 0.1)
+    assert known.ask(1, queue="a", data=1)["code"] == 0

@@ -5,3 +5,7 @@ and `disk` (what waits for it) know only `messages` and `runtime`; `node` puts t
 machine without I/O; the actor that hosts it carries out. The walk of one produce through the rooms is in
 docs/architecture.md, who tells whom what in the modules of `actors.messages`.
 """
+
+import quorate_compiled
+
+quorate_compiled.choose()

@@ -3,3 +3,7 @@
 A codec takes bytes and gives `Request`s and `Fault`s, and turns a `Reply` into bytes. A `Connection` is what one
 client has: its codec, the order of its replies, its limits. Only `tcp` and `udp` touch sockets.
 """
+
+import quorate_compiled
+
+quorate_compiled.choose()

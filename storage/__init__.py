@@ -9,3 +9,7 @@ then log, then journal, all through `ShardState.apply`. A vote goes to `VoteFile
 
 Nothing here knows an actor, a socket or a clock.
 """
+
+import quorate_compiled
+
+quorate_compiled.choose()

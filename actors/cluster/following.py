@@ -95,8 +95,8 @@ class Following:
             self._pull_sent_at = None
         try:
             fits = self._accept(push, decisions)
-        except ContradictionError as error:
-            return self._contradicted(error)
+        except ContradictionError as contradiction:
+            return self._contradicted(contradiction)
         except StorageError as error:
             return [*decisions, CutPeer(node_id, str(error))]
         self._echo = max(self._echo, push.sent_at)

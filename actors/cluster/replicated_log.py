@@ -39,7 +39,7 @@ class ReplicatedLog:
         self.trimmed = trimmed
         self.is_installing = False
         self._loads = 0
-        self.room_bytes = math.inf
+        self.room_bytes: float = math.inf
         self.disk_full: str | None = None
         self.contradiction: str | None = None
         self._write_count = 0

@@ -313,7 +313,7 @@ class Replicator(LoopActor):
 
     def _journal_space(self, message: JournalSpace) -> None:
         self._checkpointing.journal_space(message.shortage)
-        self._log.room_bytes = message.room_bytes
+        self._log.room_bytes = float(message.room_bytes)
         self._see_disk()
         self._tell_owner()
 

@@ -13,7 +13,8 @@ UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.ST
 class Gather(ABC):
     """Waits for `size` replies; it is the client of what is asked for them, each under its order from 0."""
 
-    has_left = is_gone = False
+    has_left = False
+    is_gone = False
 
     def __init__(self, call: Call, size: int) -> None:
         self.call = call

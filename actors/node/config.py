@@ -56,8 +56,8 @@ class NodeConfig:
 
 
 PORT_MAX: Final = 65535
-NO_SETTINGS: Final = frozenset({"config", "cluster_secret", "token", "token_file", "ca"})
-"""What else is set in the environment: the configuration's path, the cluster's secret, and what is for clients."""
+NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca"})
+"""What else the environment says: where the configuration is, which code runs, the cluster's secret, what is for clients."""
 
 
 def load(

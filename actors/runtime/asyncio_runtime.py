@@ -45,7 +45,7 @@ class AsyncioRuntime:
         self._loop = loop
         self._on_failure = on_failure
         self._has_failed = False
-        self._thread = threading.get_ident()
+        self._thread_id = threading.get_ident()
         self._line: deque[Turn] = deque()
         self._is_serving = False
         loop.set_exception_handler(self._loop_failed)
@@ -85,7 +85,7 @@ class AsyncioRuntime:
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""
-        if threading.get_ident() == self._thread:
+        if threading.get_ident() == self._thread_id:
             self._line.append(turn)
             if not self._is_serving:
                 self._is_serving = True
@@ -127,7 +127,7 @@ class AsyncioRuntime:
         """Report the first failure; the worker ends on it."""
         if not self._has_failed:
             self._has_failed = True
-            if threading.get_ident() == self._thread:
+            if threading.get_ident() == self._thread_id:
                 self._on_failure(who, error)
             else:
                 self._loop.call_soon_threadsafe(self._on_failure, who, error)

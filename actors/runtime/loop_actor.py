@@ -15,11 +15,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import pykka
+from mypy_extensions import mypyc_attr
 from pykka import ActorDeadError, ActorRef, ActorRegistry
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
-from actors.runtime.contract import TURN_MESSAGES_MAX, GuardedFuture, Runtime
+from actors.runtime.contract import TURN_MESSAGES_MAX, GuardedFuture, Runtime, Turn
 
 
 class LoopInbox:
@@ -28,12 +29,13 @@ class LoopInbox:
     Holds pykka's envelopes, and bare messages where nobody waits for an answer: an envelope would only cost.
     """
 
-    __slots__ = ("actor", "envelopes", "is_awake", "is_closed")
+    __slots__ = ("envelopes", "is_awake", "is_closed", "runtime", "turn")
 
     def __init__(self) -> None:
         self.envelopes: deque[Any] = deque()
         self.is_closed = False
-        self.actor: LoopActor | None = None
+        self.turn: Turn | None = None
+        self.runtime: Runtime | None = None
         self.is_awake = True  # no turns before the actor has started
 
     def put(self, envelope: Any, /) -> None:
@@ -41,9 +43,8 @@ class LoopInbox:
         self.envelopes.append(envelope)
         if not self.is_awake:
             self.is_awake = True
-            actor = self.actor
-            if actor is not None:
-                actor.runtime.wake(actor)
+            if self.runtime is not None and self.turn is not None:
+                self.runtime.wake(self.turn)
 
     def get(self) -> Envelope[Any]:
         """The oldest message, in an envelope. Raises IndexError if there is none."""
@@ -57,18 +58,19 @@ class LoopInbox:
     def __len__(self) -> int:
         return len(self.envelopes)
 
-    def attach(self, actor: "LoopActor") -> None:
-        """The actor has started: turns may come from here on."""
-        self.actor = actor
-        actor.runtime.wake(actor)
+    def attach(self, turn: Turn, runtime: Runtime) -> None:
+        """Whose inbox this is has started: turns may come from here on."""
+        self.turn = turn
+        self.runtime = runtime
+        runtime.wake(turn)
 
     def rest(self) -> None:
         """The turn is over. Order matters: a message put from a thread right now either sees us resting, or is seen."""
         self.is_awake = False
         if self.envelopes and not self.is_awake:
             self.is_awake = True
-            if self.actor is not None:
-                self.actor.runtime.wake(self.actor)
+            if self.runtime is not None and self.turn is not None:
+                self.runtime.wake(self.turn)
 
 
 class LoopRef(ActorRef[Any]):
@@ -85,8 +87,8 @@ class LoopRef(ActorRef[Any]):
         inbox.envelopes.append(message)  # as `put` does, without the call: every message comes this way
         if not inbox.is_awake:
             inbox.is_awake = True
-            if inbox.actor is not None:
-                inbox.actor.runtime.wake(inbox.actor)
+            if inbox.runtime is not None and inbox.turn is not None:
+                inbox.runtime.wake(inbox.turn)
 
 
 _PYKKA_MESSAGES = frozenset(
@@ -94,6 +96,7 @@ _PYKKA_MESSAGES = frozenset(
 )
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class LoopActor(pykka.Actor):
     """An actor whose turns a runtime gives it on its loop. Subclasses pass the runtime to `super().__init__`."""
 
@@ -136,7 +139,7 @@ class LoopActor(pykka.Actor):
         return GuardedFuture()
 
     def _start_actor_loop(self) -> None:
-        self.actor_inbox.attach(self)
+        self.actor_inbox.attach(self, self.runtime)
 
     def take_turn(self) -> None:
         """Handle messages until the budget is used up; called by the runtime."""

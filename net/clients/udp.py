@@ -35,7 +35,8 @@ class DatagramClient:
         self.address = address
         self.reply_bytes_max = reply_bytes_max
 
-    has_left = is_gone = False
+    has_left = False
+    is_gone = False
     """A datagram's sender may always be there."""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:

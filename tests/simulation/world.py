@@ -204,7 +204,7 @@ class SimulatedBlocking:
     def _start_actor_loop(self) -> None:
         self.runtime.blocking.append(self)
         self._waiting: deque[Any] = deque()
-        self.actor_inbox.attach(self)  # type: ignore[arg-type]  # it has what an inbox needs of a LoopActor
+        self.actor_inbox.attach(self, self.runtime)
 
     def take_turn(self) -> None:
         """Begin the next message, whose effect comes after the disk's latency."""

@@ -1,0 +1,145 @@
+"""Which of the server's modules are compiled when it is built, and which code a process runs: compiled or interpreted.
+
+The source is one and the same. `setup.py` compiles `MODULES` with mypyc where there is a C compiler; each then has an
+extension module beside its file, which Python prefers. All of them or none: compiled modules know each other's
+insides. `QUORATE_COMPILE` says what is wanted, of a build and of a process alike:
+
+| value | a build | a process |
+|---|---|---|
+| unset | compiles if it can | runs what is there |
+| 0 | does not compile | runs interpreted, also where extension modules are there |
+| 1 | fails if it can't compile | ends if it would not run compiled |
+
+The packages `actors`, `net` and `storage` call `choose()` before any of their modules is imported.
+"""
+
+import importlib.machinery
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+VARIABLE: Final = "QUORATE_COMPILE"
+GROUP: Final = "quorate_server"
+"""The extension module that holds all compiled code is named after it; the others are doors to it."""
+
+MODULES: Final = (
+    "actors.cluster.announcing",
+    "actors.cluster.checkpointing",
+    "actors.cluster.decisions",
+    "actors.cluster.following",
+    "actors.cluster.leading",
+    "actors.cluster.membership",
+    "actors.cluster.pace",
+    "actors.cluster.peers",
+    "actors.cluster.progress",
+    "actors.cluster.replicated_log",
+    "actors.cluster.replication",
+    "actors.cluster.replicator",
+    "actors.cluster.surroundings",
+    "actors.disk.log_writer",
+    "actors.gateway.access",
+    "actors.gateway.dispatcher",
+    "actors.gateway.listener",
+    "actors.gateway.remote_clients",
+    "actors.gateway.router",
+    "actors.gateway.routing",
+    "actors.gateway.sharding",
+    "actors.gateway.siblings",
+    "actors.gateway.visitors",
+    "actors.messages.rights",
+    "actors.queues.alarm",
+    "actors.queues.appending",
+    "actors.queues.broker",
+    "actors.queues.delivery",
+    "actors.queues.leader_clock",
+    "actors.queues.ledger",
+    "actors.queues.lines",
+    "actors.queues.queue_owner",
+    "actors.queues.readers",
+    "actors.queues.settling",
+    "actors.queues.surroundings",
+    "actors.queues.tenure",
+    "actors.runtime.asyncio_runtime",
+    "actors.runtime.gathering",
+    "actors.runtime.loop_actor",
+    "net.clients.connection",
+    "net.clients.tcp",
+    "net.peers.forwarding",
+    "net.peers.link",
+    "net.peers.proof",
+    "net.peers.tcp",
+    "net.protocols.codec",
+    "net.protocols.json_framing",
+    "storage.entry_making",
+    "storage.journal",
+    "storage.journal_writer",
+    "storage.log_tail",
+    "storage.queue_state",
+    "storage.state",
+    "storage.tables",
+)
+"""What a request passes. Not those that define msgspec Structs, which mypyc leaves to the interpreter anyway."""
+
+_HERE: Final = Path(__file__).resolve().parent
+_SUFFIX: Final = importlib.machinery.EXTENSION_SUFFIXES[0]
+_decided: list[str] = []
+
+
+def source_of(module: str) -> str:
+    """Its file, from the folder that holds the packages."""
+    return module.replace(".", "/") + ".py"
+
+
+def why_interpreted() -> str | None:
+    """Why this process does not run compiled code; None if it does."""
+    if os.environ.get(VARIABLE) == "0":
+        return f"{VARIABLE} is 0"
+    built = _HERE / f"{GROUP}__mypyc{_SUFFIX}"
+    if not built.exists():
+        return "it was not compiled"
+    if (_HERE / "setup.py").exists():  # a checkout: somebody may have changed a file since
+        built_at = built.stat().st_mtime
+        for path in (Path(__file__).name, *map(source_of, MODULES)):
+            if (_HERE / path).stat().st_mtime > built_at:
+                return f"{path} was changed since it was compiled: make compiled"
+    return None
+
+
+def choose() -> None:
+    """Settle which code this process runs, once. Raises ImportError where compiled code is demanded and not there."""
+    if _decided:
+        return
+    reason = why_interpreted()
+    _decided.append("compiled" if reason is None else f"interpreted ({reason})")
+    if reason is None:
+        return
+    if os.environ.get(VARIABLE) == "1":
+        raise ImportError(f"{VARIABLE} is 1, and Quorate can't run compiled: {reason}")
+    sys.meta_path.insert(0, _Sources())
+
+
+def running() -> str:
+    """Which code runs: "compiled", or "interpreted" and in brackets why."""
+    choose()
+    return _decided[0]
+
+
+class _Sources:
+    """Finds the files of `MODULES` and no extension modules, which would come first otherwise."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """As importlib's finders."""
+        if name not in MODULES or path is None:
+            return None
+        sources = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
+        found = (importlib.machinery.FileFinder(folder, sources).find_spec(name, target) for folder in path)
+        return next((spec for spec in found if spec is not None), None)
+
+
+if __name__ == "__main__":
+    print(f"quorate runs {running()}")

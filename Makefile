@@ -4,18 +4,38 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SPARK := $(VENV)/.spark
+COMPILED := $(VENV)/.compiled
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo demo-data test check lint types lock clean
-demo: $(STAMP)
+SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
+QUICK := tests/actors tests/net tests/storage tests/quorate tests/simulation
+
+.PHONY: demo demo-data test compiled interpreted wheel check lint types lock clean
+demo: $(COMPILED)
 	$(RUN) -m bench.demo
 
 # The demo, and its log archived and reported on. Brings Spark, as `make test` does.
-demo-data: $(SPARK)
+demo-data: $(SPARK) $(COMPILED)
 	$(RUN) -m bench.demo_data
 
-test: $(SPARK)
+# All tests with the code that this machine runs; then, where that is compiled, the quick ones with the interpreted too.
+test: $(SPARK) $(COMPILED)
 	$(RUN) -m pytest
+	if $(RUN) -m quorate_compiled --is-compiled; then QUORATE_COMPILE=0 $(RUN) -m pytest $(QUICK); fi
+
+# Compiles in place, for those who work on it; fails where that can't be done. `interpreted` takes it away again.
+compiled: $(STAMP)
+	QUORATE_COMPILE=1 $(RUN) setup.py --quiet build_ext --inplace
+	touch $(COMPILED)
+	$(RUN) -m quorate_compiled
+
+interpreted:
+	find . -name '*.so' -not -path './$(VENV)/*' -not -path './build/*' -delete
+	rm -f $(COMPILED)
+
+# One wheel of each distribution in build/wheels, for this Python: make wheel PYTHON=python3.13, in a clean checkout.
+wheel:
+	QUORATE_COMPILE=1 $(PYTHON) -m pip wheel --quiet --no-deps --wheel-dir build/wheels ./quorate .
 
 check: lint types
 
@@ -27,12 +47,18 @@ lint: $(STAMP)
 types: $(SPARK)
 	$(VENV)/bin/mypy
 
-$(STAMP): requirements.lock pyproject.toml quorate/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml quorate/pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Quorate needs Python 3.11 or newer: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --require-hashes -r requirements.lock
-	$(PIP) --no-deps --no-build-isolation --editable ./quorate --editable .
+	QUORATE_COMPILE=0 $(PIP) --no-deps --no-build-isolation --editable ./quorate --editable .
 	touch $(STAMP)
+
+# Compiled code in place, where there is a C compiler that finds Python's headers; interpreted elsewhere, and it says so.
+$(COMPILED): $(STAMP) $(SOURCES)
+	$(RUN) setup.py --quiet build_ext --inplace
+	$(RUN) -m quorate_compiled
+	touch $(COMPILED)
 
 # Spark, and a Java for it where there is none that it runs on.
 $(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock

@@ -72,11 +72,14 @@ MODULES: Final = (
     "net.peers.proof",
     "net.peers.tcp",
     "net.protocols.codec",
+    "net.protocols.json_codec",
     "net.protocols.json_framing",
+    "net.protocols.json_payload",
     "storage.entry_making",
     "storage.journal",
     "storage.journal_writer",
     "storage.log_tail",
+    "storage.order",
     "storage.queue_state",
     "storage.state",
     "storage.tables",
@@ -142,4 +145,6 @@ class _Sources:
 
 
 if __name__ == "__main__":
+    if "--is-compiled" in sys.argv:
+        sys.exit(running() != "compiled")
     print(f"quorate runs {running()}")

@@ -67,7 +67,7 @@ def extensions() -> list[Extension]:
     os.chdir(HERE)
     made = mypycify([source_of(module) for module in MODULES], group_name=GROUP, opt_level="1", debug_level="0")
     for extension in made:
-        extension.extra_compile_args.append("-Wno-all")  # what gcc says of generated code helps nobody, and takes half of the time
+        extension.extra_compile_args.append("-Wno-all")  # gcc's warnings about generated code take half of the time
     return made
 
 

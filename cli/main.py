@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+import quorate_compiled
 from cli import access, bench, cluster, config, data, log, msg, node, queue, secret
 from quorate.version import VERSION
 
@@ -26,7 +27,7 @@ app.command(name="bench")(bench.bench)
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        print(f"qctl {VERSION}")
+        print(f"qctl {VERSION}, {quorate_compiled.running()}")
         raise typer.Exit
 
 

@@ -147,7 +147,8 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
         print_json(reply)
         return
     console.print(
-        f"node {reply['node_id']} on {host}:{port}, version {reply['version']}, process {reply['pid']}, "
+        f"node {reply['node_id']} on {host}:{port}, version {reply['version']}, {reply.get('runs') or '-'}, "
+        f"process {reply['pid']}, "
         f"up {_duration(reply['uptime_s'])}, {reply['resident_bytes'] / 2**20:.0f} MiB, "
         f"{reply['connections']} clients, {reply['requests']} requests"
     )

@@ -363,7 +363,7 @@ class ClusterReply(Reply, kw_only=True):
 
 
 class StatusReply(Reply, kw_only=True):
-    """The reply to status: this node, and one object a shard. `warnings`: what is less safe than it could be."""
+    """The reply to status: this node, and one object a shard. `runs`: "compiled" or "interpreted" (and why)."""
 
     node_id: int
     node_type: int
@@ -377,6 +377,7 @@ class StatusReply(Reply, kw_only=True):
     open_requests: int = 0
     limits_reached: list[str] = []
     warnings: list[str] = []
+    runs: str = ""
     node_host: str = ""
     node_port: int = 0
     partial: bool = False

@@ -1,16 +1,16 @@
 """One queue: its settings, its counts, and the two orders its messages stand in.
 
-`ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced. `waiting` orders
-by time what something will happen to: delayed messages at their due time, those in flight at their retry time,
-those ready again at their expiry. The messages themselves are in `ShardState.messages`, by id.
+`ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
+(-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
+at their due time, those in flight at their retry time, those ready again at their expiry. The messages themselves are
+in `ShardState.messages`, by id.
 """
 
 import math
 from collections.abc import Iterable
 from typing import Final
 
-from sortedcontainers import SortedList
-
+from storage.order import Order
 from storage.records import Configure, Message, Place
 
 DEFAULT_TTL_S: Final = 3600.0
@@ -53,8 +53,8 @@ class QueueState:
         self.in_flight = 0
         self.max_id = 0
         self.keys: dict[str, int] = {}
-        self.ready: SortedList[tuple[int, float, int]] = SortedList()
-        self.waiting: SortedList[tuple[float, int]] = SortedList()
+        self.ready = Order()
+        self.waiting = Order()
 
     @property
     def delayed(self) -> int:
@@ -64,7 +64,7 @@ class QueueState:
     @property
     def next_event_at(self) -> float:
         """When time next changes something here; `NEVER` if it does not."""
-        return self.waiting[0][0] if self.waiting else NEVER
+        return float(self.waiting.first[0]) if self.waiting else NEVER
 
     def settings(self) -> Configure:
         """The settings as the record that would set them."""
@@ -145,8 +145,8 @@ class QueueState:
                     message.place = Place.READY_AGAIN
                     waiting.append((message.expires_at, message.msg_id))
         self.unplaced = 0
-        self.ready = SortedList(ready)
-        self.waiting = SortedList(waiting)
+        self.ready = Order(ready)
+        self.waiting = Order(waiting)
 
     def check(self, messages: Iterable[Message]) -> None:
         """Assert every invariant against the messages that are this queue's; for tests."""
@@ -155,6 +155,8 @@ class QueueState:
         ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_AGAIN)}
         waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
         waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_AGAIN}
+        self.ready.check()
+        self.waiting.check()
         assert set(self.ready) == ready
         assert set(self.waiting) == waiting
         assert self.in_flight == sum(m.place == Place.IN_FLIGHT for m in mine)

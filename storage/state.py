@@ -155,10 +155,13 @@ class ShardState:
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         queues = self.queues
-        for msg_id, due_at, deliveries in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):
+        due_ats, counts = record.due_ats, record.deliveries
+        assert len(record.msg_ids) == len(due_ats) == len(counts)
+        for index, msg_id in enumerate(record.msg_ids):
             message = self.messages.get(msg_id)
             if message is None:
                 continue
+            due_at, deliveries = due_ats[index], counts[index]
             message.last = trans_id
             if record.consumer is not None:
                 self._mark_consumer(message, record.consumer)

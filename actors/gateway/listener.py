@@ -74,7 +74,8 @@ _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
-    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` are for status.
+    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` and
+    `runs` (which code this process does) are for status.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class Listener(LoopActor):
         access: AccessTable | None = None,
         auditor: "pykka.ActorRef[Any] | None" = None,
         warnings: tuple[str, ...] = (),
+        runs: str = "",
     ) -> None:
         super().__init__(runtime)
         self._auditor = auditor
         self.warnings = warnings
+        self._runs = runs
         self._visitors = Visitors(runtime, access or AccessTable(), self._audit)
         self._move = move
         self._moving: dict[Connection, int] = {}
@@ -369,6 +372,7 @@ class Listener(LoopActor):
         reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
         reply.limits_reached = sorted(self._reached)
         reply.warnings = list(self.warnings)
+        reply.runs = self._runs
 
     def _limit_reached(self, limit: str, what: str) -> None:
         if limit not in self._reached and len(self._reached) < 100:

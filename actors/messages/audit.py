@@ -6,21 +6,20 @@
 | RefusedForwarded | Router | Listener | what another node forwarded, this one did not allow |
 """
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from actors.messages.calls import Call
 
 
-@dataclass(slots=True)
-class Audit:
+class Audit(msgspec.Struct):
     """Each a JSON object: when (`at`, Unix s), who (`principal`), from where, what, and whether it was allowed."""
 
     lines: list[dict[str, Any]]
 
 
-@dataclass(slots=True)
-class RefusedForwarded:
+class RefusedForwarded(msgspec.Struct):
     """Each call with the right that was missing; node `node_id` had forwarded them."""
 
     node_id: int

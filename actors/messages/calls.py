@@ -12,7 +12,6 @@
 | CountsWanted | Router | Listener | a status for another worker wants what this one's clients are added |
 """
 
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -71,66 +70,57 @@ Answer = tuple[Call, Reply]
 """A reply behind the call that it answers."""
 
 
-@dataclass(slots=True)
-class Execute:
+class Execute(msgspec.Struct):
     """Do these requests; all that one turn of the loop read."""
 
     calls: list[Call]
 
 
-@dataclass(slots=True)
-class Answered:
+class Answered(msgspec.Struct):
     """These requests are done."""
 
     answers: list[Answer]
 
 
-@dataclass(slots=True)
-class ClientGone:
+class ClientGone(msgspec.Struct):
     """Nobody reads this client's replies any more: consumers that wait for it need no message."""
 
     client: Client
 
 
-@dataclass(slots=True)
-class Rejudge:
+class Rejudge(msgspec.Struct):
     """This client may do what `principal` may, from now on: also as far as it waits for something."""
 
     client: Client
     principal: Principal
 
 
-@dataclass(slots=True)
-class Returned:
+class Returned(msgspec.Struct):
     """These requests were not done, since this node does not lead (any more)."""
 
     calls: list[Call]
 
 
-@dataclass(slots=True)
-class LogAsked:
+class LogAsked(msgspec.Struct):
     """A client wants to read the log."""
 
     call: Call
 
 
-@dataclass(slots=True)
-class ClusterAsked:
+class ClusterAsked(msgspec.Struct):
     """A client asks about, or for, the cluster."""
 
     call: Call
 
 
-@dataclass(slots=True)
-class StatusAsked:
+class StatusAsked(msgspec.Struct):
     """A client asks how this node is: `reply` has the queues' part, and lacks the log's."""
 
     call: Call
     reply: StatusReply
 
 
-@dataclass(slots=True)
-class CountsWanted:
+class CountsWanted(msgspec.Struct):
     """`reply` lacks what the Listener counts; answered by `Answered`, as the call says."""
 
     call: Call

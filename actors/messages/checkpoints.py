@@ -16,7 +16,8 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actors.messages.calls import Call
 from storage.entry import StoredEntry
@@ -24,37 +25,32 @@ from storage.log_store import SnapshotPart, TrimPlan, TrimRows
 from storage.records import ReaderPosition
 
 
-@dataclass(slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct):
     """Store these committed entries in LMDB."""
 
     entries: list[StoredEntry]
 
 
-@dataclass(slots=True)
-class Checkpointed:
+class Checkpointed(msgspec.Struct):
     """LMDB has all records up to `trans_id`, and the log begins behind `trimmed`."""
 
     trans_id: int
     trimmed: int
 
 
-@dataclass(slots=True)
-class CheckpointFailed:
+class CheckpointFailed(msgspec.Struct):
     """There was no space for the checkpoint; it is tried again with the next one."""
 
     reason: str
 
 
-@dataclass(slots=True)
-class DescribeRows:
+class DescribeRows(msgspec.Struct):
     """Say what these messages and queues are now, so that the log's head can be trimmed."""
 
     plan: TrimPlan
 
 
-@dataclass(slots=True)
-class RowsDescribed:
+class RowsDescribed(msgspec.Struct):
     """What the plan's messages and queues were after record `as_of`, which is committed."""
 
     plan: TrimPlan
@@ -62,8 +58,7 @@ class RowsDescribed:
     as_of: int
 
 
-@dataclass(slots=True)
-class ReadLog:
+class ReadLog(msgspec.Struct):
     """Read the entries behind record `after` from LMDB for `call`."""
 
     call: Call
@@ -72,8 +67,7 @@ class ReadLog:
     bytes_max: int
 
 
-@dataclass(slots=True)
-class LogRead:
+class LogRead(msgspec.Struct):
     """The entries that a `ReadLog` asked for."""
 
     call: Call
@@ -82,15 +76,13 @@ class LogRead:
     entries: Sequence[bytes]
 
 
-@dataclass(slots=True)
-class ReadersMoved:
+class ReadersMoved(msgspec.Struct):
     """Where the log's named readers are, all of them, as committed."""
 
     readers: dict[str, ReaderPosition]
 
 
-@dataclass(slots=True)
-class ReadRaw:
+class ReadRaw(msgspec.Struct):
     """Read the entries behind record `after` from LMDB for `call`, until `count` records or `bytes_max` are passed."""
 
     call: Call
@@ -99,8 +91,7 @@ class ReadRaw:
     bytes_max: int
 
 
-@dataclass(slots=True)
-class RawRead:
+class RawRead(msgspec.Struct):
     """The entries that a `ReadRaw` asked for, which hold the records up to `last_trans_id`."""
 
     call: Call
@@ -108,8 +99,7 @@ class RawRead:
     last_trans_id: int
 
 
-@dataclass(slots=True)
-class ReadEntries:
+class ReadEntries(msgspec.Struct):
     """Read what follows record `after` for a node that pulls."""
 
     node_id: int
@@ -118,8 +108,7 @@ class ReadEntries:
     bytes_max: int
 
 
-@dataclass(slots=True)
-class EntriesRead:
+class EntriesRead(msgspec.Struct):
     """The entries that a `ReadEntries` asked for."""
 
     node_id: int
@@ -127,16 +116,14 @@ class EntriesRead:
     entries: list[bytes]
 
 
-@dataclass(slots=True)
-class ReadSnapshot:
+class ReadSnapshot(msgspec.Struct):
     """Read the snapshot's rows behind `cursor` for a node."""
 
     node_id: int
     cursor: bytes
 
 
-@dataclass(slots=True)
-class SnapshotRead:
+class SnapshotRead(msgspec.Struct):
     """The rows that a `ReadSnapshot` asked for."""
 
     node_id: int
@@ -144,8 +131,7 @@ class SnapshotRead:
     part: SnapshotPart
 
 
-@dataclass(slots=True)
-class StagePart:
+class StagePart(msgspec.Struct):
     """Keep a part of a snapshot that node `source` sent; the last one makes it count."""
 
     part: SnapshotPart
@@ -153,8 +139,7 @@ class StagePart:
     is_first: bool
 
 
-@dataclass(slots=True)
-class PartStaged:
+class PartStaged(msgspec.Struct):
     """The part is kept; `refused`: there was no space, and it must be asked for again."""
 
     part: SnapshotPart
@@ -162,6 +147,5 @@ class PartStaged:
     refused: str | None = None
 
 
-@dataclass(slots=True)
-class LoadState:
+class LoadState(msgspec.Struct):
     """Make a state out of what LMDB has."""

@@ -12,9 +12,9 @@
 | SaveIdentity, IdentitySaved | Elector, DiskLane | the other | a vote is to be durable; it is |
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pykka
 
 from storage.disk import DiskFile
@@ -23,15 +23,13 @@ from storage.journal_writer import Errand, Segment, Write
 from storage.vote_file import Identity
 
 
-@dataclass(slots=True)
-class WriteEntries:
+class WriteEntries(msgspec.Struct):
     """Make these entries (and cuts) durable, in order."""
 
     entries: list[StoredEntry]
 
 
-@dataclass(slots=True)
-class EntriesWritten:
+class EntriesWritten(msgspec.Struct):
     """The first `entry_count` entries since the start are durable here.
 
     The journal has `room_bytes` more without asking for space.
@@ -41,8 +39,7 @@ class EntriesWritten:
     room_bytes: int
 
 
-@dataclass(slots=True)
-class JournalSpace:
+class JournalSpace(msgspec.Struct):
     """`shortage`: why there is no space for the journal's next segment, None when it is there after all.
 
     The journal has `room_bytes` until it needs that segment; with 0 entries wait for it.
@@ -52,30 +49,26 @@ class JournalSpace:
     shortage: str | None
 
 
-@dataclass(slots=True)
-class Recycle:
+class Recycle(msgspec.Struct):
     """LMDB has all records up to `trans_id`: the journal need not keep them."""
 
     trans_id: int
 
 
-@dataclass(slots=True)
-class WriteBytes:
+class WriteBytes(msgspec.Struct):
     """Put these bytes on the disk. A lane serves several actors, so each request says who is to be told."""
 
     write: Write
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class BytesWritten:
+class BytesWritten(msgspec.Struct):
     """The write is durable."""
 
     write: Write
 
 
-@dataclass(slots=True)
-class FlushFile:
+class FlushFile(msgspec.Struct):
     """Flush what was written to `file`, which is everything before `end`."""
 
     file: DiskFile
@@ -83,46 +76,40 @@ class FlushFile:
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class FileFlushed:
+class FileFlushed(msgspec.Struct):
     """Everything in `file` before `end` is on disk."""
 
     file: DiskFile
     end: int
 
 
-@dataclass(slots=True)
-class RunErrand:
+class RunErrand(msgspec.Struct):
     """Make a segment ready."""
 
     errand: Errand
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class SegmentReady:
+class SegmentReady(msgspec.Struct):
     """The next segment can be written."""
 
     segment: Segment
 
 
-@dataclass(slots=True)
-class ErrandFailed:
+class ErrandFailed(msgspec.Struct):
     """There was no space for a segment."""
 
     reason: str
 
 
-@dataclass(slots=True)
-class SaveIdentity:
+class SaveIdentity(msgspec.Struct):
     """Make a vote durable."""
 
     identity: Identity
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class IdentitySaved:
+class IdentitySaved(msgspec.Struct):
     """That identity is on disk: what depends on it may be told."""
 
     identity: Identity

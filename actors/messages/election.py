@@ -12,14 +12,13 @@
 | TakeOverAsked | Replicator | Elector | the leader wants this node to lead |
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from net.peers.messages import Vote
 from storage.log_tail import LogEnd
 
 
-@dataclass(slots=True)
-class VoteAsked:
+class VoteAsked(msgspec.Struct):
     """A candidate asks for a vote in `vote_id`. `comparison`: of its log with ours, below 0 if it is behind."""
 
     candidate: int
@@ -30,59 +29,51 @@ class VoteAsked:
     comparison: int
 
 
-@dataclass(slots=True)
-class VoteGiven:
+class VoteGiven(msgspec.Struct):
     """A voter has answered."""
 
     voter: int
     vote: Vote
 
 
-@dataclass(slots=True)
-class LeaderHeard:
+class LeaderHeard(msgspec.Struct):
     """A node speaks as the leader of `vote_id`."""
 
     vote_id: int
     leader: int
 
 
-@dataclass(slots=True)
-class VoteIdSeen:
+class VoteIdSeen(msgspec.Struct):
     """Somebody has been through a later election."""
 
     vote_id: int
 
 
-@dataclass(slots=True)
-class QuorumHeard:
+class QuorumHeard(msgspec.Struct):
     """This leader had heard from a majority at that moment (monotonic seconds)."""
 
     at: float
 
 
-@dataclass(slots=True)
-class VotersChanged:
+class VotersChanged(msgspec.Struct):
     """These nodes vote, by the last members in the log."""
 
     voters: frozenset[int]
 
 
-@dataclass(slots=True)
-class ClusterFounded:
+class ClusterFounded(msgspec.Struct):
     """This node belongs to cluster `cluster_id`."""
 
     cluster_id: int
 
 
-@dataclass(slots=True)
-class TakeOverAsked:
+class TakeOverAsked(msgspec.Struct):
     """The leader of `vote_id` wants this node to lead."""
 
     vote_id: int
 
 
-@dataclass(slots=True)
-class AskVotes:
+class AskVotes(msgspec.Struct):
     """Ask all voters, saying where the log ends."""
 
     vote_id: int
@@ -90,8 +81,7 @@ class AskVotes:
     is_forced: bool
 
 
-@dataclass(slots=True)
-class CastVote:
+class CastVote(msgspec.Struct):
     """Send this vote, if the log is still not ahead of the candidate's, which ends at `end`."""
 
     candidate: int
@@ -99,16 +89,14 @@ class CastVote:
     end: LogEnd
 
 
-@dataclass(slots=True)
-class Follow:
+class Follow(msgspec.Struct):
     """`leader` leads in `vote_id`, None: nobody does that is known."""
 
     vote_id: int
     leader: int | None
 
 
-@dataclass(slots=True)
-class TakeLead:
+class TakeLead(msgspec.Struct):
     """This node leads in `vote_id`."""
 
     vote_id: int

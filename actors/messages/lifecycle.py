@@ -14,83 +14,72 @@
 | Stopped | Replicator, Router | Listener, Dispatcher | nothing is open any more |
 """
 
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pykka
 
 
-@dataclass(slots=True)
-class Attach:
+class Attach(msgspec.Struct):
     """Whom the Checkpointer tells."""
 
     replicator: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class Reconfigure:
+class Reconfigure(msgspec.Struct):
     """Take over the limits that can change while running."""
 
     limits: Any
 
 
-@dataclass(slots=True)
-class AccessChanged:
+class AccessChanged(msgspec.Struct):
     """What the access file says now: an `actors.gateway.access.AccessTable`."""
 
     table: Any
 
 
-@dataclass(slots=True)
-class Listening:
+class Listening(msgspec.Struct):
     """The Listener of this worker."""
 
     listener: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class ShardFaults:
+class ShardFaults(msgspec.Struct):
     """Why the workers of these shards do not run; those of all others do."""
 
     faults: dict[int, str]
 
 
-@dataclass(slots=True)
-class MoveClient:
+class MoveClient(msgspec.Struct):
     """Let the worker of that shard go on with the client, when nothing of it is under way."""
 
     client: Any
     shard: int
 
 
-@dataclass(slots=True)
-class LedHere:
+class LedHere(msgspec.Struct):
     """This node leads these shards."""
 
     shards: frozenset[int]
 
 
-@dataclass(slots=True)
-class HandOver:
+class HandOver(msgspec.Struct):
     """This node is about to stop: let another lead, and say `HandedOver`."""
 
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class HandedOver:
+class HandedOver(msgspec.Struct):
     """This node does not lead any more, or there is nobody else who could."""
 
 
-@dataclass(slots=True)
-class Stop:
+class Stop(msgspec.Struct):
     """Finish what is open, make it durable, and say `Stopped`."""
 
     reply_to: "pykka.ActorRef[Any]"
 
 
-@dataclass(slots=True)
-class Stopped:
+class Stopped(msgspec.Struct):
     """Nothing is open here any more."""
 
     actor: str

@@ -14,23 +14,21 @@
 | Drained | QueueOwner | Replicator | all that was open is committed |
 """
 
-from dataclasses import dataclass
+import msgspec
 
 from storage.entry import StoredEntry
 from storage.records import Record
 from storage.state import ShardState
 
 
-@dataclass(slots=True)
-class Append:
+class Append(msgspec.Struct):
     """The leader's next entries."""
 
     vote_id: int
     entries: list[StoredEntry]
 
 
-@dataclass(slots=True)
-class LogAdvanced:
+class LogAdvanced(msgspec.Struct):
     """The log is durable here up to `durable`, committed up to `committed`, and begins behind `trimmed`.
 
     `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before;
@@ -49,23 +47,20 @@ class LogAdvanced:
     disk_full: str | None
 
 
-@dataclass(slots=True)
-class Apply:
+class Apply(msgspec.Struct):
     """These entries are committed; they follow what was applied before."""
 
     entries: list[StoredEntry]
 
 
-@dataclass(slots=True)
-class Promoted:
+class Promoted(msgspec.Struct):
     """This node leads. `entries` are in its log, but not known to be committed yet."""
 
     vote_id: int
     entries: list[StoredEntry]
 
 
-@dataclass(slots=True)
-class Deposed:
+class Deposed(msgspec.Struct):
     """This node does not lead any more.
 
     Its log ends at `log_end`, and is committed up to `committed`. `leader` is who does lead, if that is known.
@@ -76,45 +71,38 @@ class Deposed:
     leader: int | None
 
 
-@dataclass(slots=True)
-class ReloadNeeded:
+class ReloadNeeded(msgspec.Struct):
     """The state holds changes that never got into the log: it must be made anew from the disk."""
 
 
-@dataclass(slots=True)
-class StateDropped:
+class StateDropped(msgspec.Struct):
     """What was applied is not part of the log any more; a fresh state will come."""
 
 
-@dataclass(slots=True)
-class StateLoaded:
+class StateLoaded(msgspec.Struct):
     """A fresh state, of what is committed up to its trans_id."""
 
     state: ShardState
 
 
-@dataclass(slots=True)
-class Propose:
+class Propose(msgspec.Struct):
     """Put this record into the log."""
 
     vote_id: int
     record: Record
 
 
-@dataclass(slots=True)
-class Drain:
+class Drain(msgspec.Struct):
     """Take nothing new on, and say `Drained` when all is committed; `Undrain` takes it back."""
 
     vote_id: int
 
 
-@dataclass(slots=True)
-class Undrain:
+class Undrain(msgspec.Struct):
     """Serve again: this node leads on."""
 
 
-@dataclass(slots=True)
-class Drained:
+class Drained(msgspec.Struct):
     """All that was open is committed."""
 
     vote_id: int

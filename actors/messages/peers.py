@@ -18,7 +18,7 @@
 | KeyringChanged | the worker | Peers | by which secrets nodes prove themselves from now on |
 """
 
-from dataclasses import dataclass, field
+import msgspec
 
 from net.peers.link import PeerLink
 from net.peers.messages import Hello, PeerMessage
@@ -27,8 +27,7 @@ from storage.records import Member, Members
 from storage.vote_file import Identity
 
 
-@dataclass(slots=True)
-class LeaderChanged:
+class LeaderChanged(msgspec.Struct):
     """`leader` leads, 0: nobody that is known; `is_self`.
 
     Clients reach it at `host` and `port`; "" and 0: that is not known. It was elected under `vote_id`.
@@ -41,8 +40,7 @@ class LeaderChanged:
     vote_id: int = 0
 
 
-@dataclass(slots=True)
-class MembersChanged:
+class MembersChanged(msgspec.Struct):
     """There are so many nodes and voters, and all of them understand feature level `level`."""
 
     nodes: int
@@ -50,39 +48,34 @@ class MembersChanged:
     level: int
 
 
-@dataclass(slots=True)
-class RootSettled:
+class RootSettled(msgspec.Struct):
     """Shard 0's log has settled these members, and is known to be committed up to `committed`."""
 
     committed: int
     members: Members
 
 
-@dataclass(slots=True)
-class Reach:
+class Reach(msgspec.Struct):
     """Node `node_id` leads the shard, 0: this node does: its worker is to be reached."""
 
     shard: int
     node_id: int
 
 
-@dataclass(slots=True)
-class LinkHandedOver:
+class LinkHandedOver(msgspec.Struct):
     """A link that another shard's worker of another node has dialled, and how it introduced itself."""
 
     link: PeerLink
     hello: Hello
 
 
-@dataclass(slots=True)
-class KeyringChanged:
+class KeyringChanged(msgspec.Struct):
     """These secrets of the cluster are valid from now on."""
 
     keyring: Keyring
 
 
-@dataclass(slots=True)
-class PeerSaid:
+class PeerSaid(msgspec.Struct):
     """A node said this; it belongs to cluster `cluster_id`, 0: to none yet, and has that disk."""
 
     node_id: int
@@ -91,16 +84,14 @@ class PeerSaid:
     disk_id: int = 0
 
 
-@dataclass(slots=True)
-class PeerUp:
+class PeerUp(msgspec.Struct):
     """The link to a node is open, and this is how it introduced itself, now or anew."""
 
     node_id: int
     hello: Hello
 
 
-@dataclass(slots=True)
-class PeerDown:
+class PeerDown(msgspec.Struct):
     """The link to a node is closed: what was said last may not have arrived.
 
     Of the forwarded calls none behind number `last_serial` has left this node.
@@ -110,46 +101,40 @@ class PeerDown:
     last_serial: int = 0
 
 
-@dataclass(slots=True)
-class PeerUnheard:
+class PeerUnheard(msgspec.Struct):
     """The link that a node speaks over is closed, or a new one has taken its place: what it said may be lost."""
 
     node_id: int
 
 
-@dataclass(slots=True)
-class PeerReceiving:
+class PeerReceiving(msgspec.Struct):
     """Bytes of a message that is not whole yet have come from a node: it lives, and has much to say."""
 
     node_id: int
 
 
-@dataclass(slots=True)
-class PeerFault:
+class PeerFault(msgspec.Struct):
     """Why there is no link to a node; None: there is one."""
 
     node_id: int
     reason: str | None
 
 
-@dataclass(slots=True)
-class SendPeers:
+class SendPeers(msgspec.Struct):
     """Say this to these nodes; to those that no link is open to it is not said."""
 
     node_ids: tuple[int, ...]
     message: PeerMessage
 
 
-@dataclass(slots=True)
-class CutPeer:
+class CutPeer(msgspec.Struct):
     """What this node says can't be right: close its link."""
 
     node_id: int
     reason: str
 
 
-@dataclass(slots=True)
-class Introduce:
+class Introduce(msgspec.Struct):
     """Who this node is (`own`, `identity`), and whom to keep links to: `nodes`, each at one of its addresses.
 
     `accepts_all`: it belongs to no cluster yet, and whoever has one may come. `removed` are told so when they come.
@@ -161,4 +146,4 @@ class Introduce:
     accepts_all: bool
     removed: tuple[Member, ...] = ()
     level: int = 0
-    addresses: dict[int, tuple[str, int]] = field(default_factory=dict)
+    addresses: dict[int, tuple[str, int]] = {}

@@ -57,7 +57,7 @@ class NodeConfig:
 
 PORT_MAX: Final = 65535
 NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca"})
-"""What else the environment says: where the configuration is, which code runs, the cluster's secret, what is for clients."""
+"""What else the environment says: a configuration's path, which code runs, the cluster's secret, what clients need."""
 
 
 def load(

@@ -20,6 +20,7 @@ from typing import Any, Final
 import pykka
 import uvloop
 
+import quorate_compiled
 from actors.gateway.auditor import Auditor
 from actors.gateway.listener import Listener
 from actors.messages.lifecycle import AccessChanged, HandOver, Reconfigure, ShardFaults, Stop
@@ -185,6 +186,7 @@ class Worker:
             access=security.access,
             auditor=self._auditor,
             warnings=security.warnings,
+            runs=quorate_compiled.running(),
         )
         self._ports = Ports(
             loop,

@@ -142,7 +142,7 @@ class Delivery:
 
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
-        message = self._state.messages[queue.ready[0][2]]
+        message = self._state.messages[queue.ready.first[2]]
         size = len(message.data)
         if ESCAPED * size + 2 * REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
             return False  # nearly always
@@ -273,9 +273,9 @@ class Delivery:
         moved = 0
         waiting = queue.waiting
         ended: list[Message] = []
-        while waiting and moved < budget and waiting[0][0] <= now:
+        while waiting and moved < budget and waiting.first[0] <= now:
             moved += 1
-            message = self._state.messages[waiting[0][1]]
+            message = self._state.messages[waiting.first[1]]
             queue.lift(message)
             if message.deliveries and self._may_not_go_out(queue, message):
                 ended.append(message)
@@ -317,7 +317,7 @@ class Delivery:
         live = self._state.messages
         room = bytes_max
         while ready and len(messages) < count:
-            first = ready.pop(0)
+            first = ready.pop_first()
             message = live[first[2]]
             room -= len(message.data) + REPLY_OVERHEAD_BYTES
             if room < 0 and messages:

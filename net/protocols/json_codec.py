@@ -6,7 +6,7 @@ whole and byte by byte.
 """
 
 import json
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET
@@ -15,6 +15,7 @@ from msgspec.structs import astuple
 from net.protocols.codec import CodecLimits, Fault
 from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.json_payload import plain_payload, shown, unreadable
+from net.protocols.json_shapes import Loose, Noted
 from quorate.log_replies import WithEntries
 from quorate.protocol import (
     NO_DATA,
@@ -37,17 +38,9 @@ _REQUEST_FIELDS: Final = len(Request.__struct_fields__)
 _ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
 
 
-class _Loose(msgspec.Struct):
-    """What can be said of a request that is wrong elsewhere, so that its client recognises the reply."""
-
-    action: Any = 0
-    queue: Any = None
-    seq: Any = None
-
-
-_decode = msgspec.json.Decoder(Request).decode
-_decode_loose = msgspec.json.Decoder(_Loose).decode
-_encode = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder(Request).decode
+_decode_loose: Final = msgspec.json.Decoder(Loose).decode
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class JsonCodec:
@@ -255,24 +248,12 @@ def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | Non
     for one in data:
         if len(one) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
             body = body.replace(one, b"0", 1)
-    outermost = json.loads(body, object_pairs_hook=_Noted, parse_int=str, parse_float=str)
+    outermost = json.loads(body, object_pairs_hook=Noted, parse_int=str, parse_float=str)
     items = outermost.get("messages", ())
     for one in (outermost, *(items if isinstance(items, list) else ())):
-        if isinstance(one, _Noted) and one.twice is not None:
+        if isinstance(one, Noted) and one.twice is not None:
             return Fault(ErrorWord.FIELD, f"{one.twice} stands there twice", body=body)
     return None
-
-
-class _Noted(dict[str, Any]):
-    """A JSON object that remembers the first of its fields that stood there twice, if any did."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__()
-        self.twice: str | None = None
-        for name, value in pairs:
-            if name in self and self.twice is None:
-                self.twice = name
-            self[name] = value
 
 
 def _syntax_reason(text: str) -> str:

@@ -1,14 +1,18 @@
 """Every message that actors send stands in the table of exactly one conversation."""
 
-import dataclasses
 import importlib
 import inspect
 import pkgutil
 import re
 
+import msgspec
+
 import actors.messages
 
 MODULES = [importlib.import_module(f"actors.messages.{m.name}") for m in pkgutil.iter_modules(actors.messages.__path__)]
+
+CARRIED = {"Call"}
+"""What messages carry, and is none itself."""
 
 
 def named_in(module: object) -> list[str]:
@@ -19,8 +23,9 @@ def named_in(module: object) -> list[str]:
 
 def defined_in(module: object) -> list[str]:
     """The messages that a module defines."""
-    found = inspect.getmembers(module, dataclasses.is_dataclass)
-    return [name for name, kind in found if kind.__module__ == getattr(module, "__name__", "")]
+    found = inspect.getmembers(module, lambda one: isinstance(one, type) and issubclass(one, msgspec.Struct))
+    own = [name for name, kind in found if kind.__module__ == getattr(module, "__name__", "")]
+    return [name for name in own if name not in CARRIED]
 
 
 def test_every_message_stands_in_the_table_of_its_own_module_alone() -> None:

@@ -1,0 +1,121 @@
+"""Order: keys from the least on, made for how messages come and go: nearly in order, and nearly first in, first out.
+
+What becomes ready comes in the order of its time, and so does what is delivered with one and the same retry. So keys
+stand in *lines*, each of them in order from its head to its tail: a key goes to the end of the line whose tail is
+the greatest that is not behind it (patience sorting), and a few lines are enough for a few priorities, delays and
+retries. What fits none goes to a sorted list. A key at a line's head leaves at once; one in the middle is only noted as
+gone, and passed over when the head comes there, or swept out when there are more such than keys. So adding and
+taking cost a few comparisons, where a sorted list searches.
+"""
+
+import heapq
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import filterfalse
+from typing import Any, Final
+
+from sortedcontainers import SortedList
+
+LINES_MAX: Final = 4
+GONE_MAX: Final = 64
+"""So many keys that are gone may stand in the lines in any case; beyond, as many as are not."""
+
+
+class Order:
+    """Keys, each at most once. `keys`, to begin with, come in any order."""
+
+    __slots__ = ("_gone", "_lines", "_rest", "_size")
+
+    def __init__(self, keys: Iterable[Any] = ()) -> None:
+        line = deque(sorted(keys))
+        self._lines: list[deque[Any]] = [line] if line else []  # no line is empty; their tails descend
+        self._rest: SortedList[Any] = SortedList()
+        self._gone: set[Any] = set()
+        self._size = len(line)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bool__(self) -> bool:
+        return self._size != 0
+
+    def __iter__(self) -> Iterator[Any]:
+        lines = [filterfalse(self._gone.__contains__, line) for line in self._lines]
+        return heapq.merge(*lines, self._rest)
+
+    @property
+    def first(self) -> Any:
+        """The least key. Raises IndexError if there is none."""
+        lines = self._lines
+        if len(lines) == 1 and not self._rest:
+            return lines[0][0]
+        heads = [line[0] for line in lines]
+        if self._rest:
+            heads.append(self._rest[0])
+        if not heads:
+            raise IndexError("no key is there")
+        return min(heads)
+
+    def add(self, key: Any) -> None:
+        """Take in a key that is not there."""
+        self._size += 1
+        if self._gone and key in self._gone:
+            self._gone.discard(key)  # where it stood, it stands right
+            return
+        lines = self._lines
+        for line in lines:
+            if line[-1] < key:
+                line.append(key)
+                return
+        if len(lines) < LINES_MAX:
+            lines.append(deque((key,)))
+        else:
+            self._rest.add(key)
+
+    def pop_first(self) -> Any:
+        """The least key, which is not there any more. Raises IndexError if there is none."""
+        key = self.first
+        self.remove(key)
+        return key
+
+    def remove(self, key: Any) -> None:
+        """Take out a key that is there."""
+        self._size -= 1
+        for index, line in enumerate(self._lines):
+            if line[0] == key:
+                line.popleft()
+                self._pass_over(index)
+                return
+        if self._rest and key in self._rest:
+            self._rest.remove(key)
+            return
+        gone = self._gone
+        gone.add(key)
+        if len(gone) > GONE_MAX and len(gone) > self._size:
+            self._lines = [line for line in map(self._without_gone, self._lines) if line]
+            gone.clear()
+
+    def _pass_over(self, index: int) -> None:
+        """What is gone does not stand at a line's head, and a line that is empty is none."""
+        line, gone = self._lines[index], self._gone
+        while gone and line and line[0] in gone:
+            gone.discard(line.popleft())
+        if not line:
+            del self._lines[index]
+
+    def _without_gone(self, line: deque[Any]) -> deque[Any]:
+        return deque(key for key in line if key not in self._gone)
+
+    def check(self) -> None:
+        """Assert every invariant; for tests."""
+        assert len(self._lines) <= LINES_MAX
+        assert all(self._lines), "no line is empty"
+        assert not any(line[0] in self._gone for line in self._lines)
+        tails = [line[-1] for line in self._lines]
+        assert tails == sorted(tails, reverse=True)
+        for line in self._lines:
+            assert list(line) == sorted(line)
+        keys = list(self)
+        assert len(keys) == self._size == len(set(keys))
+        assert len(self._gone) <= max(GONE_MAX, self._size)
+        assert self._gone.isdisjoint(keys)

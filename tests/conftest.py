@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import quorate_compiled
 from tests.cluster import Cluster
 from tests.node import Node
 
@@ -14,6 +15,12 @@ settings.register_profile(
     "default", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
+
+
+def pytest_report_header() -> str:
+    """Which code is tested."""
+    return f"quorate: {quorate_compiled.running()}"
+
 
 StartNode = Callable[..., Node]
 

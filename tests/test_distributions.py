@@ -1,6 +1,7 @@
 """The two distributions, built and installed as a user does it, each in an environment of its own."""
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,6 +15,7 @@ from quorate.version import VERSION
 from tests.node import free_port
 
 ROOT = Path(__file__).parent.parent
+NAMES = {"actors", "cli", "data", "net", "storage", "quorate_compiled.py", "quorate_server.py", "pyspark_quorate.py"}
 
 
 def run(*words: object, folder: Path | None = None, **environment: str) -> str:
@@ -25,15 +27,23 @@ def run(*words: object, folder: Path | None = None, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+CAN_COMPILE = Path(sysconfig.get_path("include"), "Python.h").exists() and shutil.which("gcc") is not None
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Built from copies, so that no build leaves anything in the checkout."""
+    """The distributions as they are built without saying anything."""
+    return build(tmp_path_factory, "")
+
+
+def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]:
+    """Build from copies, so that no build leaves anything in the checkout. `how`: QUORATE_COMPILE."""
     folder = tmp_path_factory.mktemp("wheels")
     copy = folder / "checkout"
     tracked = run("git", "ls-files", folder=ROOT).split("\n") if (ROOT / ".git").exists() else []
@@ -42,7 +52,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder)
-    run(*pip, copy / "quorate", copy)
+    run(*pip, copy / "quorate", copy, QUORATE_COMPILE=how)
     return {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
 
 
@@ -76,8 +86,10 @@ def test_the_client_brings_one_name_and_needs_one_package(wheels: dict[str, Path
 
 @pytest.mark.slow
 def test_the_server_runs_whatever_a_users_own_packages_are_called(wheels: dict[str, Path], tmp_path: Path) -> None:
-    names = {"actors", "cli", "data", "net", "storage", "quorate_server.py", "pyspark_quorate.py"}
-    assert top_level(wheels["quorate_server"]) == names
+    extensions = {name for name in top_level(wheels["quorate_server"]) if name.endswith(".so")}
+    assert top_level(wheels["quorate_server"]) - extensions == NAMES
+    assert bool(extensions) is CAN_COMPILE
+    runs = "compiled" if CAN_COMPILE else "interpreted (it was not compiled)"
     programs = environment(tmp_path / "venv", *wheels.values())
     for name in ("storage", "data", "cli", "net", "actors"):
         (tmp_path / "own" / name).mkdir(parents=True)
@@ -85,12 +97,35 @@ def test_the_server_runs_whatever_a_users_own_packages_are_called(wheels: dict[s
     own = str(tmp_path / "own")
     port = free_port()
     qctl = programs / "qctl"
-    assert run(qctl, "--version", folder=tmp_path / "own", PYTHONPATH=own) == f"qctl {VERSION}\n"
+    assert run(qctl, "--version", folder=tmp_path / "own", PYTHONPATH=own) == f"qctl {VERSION}, {runs}\n"
     run(qctl, "node", "start", "-b", "-p", port, "-d", tmp_path / "node", folder=tmp_path / "own", PYTHONPATH=own)
     try:
-        assert f"version {VERSION}" in run(qctl, "node", "status", "--port", port, PYTHONPATH=own)
+        assert f"version {VERSION}, {runs}, " in run(qctl, "node", "status", "--port", port, PYTHONPATH=own)
     finally:
         run(qctl, "node", "stop", "-d", tmp_path / "node", PYTHONPATH=own)
+    if CAN_COMPILE:
+        said = run(qctl, "--version", QUORATE_COMPILE="0")
+        assert said == f"qctl {VERSION}, interpreted (QUORATE_COMPILE is 0)\n"
+
+
+@pytest.mark.slow
+def test_the_server_is_installed_interpreted_where_that_is_wanted(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    wheels = build(tmp_path_factory, "0")
+    assert top_level(wheels["quorate_server"]) == NAMES
+    assert wheels["quorate_server"].name.endswith("-none-any.whl")
+    programs = environment(tmp_path / "venv", *wheels.values())
+    assert run(programs / "qctl", "--version") == f"qctl {VERSION}, interpreted (it was not compiled)\n"
+    done = subprocess.run(
+        [programs / "qctl", "--version"],
+        env={**os.environ, "QUORATE_COMPILE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode
+    assert "QUORATE_COMPILE is 1, and Quorate can't run compiled: it was not compiled" in done.stderr
 
 
 def test_one_version_everywhere() -> None:

@@ -250,9 +250,9 @@ def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | Non
             body = body.replace(one, b"0", 1)
     outermost = json.loads(body, object_pairs_hook=Noted, parse_int=str, parse_float=str)
     items = outermost.get("messages", ())
-    for one in (outermost, *(items if isinstance(items, list) else ())):
-        if isinstance(one, Noted) and one.twice is not None:
-            return Fault(ErrorWord.FIELD, f"{one.twice} stands there twice", body=body)
+    for found in (outermost, *(items if isinstance(items, list) else ())):
+        if isinstance(found, Noted) and found.twice is not None:
+            return Fault(ErrorWord.FIELD, f"{found.twice} stands there twice", body=body)
     return None
 
 

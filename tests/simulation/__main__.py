@@ -7,6 +7,7 @@ import time
 import traceback
 from collections import Counter
 
+import quorate_compiled
 from tests.simulation.run import Run
 
 
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--nodes", type=int, help="1, 3 or 5; otherwise each seed draws it")
     parser.add_argument("--shards", type=int, default=1, help="1 to 4; 0: each seed draws 2 to 4")
+    parser.add_argument("--traces", action="store_true", help="print a number for all that each seed did")
     arguments = parser.parse_args()
     more = "" if arguments.shards == 1 else f" --shards {arguments.shards}"
     reached: Counter[str] = Counter()
@@ -35,6 +37,8 @@ def main() -> int:
             print(f"seed {seed} FAILED; repeat with: python -m tests.simulation --seed {seed}{more}")
             traceback.print_exc(file=sys.stdout)
             continue
+        if arguments.traces:
+            print(f"trace {seed} {outcome.trace}")
         virtual_s += outcome.virtual_s
         requests += outcome.requests
         crashes += outcome.crashes
@@ -48,9 +52,9 @@ def main() -> int:
                 print(f"  {problem}")
     took_s = time.monotonic() - begun
     print(
-        f"{len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, {torn} torn writes, "
-        f"{elections} elections, "
-        f"{virtual_s:.0f} virtual seconds in {took_s:.1f} s: {virtual_s / took_s:.0f} a second"
+        f"{quorate_compiled.running()}: {len(seeds)} seeds, {failed} failed; {requests} requests, {crashes} crashes, "
+        f"{torn} torn writes, {elections} elections, {virtual_s:.0f} virtual seconds in {took_s:.1f} s: "
+        f"{virtual_s / took_s:.0f} a second"
     )
     print("reached: " + ", ".join(f"{count} {what}" for what, count in sorted(reached.items())))
     return 1 if failed else 0

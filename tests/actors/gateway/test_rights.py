@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actors.messages.rights import EVERY_RIGHT, Principal, Rights, not_allowed
+from actors.messages.rights import CACHED_MAX, EVERY_RIGHT, Principal, Rights, not_allowed
 from actors.node.access_file import rights_of
 from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
 from quorate.protocol import Action, Request
@@ -142,15 +142,18 @@ def test_a_refusal_says_which_right_is_missing_and_for_what(request_: Request, r
     assert (reply.error, reply.right, reply.reason) == ("not_allowed", right, said)
 
 
-def test_what_was_looked_up_is_forgotten_when_there_is_much_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actors.messages.rights.CACHED_MAX", 3)
+def test_what_was_looked_up_is_forgotten_when_there_is_much_of_it() -> None:
     held = rights_of(["produce:jobs*"])
-    for _ in range(2):
-        for number in range(10):
-            assert held.missing(Request(Action.PRODUCE, queue=f"jobs{number}")) is None
-            assert held.missing(Request(Action.PRODUCE, queue=f"other{number}")) == "produce"
-            for cached in (held._passed[Action.PRODUCE], held._over[Right.PRODUCE]._known):
-                assert len(cached) <= 3
+    passed, known = held._passed[Action.PRODUCE], held._over[Right.PRODUCE]._known
+    for number in range(CACHED_MAX - 1):
+        passed.add(f"jobs{number}")
+        known[f"jobs{number}"] = True
+    sizes = []
+    for number in range(3):
+        assert held.missing(Request(Action.PRODUCE, queue=f"jobs.{number}")) is None
+        sizes.append((len(passed), len(known)))
+    assert sizes == [(CACHED_MAX, CACHED_MAX), (1, 1), (2, 2)]
+    assert held.missing(Request(Action.PRODUCE, queue="other")) == "produce"
 
 
 def test_rights_over_queues_are_for_patterns_of_names() -> None:

@@ -1,0 +1,256 @@
+"""That every checker of the simulator catches the bug it is there for.
+
+A bug is planted by replacing a method, which compiled code passes by: so this is for the interpreted code alone. That
+both are one program, test_compiled.py shows.
+"""
+
+import logging
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import quorate_compiled
+from actors.cluster.following import Following
+from actors.cluster.leading import Leading
+from actors.disk.disk_lane import DiskLane
+from actors.gateway.seeking import Seeking
+from actors.gateway.virtual_queues import VirtualQueues
+from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from net.peers.messages import Pull, Push
+from quorate.protocol import Reply
+from storage.errors import StorageError
+from storage.log_store import LogStore, TrimPlan, TrimRows
+from storage.records import Confirm, Message
+from storage.state import ShardState
+from tests.simulation.run import Run
+
+pytestmark = pytest.mark.skipif(
+    quorate_compiled.running() == "compiled", reason="compiled code can't be replaced: QUORATE_COMPILE=0 runs these"
+)
+
+SEEDS_FOR_A_PLANTED_BUG = 60
+SEEDS_FOR_A_CLUSTERS_BUG = 200
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Recovery's warnings about torn writes are what these tests ask for."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def _told_before_written(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge before it is on disk."""
+    true = DiskLane.on_receive
+
+    def on_receive(self: DiskLane, message: Any) -> None:
+        if isinstance(message, WriteBytes):
+            message.reply_to.tell(BytesWritten(message.write))
+            self.runtime.call_later(
+                0.05, lambda: message.write.file.write_durably_at(message.write.offset, message.write.data)
+            )
+        else:
+            true(self, message)
+
+    patch.setattr(DiskLane, "on_receive", on_receive)
+
+
+def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Trim without moving live messages into the backlog."""
+    true = LogStore.trim
+
+    def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
+        true(self, plan, TrimRows([], rows.queues, rows.members))
+
+    patch.setattr(LogStore, "trim", trim)
+
+
+def _confirm_not_logged(patch: pytest.MonkeyPatch) -> None:
+    """Apply a confirmation but leave it out of the log."""
+    true = Ledger.append
+
+    def append(self: Ledger, record: Any) -> None:
+        true(self, record)
+        if isinstance(record, Confirm):
+            self.records[-1] = Confirm(record.queue, [1], [1])
+
+    patch.setattr(Ledger, "append", append)
+
+
+def _taken_before_logged(patch: pytest.MonkeyPatch) -> None:
+    """Answer an at-most-once delivery before it is durable."""
+    patch.setattr(Ledger, "park", Ledger.answer)
+
+
+def _delivered_early(patch: pytest.MonkeyPatch) -> None:
+    """Deliver delayed messages at once."""
+    true = Delivery.place_produced
+
+    def place_produced(self: Delivery, messages: Any) -> None:
+        for message in messages:
+            message.due_at = min(message.due_at, self._ledger.now)
+        true(self, messages)
+
+    patch.setattr(Delivery, "place_produced", place_produced)
+
+
+def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
+    """Trim without removing the rows of messages that are gone."""
+    true = LogStore.trim
+
+    def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
+        true(self, plan._replace(maybe_stored=set()), rows)
+
+    patch.setattr(LogStore, "trim", trim)
+
+
+def _voted_before_saved(patch: pytest.MonkeyPatch) -> None:
+    """Tell a vote before it is on disk; the disk gets it later, if the power stays on."""
+    true = DiskLane.on_receive
+
+    def on_receive(self: DiskLane, message: Any) -> None:
+        if isinstance(message, SaveIdentity):
+            message.reply_to.tell(IdentitySaved(message.identity))
+            self.runtime.call_later(30.0, lambda: self._vote_file.save(message.identity))
+        else:
+            true(self, message)
+
+    patch.setattr(DiskLane, "on_receive", on_receive)
+
+
+def _logs_not_matched(patch: pytest.MonkeyPatch) -> None:
+    """A follower takes entries without looking whether its log agrees with what they follow."""
+    accept, pulled_by = Following._accept, Leading.pulled_by
+
+    def accept_all(self: Following, push: Push, decisions: Any) -> bool:
+        push.after_vote_id = self.log.tail.vote_id_at(push.after) or 0
+        return accept(self, push, decisions)
+
+    def never_diverged(self: Leading, now: float, node_id: int, message: Pull) -> Any:
+        message.after_vote_id = self.log.tail.vote_id_at(message.after) or 0
+        return pulled_by(self, now, node_id, message)
+
+    patch.setattr(Following, "_accept", accept_all)
+    patch.setattr(Leading, "pulled_by", never_diverged)
+
+
+def _committed_by_one(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge what the leader alone has stored."""
+    patch.setattr("actors.cluster.leading.on_majority", max)
+
+
+def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:
+    """A follower forgets the keys of the messages that it applies."""
+    true = ShardState.follow
+
+    def follow(self: ShardState, trans_id: int, record: Any, time: float) -> None:
+        true(self, trans_id, record, time)
+        if isinstance(record, Message) and record.key is not None:
+            self.queues[record.queue].keys.pop(record.key, None)
+            record.key = None
+
+    patch.setattr(ShardState, "follow", follow)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (_voted_before_saved, "both lead in vote"),
+        (_logs_not_matched, "committed other records"),
+        (_committed_by_one, "is lost|committed other records|would be dropped"),
+        (_keys_dropped_on_failover, "both alive with the key|KeyError"),
+    ],
+)
+def test_a_bug_planted_in_a_cluster_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, SEEDS_FOR_A_CLUSTERS_BUG):
+        try:
+            problems = Run(seed, 3).go().problems
+        except (AssertionError, StorageError) as error:
+            problems = [str(error)]
+        if any(re.search(says, problem) for problem in problems):
+            return
+    pytest.fail(f"{SEEDS_FOR_A_CLUSTERS_BUG} seeds did not find it")
+
+
+def _offer_dropped(patch: pytest.MonkeyPatch) -> None:
+    """A consumer over queues of several shards goes on to the next when it has a message."""
+    true = Seeking.answered
+
+    def answered(self: Seeking, now: float, order: int, reply: Any) -> Any:
+        if order not in self._watches and reply.msg_id is not None and self._to_try:
+            reply = Reply(action=2, code=0)
+        return true(self, now, order, reply)
+
+    patch.setattr(Seeking, "answered", answered)
+
+
+def _copy_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A produce to a virtual queue is done when it is stored in the first queue."""
+    true = VirtualQueues.split
+
+    def split(self: VirtualQueues, calls: Any, reply_to: Any) -> Any:
+        first_alone = VirtualQueues({name: queues[:1] for name, queues in self.names.items()})
+        return true(first_alone, calls, reply_to)
+
+    patch.setattr(VirtualQueues, "split", split)
+
+
+def _members_not_followed(patch: pytest.MonkeyPatch) -> None:
+    """The shards beyond the first keep the members that they were founded with."""
+    patch.setattr("actors.cluster.admin.to_be_removed", lambda current, root: None)
+    patch.setattr("actors.cluster.admin.next_members", lambda current, root, shard: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says", "size"),
+    [
+        (_offer_dropped, "is lost", 1),
+        (_copy_forgotten, "copies of .* were stored", 1),
+        (_members_not_followed, "has the members|come to agree", 3),
+    ],
+)
+def test_a_bug_planted_in_shards_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, SEEDS_FOR_A_PLANTED_BUG):
+        try:
+            problems = Run(seed, size, shards=2).go().problems
+        except (AssertionError, StorageError) as error:
+            problems = [str(error)]
+        if any(re.search(says, problem) for problem in problems):
+            return
+    pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (_told_before_written, "damaged"),
+        (_backlog_forgotten, "is lost"),
+        (_backlog_rows_kept, "after its confirmation|on the disk of node"),
+        (_confirm_not_logged, "after its confirmation"),
+        (_taken_before_logged, "delivered twice"),
+        (_delivered_early, "due at"),
+    ],
+)
+def test_a_planted_bug_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    for seed in range(1, SEEDS_FOR_A_PLANTED_BUG):
+        try:
+            problems = Run(seed, 1).go().problems
+        except (AssertionError, StorageError) as error:
+            problems = [str(error)]
+        if any(re.search(says, problem) for problem in problems):
+            return
+    pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")

@@ -40,6 +40,7 @@ MODULES: Final = (
     "actors.cluster.replicator",
     "actors.cluster.surroundings",
     "actors.disk.log_writer",
+    "actors.disk.write_place",
     "actors.gateway.access",
     "actors.gateway.dispatcher",
     "actors.gateway.listener",

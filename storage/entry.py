@@ -113,13 +113,14 @@ class StoredEntry(NamedTuple):
     """An encoded entry: its records' numbers, the vote_id that made it, its bytes.
 
     One without records, as the journal alone holds them, is a cut: from there on what stood behind
-    `last_trans_id` is not part of the log any more.
+    `last_trans_id` is not part of the log any more. `is_members`: whether it changes the members; None: look.
     """
 
     first_trans_id: int
     last_trans_id: int
     vote_id: int
     data: bytes
+    is_members: bool | None = None
 
     @property
     def is_cut(self) -> bool:

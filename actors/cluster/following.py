@@ -152,7 +152,7 @@ class Following:
                 if before < log.committed or tail.boundary(before) != before:
                     raise DamagedError(f"an entry behind {before}", "no entry here ends where it begins")
                 decisions += self._cut(before)
-            decisions += log.append(new)
+            decisions += log.append(new, others_wait=False)
             if push.is_pulled:
                 self._pace.spend(new[-1].last_trans_id - new[0].first_trans_id + 1)
         self._agreed = max(self._agreed, after)

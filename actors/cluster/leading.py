@@ -59,7 +59,7 @@ class Leading:
         """The owner's next entries: to the own disk and to the followers, at the same time."""
         log = self.log
         after = log.tail.end
-        decisions = log.append(entries)
+        decisions = log.append(entries, others_wait=bool(self.progress))
         log.applied = log.tail.end.trans_id
         if log.membership.current is not self._members:
             self._meet_members()

@@ -24,6 +24,7 @@ from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
 from quorate.protocol import host_fault
 from storage import entry as entry_codec
+from storage.entry import StoredEntry
 from storage.records import FIRST_LEVEL, Member, Members
 from storage.vote_file import Identity
 
@@ -101,13 +102,16 @@ class Membership:
         member = None if self.current is None else self.current.find(node_id)
         return ("", 0) if member is None else (member.host, member.port)
 
-    def appended(self, first_trans_id: int, data: bytes) -> bool:
+    def appended(self, entry: StoredEntry) -> bool:
         """An entry of one record was added to the log; whether it changed the members."""
-        if not entry_codec.begins_with(data, Members):
+        is_members = entry.is_members
+        if is_members is None:
+            is_members = entry_codec.begins_with(entry.data, Members)
+        if not is_members:
             return False
-        record = entry_codec.decode(data, "an entry just taken").records[0]
+        record = entry_codec.decode(entry.data, "an entry just taken").records[0]
         assert isinstance(record, Members)
-        self._configs.append((first_trans_id, record))
+        self._configs.append((entry.first_trans_id, record))
         self.current = record
         return True
 

@@ -50,19 +50,22 @@ class ReplicatedLog:
         """Whether entries are on their way to the disk."""
         return bool(self._writing)
 
-    def append(self, entries: list[StoredEntry]) -> Decisions:
-        """Entries that follow what is here: in the log from now on, durable when `written` says so."""
+    def append(self, entries: list[StoredEntry], *, others_wait: bool) -> Decisions:
+        """Entries that follow what is here: in the log from now on, durable when `written` says so.
+
+        `others_wait`: there is something else to be done with them, too, before they are on the disk.
+        """
         for entry in entries:
             self.tail.append(entry)
             if entry.first_trans_id == entry.last_trans_id:  # a change of the members is an entry of its own
-                self.membership.appended(entry.first_trans_id, entry.data)
-        return [self._write(entries)]
+                self.membership.appended(entry)
+        return [self._write(entries, others_wait)]
 
-    def _write(self, entries: list[StoredEntry]) -> WriteEntries:
+    def _write(self, entries: list[StoredEntry], others_wait: bool = True) -> WriteEntries:
         for entry in entries:
             self._write_count += 1
             self._writing.append((self._write_count, entry.last_trans_id))
-        return WriteEntries(entries)
+        return WriteEntries(entries, others_wait)
 
     def written(self, entry_count: int, room_bytes: float) -> None:
         """The first so many entries since the start are on this node's disk."""

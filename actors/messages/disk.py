@@ -24,9 +24,13 @@ from storage.vote_file import Identity
 
 
 class WriteEntries(msgspec.Struct):
-    """Make these entries (and cuts) durable, in order."""
+    """Make these entries (and cuts) durable, in order.
+
+    `others_wait`: they are also on their way to other nodes, so the loop has something to do meanwhile.
+    """
 
     entries: list[StoredEntry]
+    others_wait: bool = True
 
 
 class EntriesWritten(msgspec.Struct):

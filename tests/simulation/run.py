@@ -98,7 +98,10 @@ class Run:
             sum(node.torn for node in self.nodes),
             self.limits.size,
             sum(observer.elections for observer in self.observers),
-            sum((observer.reached for observer in self.observers), Counter({"clients moved": self._moved})),
+            sum(
+                (observer.reached for observer in self.observers),
+                world.reached + Counter({"clients moved": self._moved}),
+            ),
         )
 
     @property

@@ -15,6 +15,7 @@ import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
+from actors.disk.log_writer import LogWriter
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -23,6 +24,7 @@ from actors.queues.ledger import Ledger
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
 from storage.errors import StorageError
+from storage.journal_writer import Write
 from storage.log_store import LogStore, TrimPlan, TrimRows
 from storage.records import Confirm, Message
 from storage.state import ShardState
@@ -58,6 +60,20 @@ def _told_before_written(patch: pytest.MonkeyPatch) -> None:
             true(self, message)
 
     patch.setattr(DiskLane, "on_receive", on_receive)
+
+
+def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge what the loop is about to write."""
+    true = LogWriter._write_durably
+
+    def write_durably(self: LogWriter, write: Write, records: int) -> None:
+        if self._place.is_here(records, others_wait=self._others_wait):
+            self._completed(write)
+            self.runtime.call_later(0.05, lambda: write.file.write_durably_at(write.offset, write.data))
+        else:
+            true(self, write, records)
+
+    patch.setattr(LogWriter, "_write_durably", write_durably)
 
 
 def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -235,6 +251,7 @@ def test_a_bug_planted_in_shards_is_found(
     ("plant", "says"),
     [
         (_told_before_written, "damaged"),
+        (_told_before_written_by_the_loop, "damaged|is lost"),
         (_backlog_forgotten, "is lost"),
         (_backlog_rows_kept, "after its confirmation|on the disk of node"),
         (_confirm_not_logged, "after its confirmation"),

@@ -11,6 +11,7 @@ import pytest
 
 from tests.simulation.observe import RARE
 from tests.simulation.run import Outcome, Run
+from tests.simulation.world import CRASHES_HERE, WRITES_HERE
 
 SEEDS = range(1, 201)
 SEEDS_OF_SHARDS = range(1, 25)
@@ -73,16 +74,17 @@ def test_what_was_found_in_shards_stays_mended(seed: int) -> None:
 def test_the_seeds_reach_the_rare_branches() -> None:
     outcomes: list[Outcome] = []
     reached: Counter[str] = Counter()
+    wanted = {*RARE, WRITES_HERE, CRASHES_HERE}
     for seed in range(1, 500):  # the rarest are reached by one seed in a hundred
         outcomes.append(Run(seed).go())
         reached += outcomes[-1].reached
-        if len(outcomes) >= 60 and set(RARE) == set(reached):
+        if len(outcomes) >= 60 and set(reached) >= wanted:
             break
     assert {outcome.nodes for outcome in outcomes} == {1, 3, 5}
     assert sum(outcome.crashes for outcome in outcomes) > 100
     assert sum(outcome.requests for outcome in outcomes) > 5000
     assert sum(outcome.elections for outcome in outcomes) > 100
-    assert set(RARE) == set(reached), "every rare branch is reached"
+    assert set(reached) >= wanted, "every rare branch is reached"
 
 
 def test_one_seed_gives_one_trace_in_any_process() -> None:

@@ -6,7 +6,7 @@ node is killed or its power is cut, nothing of that incarnation happens any more
 
 import hashlib
 import heapq
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -17,9 +17,16 @@ from pykka._envelope import Envelope
 from actors.messages.disk import SaveIdentity, WriteBytes
 from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn, Watcher
 from actors.runtime.loop_actor import LoopActor, LoopInbox
+from storage.disk import DiskFile
 from tests.storage.memory import SECTOR, MemoryFolder
 
 START = 1_800_000_000.0
+SLOW_DISK = [0.0001, 0.0002, 0.001, 0.02]
+QUICK_DISK = [0.0001, 0.0002, 0.0003] * 33 + [0.02]
+"""How long a write takes (s), each as likely as any other. On a quick disk the loop waits for small writes itself."""
+
+WRITES_HERE = "writes by the loop"
+CRASHES_HERE = "crashes while the loop wrote"
 
 
 class Event:
@@ -45,6 +52,8 @@ class World:
         self.rate_max = 1.0
         self._latest_wall = (START, 0.0)
         self.trace = hashlib.sha256()
+        self.reached: Counter[str] = Counter()
+        self.latencies = QUICK_DISK if Random(~seed).random() < 0.4 else SLOW_DISK
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
 
@@ -101,8 +110,15 @@ class Clock:
         return wall
 
 
+class CrashedError(Exception):
+    """The node died in the middle of what it did."""
+
+
 class SimulatedRuntime:
-    """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way."""
+    """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way.
+
+    A write that the loop waits for itself is under way while nothing else happens on this node: `_write_here`.
+    """
 
     def __init__(self, world: World, folder: MemoryFolder, clock: Clock, watcher: Watcher | None = None) -> None:
         self.watcher = watcher
@@ -116,14 +132,18 @@ class SimulatedRuntime:
         self.on_write: Callable[[], None] | None = None
         self.blocking: list[SimulatedBlocking] = []
         self._woken: set[int] = set()
+        self._is_in_lane = False
+        self._busy_s = 0.0
+        self._torn_off: tuple[DiskFile, int, bytes] | None = None
+        folder.on_durable_write = self._write_here
 
     def now(self) -> float:
         """The wall clock, which jumps when the world lets it."""
         return self.clock.wall()
 
     def monotonic(self) -> float:
-        """Virtual time, as this node's clock measures it."""
-        return self.clock.monotonic()
+        """Virtual time, as this node's clock measures it; what the loop waits for the disk has passed already."""
+        return self.clock.monotonic() + self._busy_s * self.clock.rate
 
     def random(self) -> float:
         """From the seed."""
@@ -143,7 +163,7 @@ class SimulatedRuntime:
 
     def run(self, callback: Callable[[], None]) -> None:
         """Let something happen on this node, when it is not stopped (SIGSTOP), and unless it is dead."""
-        if self.is_paused:
+        if self.is_paused or self._busy_s:
             self._paused.append(callback)
         elif self.is_alive:
             callback()
@@ -151,12 +171,45 @@ class SimulatedRuntime:
     def resume(self) -> None:
         """SIGCONT: all that waited happens now, in order."""
         self.is_paused = False
+        self._go_on()
+
+    def _go_on(self) -> None:
         paused, self._paused = self._paused, []
         for callback in paused:
             self.run(callback)
 
+    def _write_here(self, file: DiskFile, offset: int, data: bytes) -> bool:
+        """The loop waits for the disk: nothing else happens meanwhile, but that the node may die in it."""
+        if self._is_in_lane or not self.is_alive:
+            return False
+        on_write, self.on_write = self.on_write, None
+        if on_write is not None:
+            self._torn_off = (file, offset, data)
+            self.is_alive = False
+            self.world.reached[CRASHES_HERE] += 1
+            self.world.later(0.0, on_write)
+            raise CrashedError
+        self.world.reached[WRITES_HERE] += 1
+        self._busy_s = self.world.random.choice(self.world.latencies) * self.disk_slowness
+        self.world.later(self._busy_s, self._waited)
+        return True
+
+    def _waited(self) -> None:
+        self._busy_s = 0.0
+        self._go_on()
+
+    def handle_in_lane(self, handle: Callable[[], None]) -> None:
+        """What a thread of its own does, whose time has passed already."""
+        self._is_in_lane = True
+        try:
+            handle()
+        finally:
+            self._is_in_lane = False
+
     def actor_failed(self, who: object, error: BaseException) -> None:
-        """A failure is a failed test."""
+        """A failure is a failed test, but for what died in a write."""
+        if isinstance(error, CrashedError):
+            return
         raise AssertionError(f"{type(who).__name__} failed: {error!r}") from error
 
     def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
@@ -171,24 +224,26 @@ class SimulatedRuntime:
         for actor in self.blocking:
             write = actor.in_progress
             if isinstance(write, WriteBytes):
-                self._tear(write, power_cut)
+                self._tear(write.write.file, write.write.offset, write.write.data, power_cut)
             elif isinstance(write, SaveIdentity) and self.world.random.random() < 0.5:
                 actor.save_at_once(write)
+        if self._torn_off is not None:
+            self._tear(*self._torn_off, power_cut)
         if power_cut:
             self.folder.power_cut(self.world.random)
         for ref in list(pykka.ActorRegistry.get_all()):
             pykka.ActorRegistry.unregister(ref)
 
-    def _tear(self, message: WriteBytes, power_cut: bool) -> None:
-        write, random = message.write, self.world.random
+    def _tear(self, file: DiskFile, offset: int, data: bytes, power_cut: bool) -> None:
+        random = self.world.random
         if not power_cut:
             if random.random() < 0.5:
-                write.file.write_at(write.offset, write.data)
-                write.file.flush()
+                file.write_at(offset, data)
+                file.flush()
             return
-        for at in range(0, len(write.data), SECTOR):
+        for at in range(0, len(data), SECTOR):
             if random.random() < 0.5:
-                write.file.write_at(write.offset + at, write.data[at : at + SECTOR])
+                file.write_at(offset + at, data[at : at + SECTOR])
 
 
 class SimulatedBlocking:
@@ -226,13 +281,13 @@ class SimulatedBlocking:
             if on_write is not None and isinstance(self.in_progress, WriteBytes | SaveIdentity):
                 self.runtime.on_write = None
                 self.runtime.world.later(0.0, on_write)
-            latency_s = self.runtime.world.random.choice([0.0001, 0.0002, 0.001, 0.02])
+            latency_s = self.runtime.world.random.choice(self.runtime.world.latencies)
             self.runtime.call_later(latency_s * self.runtime.disk_slowness, lambda: self._finish(envelope))
 
     def _finish(self, envelope: Envelope[Any]) -> None:
         self.in_progress = None
         try:
-            self._handle_receive(envelope.message)  # type: ignore[attr-defined]  # pykka's, in the class behind
+            self.runtime.handle_in_lane(lambda: self._handle_receive(envelope.message))  # type: ignore[attr-defined]
         except Exception as error:
             self.runtime.actor_failed(self, error)
         self.runtime.folder.settle()

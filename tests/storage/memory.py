@@ -30,8 +30,12 @@ class MemoryFile:
         """To the disk; until the folder's `settle`, a power cut may tear it."""
         assert offset % self._folder.alignment == 0
         assert len(data) % self._folder.alignment == 0
+        noted = self._folder.on_durable_write
+        is_durable = noted is not None and noted(self, offset, data)
         self.write_at(offset, data)
         self._folder.on_their_way.append((self, offset, data))
+        if is_durable:
+            self._folder.settle()
 
     def size(self) -> int:
         """Bytes."""
@@ -50,7 +54,8 @@ class MemoryFile:
 
 
 class MemoryFolder:
-    """A folder whose `free_bytes` run out."""
+    """A folder that may be full. `on_durable_write` is called before each durable write, with
+    where and what, and says whether it has arrived when it returns."""
 
     alignment = SECTOR
 
@@ -58,6 +63,7 @@ class MemoryFolder:
         self.files: dict[str, MemoryFile] = {}
         self.on_their_way: list[tuple[MemoryFile, int, bytes]] = []
         self.is_full = False
+        self.on_durable_write: Callable[[MemoryFile, int, bytes], bool] | None = None
 
     def names(self) -> list[str]:
         """Sorted."""

@@ -43,7 +43,7 @@ def test_an_entry_comes_back_as_it_was(made: list[Record], first: int, time: flo
     decoded = entry.decode(data, "here")
     assert decoded.records == made
     assert (decoded.vote_id, decoded.first_trans_id, decoded.time) == (7, first, time)
-    assert entry.stored_entry(data) == (first, decoded.last_trans_id, 7, data)
+    assert entry.stored_entry(data) == entry.StoredEntry(first, decoded.last_trans_id, 7, data)
 
 
 @given(st.lists(records(), min_size=1, max_size=3), st.data())

@@ -8,7 +8,7 @@ from actors.cluster.membership import Membership, hello_fault
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
 from storage import entry as entry_codec
-from storage.records import Member, Members
+from storage.records import Member, Members, Remove
 from storage.vote_file import Identity
 
 OWN = Member(1, "a", 1, 11, is_voter=True)
@@ -58,16 +58,19 @@ def test_of_several_shards_a_node_needs_as_many_ports() -> None:
 
 def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> None:
     membership = Membership(OWN, members(OWN))
-    data = entry_codec.encode(1, 7, 1.0, [members(OWN, OTHER)])
-    assert membership.appended(7, data)
+    entry = entry_codec.stored_entry(entry_codec.encode(1, 7, 1.0, [members(OWN, OTHER)]))
+    assert membership.appended(entry)
     assert membership.voters == [1, 2]
     assert membership.since == 7
     assert membership.cut(6)
     assert membership.voters == [1]
-    membership.appended(7, data)
+    membership.appended(entry._replace(is_members=True))
     membership.committed(7)
     assert not membership.cut(7)
     assert membership.voters == [1, 2]
+    other = entry_codec.stored_entry(entry_codec.encode(1, 8, 1.0, [Remove("q")]))
+    assert not membership.appended(other)
+    assert not membership.appended(other._replace(is_members=False))
 
 
 def test_a_node_with_a_new_disk_is_not_its_old_self() -> None:

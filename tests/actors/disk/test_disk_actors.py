@@ -11,6 +11,7 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import RETRY_S, LogWriter
 from actors.disk.retention import RetentionLimits
+from actors.disk.write_place import ASKED_MIN
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -61,11 +62,11 @@ def entry(number: int, size: int = 100) -> StoredEntry:
 class Writer:
     """A LogWriter whose lane and Replicator are probes."""
 
-    def __init__(self, flush_interval_s: float | None = None) -> None:
+    def __init__(self, flush_interval_s: float | None = None, segment_bytes: int = SEGMENT) -> None:
         self.runtime, self.lane, self.replicator = CrankedRuntime(), Probe(), Probe()
         self.folder = MemoryFolder()
         durable = flush_interval_s is None
-        journal = begin_journal(self.folder, SEGMENT, writes_are_durable=durable, stored=0, last_trans_id=0)
+        journal = begin_journal(self.folder, segment_bytes, writes_are_durable=durable, stored=0, last_trans_id=0)
         self.actor = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s)
         self.actor.attach(ref(self.replicator))
         self.actor.begin()
@@ -93,6 +94,29 @@ def test_entries_are_durable_when_the_lane_says_so_and_gather_meanwhile() -> Non
     [second] = writer.lane.take(WriteBytes)
     writer.tell(BytesWritten(second.write))
     assert writer.written() == [3]
+
+
+def test_small_writes_are_waited_for_on_the_loop_once_the_disk_was_quick_for_a_while() -> None:
+    writer = Writer(segment_bytes=1 << 20)
+    for number in range(1, ASKED_MIN + 1):
+        writer.tell(WriteEntries([entry(number)], others_wait=False))
+        [write] = writer.lane.take(WriteBytes)
+        writer.tell(BytesWritten(write.write))
+    writer.written()
+    writer.tell(WriteEntries([entry(ASKED_MIN + 1)], others_wait=False))
+    assert writer.lane.take(WriteBytes) == []
+    assert writer.written() == [ASKED_MIN + 1]
+    writer.tell(WriteEntries([entry(ASKED_MIN + 2)], others_wait=True))
+    [write] = writer.lane.take(WriteBytes)
+    writer.tell(WriteEntries([entry(ASKED_MIN + 3)], others_wait=False))
+    assert writer.written() == [], "while a lane writes, the loop does not"
+    writer.tell(BytesWritten(write.write))
+    assert writer.written() == [ASKED_MIN + 2, ASKED_MIN + 3]
+    writer.tell(WriteEntries([entry(ASKED_MIN + 4)], others_wait=True))
+    [write] = writer.lane.take(WriteBytes)
+    writer.runtime.time += 1  # it is slow
+    writer.tell(BytesWritten(write.write), WriteEntries([entry(ASKED_MIN + 5)], others_wait=False))
+    assert len(writer.lane.take(WriteBytes)) == 1
 
 
 def fill(writer: Writer) -> int:

@@ -7,6 +7,7 @@ both are one program, test_compiled.py shows.
 import logging
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,6 +47,12 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+def _write_late(runtime: Any, write: Write) -> None:
+    """The disk gets it after a while."""
+    late = partial(write.file.write_durably_at, write.offset, write.data)
+    runtime.call_later(0.05, lambda: runtime.handle_in_lane(late))
+
+
 def _told_before_written(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge before it is on disk."""
     true = DiskLane.on_receive
@@ -53,9 +60,7 @@ def _told_before_written(patch: pytest.MonkeyPatch) -> None:
     def on_receive(self: DiskLane, message: Any) -> None:
         if isinstance(message, WriteBytes):
             message.reply_to.tell(BytesWritten(message.write))
-            self.runtime.call_later(
-                0.05, lambda: message.write.file.write_durably_at(message.write.offset, message.write.data)
-            )
+            _write_late(self.runtime, message.write)
         else:
             true(self, message)
 
@@ -69,7 +74,7 @@ def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     def write_durably(self: LogWriter, write: Write, records: int) -> None:
         if self._place.is_here(records, others_wait=self._others_wait):
             self._completed(write)
-            self.runtime.call_later(0.05, lambda: write.file.write_durably_at(write.offset, write.data))
+            _write_late(self.runtime, write)
         else:
             true(self, write, records)
 

@@ -50,6 +50,8 @@ MODULES: Final = (
     "actors.gateway.sharding",
     "actors.gateway.siblings",
     "actors.gateway.visitors",
+    "actors.messages.answering",
+    "actors.messages.call",
     "actors.messages.rights",
     "actors.queues.alarm",
     "actors.queues.appending",

@@ -5,7 +5,7 @@ Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack
 """
 
 import zlib
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgpack
 import msgspec
@@ -109,7 +109,7 @@ def decode_loosely(data: bytes | memoryview) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-class StoredEntry(NamedTuple):
+class StoredEntry(msgspec.Struct, gc=False):
     """An encoded entry: its records' numbers, the vote_id that made it, its bytes.
 
     One without records, as the journal alone holds them, is a cut: from there on what stood behind
@@ -121,6 +121,11 @@ class StoredEntry(NamedTuple):
     vote_id: int
     data: bytes
     is_members: bool | None = None
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it stands, and who made it: for people."""
+        return self.first_trans_id, self.last_trans_id, self.vote_id
 
     @property
     def is_cut(self) -> bool:

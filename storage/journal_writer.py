@@ -8,6 +8,8 @@ records LMDB has, so that switching to it costs nothing and needs no space.
 from collections import deque
 from typing import NamedTuple
 
+import msgspec
+
 from storage.disk import UNFINISHED, DiskFile, Folder
 from storage.entry import StoredEntry
 from storage.journal import (
@@ -30,7 +32,7 @@ class Segment(NamedTuple):
     file: DiskFile
 
 
-class Write(NamedTuple):
+class Write(msgspec.Struct):
     """Bytes that go to `offset` of a segment; with them `entry_count` entries have been placed since the start."""
 
     file: DiskFile

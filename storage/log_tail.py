@@ -38,8 +38,8 @@ class LogTail:
 
     def append(self, entry: StoredEntry) -> None:
         """Add the next entry."""
-        assert entry.first_trans_id == self.end.trans_id + 1, (entry[:3], self.end)
-        assert entry.vote_id >= self.end.vote_id, (entry[:3], self.end)
+        assert entry.first_trans_id == self.end.trans_id + 1, (entry.place, self.end)
+        assert entry.vote_id >= self.end.vote_id, (entry.place, self.end)
         if entry.vote_id != self.end.vote_id:
             self._history.append((entry.first_trans_id, entry.vote_id))
         self._entries.append(entry)

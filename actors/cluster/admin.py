@@ -15,7 +15,8 @@ from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
 from actors.cluster.transfer import Transfer
-from actors.messages.calls import Answered, Call
+from actors.messages.call import Call
+from actors.messages.calls import Answered
 from actors.messages.election import VotersChanged
 from actors.messages.lifecycle import HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain

@@ -136,7 +136,7 @@ class Following:
         for data in push.entries:
             entry = entry_codec.received_entry(data, f"an entry behind {after}")
             if entry.first_trans_id != after + 1 or not made_by <= entry.vote_id <= push.vote_id:
-                raise DamagedError(f"an entry behind {after}", f"it holds {entry[:3]}, said under {push.vote_id}")
+                raise DamagedError(f"an entry behind {after}", f"it holds {entry.place}, said under {push.vote_id}")
             after, made_by = entry.last_trans_id, entry.vote_id
             known = tail.vote_id_at(after)
             if new or (after > log.committed and known != entry.vote_id):

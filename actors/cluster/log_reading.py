@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from actors.cluster.decisions import Decisions
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.calls import Answered, Call
+from actors.messages.call import Call
+from actors.messages.calls import Answered
 from actors.messages.checkpoints import LogRead, RawRead, ReadLog, ReadRaw
 from quorate.log_replies import LogReply, TrimmedReply, WithEntries
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal

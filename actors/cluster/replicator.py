@@ -29,7 +29,8 @@ from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.cluster.view import shard_row
-from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked, send_answers
+from actors.messages.answering import send_answers
+from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 
 
 @dataclass

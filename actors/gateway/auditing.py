@@ -6,7 +6,7 @@ many lines a second at most, so that nobody fills the disk by being refused: wha
 
 from typing import Any, Final
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from quorate.actions import BY_NUMBER, CLUSTER_LOOKS, NAMES, Right
 from quorate.protocol import Action, Request
 

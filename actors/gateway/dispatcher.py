@@ -16,17 +16,9 @@ from actors.gateway.homing import Habit, Homing
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, SEVERAL, Part, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
-from actors.messages.calls import (
-    Answer,
-    Answered,
-    Call,
-    Client,
-    ClientGone,
-    CountsWanted,
-    Execute,
-    Rejudge,
-    send_answers,
-)
+from actors.messages.answering import send_answers
+from actors.messages.call import Answer, Call, Client
+from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge
 from actors.messages.lifecycle import (
     AccessChanged,
     LedHere,

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Final
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from quorate.protocol import ErrorWord, Reply, Request
 
 UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from actors.gateway.gather import UNDONE, Gather
 from actors.gateway.sharding import Part
-from actors.messages.calls import Call, rows_in_reply
+from actors.messages.call import Call, rows_in_reply
 from quorate.protocol import (
     DOWN,
     ClusterReply,

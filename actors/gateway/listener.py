@@ -17,7 +17,8 @@ from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.visitors import Visitor, Visitors
 from actors.messages.audit import Audit, RefusedForwarded
-from actors.messages.calls import Answer, Answered, Call, Client, ClientGone, CountsWanted, Execute, Rejudge
+from actors.messages.call import Answer, Call, Client
+from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge
 from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime

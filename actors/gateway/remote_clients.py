@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from actors.gateway.access import AccessTable
-from actors.messages.calls import REPLY_BYTES_MAX, Call, Receiver
+from actors.messages.call import REPLY_BYTES_MAX, Call, Receiver
 from actors.messages.rights import ITSELF, not_allowed
 from net.peers.forwarding import PackedReply, packed_reply, unpacked_request
 from net.peers.messages import Forward, ForwardedCall

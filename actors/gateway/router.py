@@ -14,18 +14,10 @@ from actors.gateway.remote_clients import RemoteClient, RemoteClients
 from actors.gateway.routing import Forwarding, Routed, Routing
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.gateway.worker_keys import node_of
+from actors.messages.answering import send_answers
 from actors.messages.audit import RefusedForwarded
-from actors.messages.calls import (
-    Answer,
-    Answered,
-    Call,
-    ClientGone,
-    CountsWanted,
-    Execute,
-    Rejudge,
-    Returned,
-    send_answers,
-)
+from actors.messages.call import Answer, Call
+from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge, Returned
 from actors.messages.lifecycle import AccessChanged, Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers

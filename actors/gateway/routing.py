@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from actors.gateway.worker_keys import node_of, shown
-from actors.messages.calls import Answer, Call, Client
+from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal
 from quorate.actions import ASKS_NODE, LATER, LOOKS, WAITS

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from actors.gateway.gather import UNDONE
 from actors.gateway.sharding import Part, short_patience
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shard_replies import EmptyReply
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import AccessTable, Known, Patience
 from actors.gateway.auditing import Auditing, Line
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.messages.rights import Principal, Rights
 from actors.runtime.contract import Runtime
 from net.clients.connection import Connection

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 
 
 class Audit(msgspec.Struct):

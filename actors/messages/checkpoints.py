@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from storage.entry import StoredEntry
 from storage.log_store import SnapshotPart, TrimPlan, TrimRows
 from storage.records import ReaderPosition

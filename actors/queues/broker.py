@@ -7,7 +7,8 @@ from the ledger. Records are applied when they are made; answers come out when t
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from actors.messages.calls import Call, ClusterAsked, LogAsked, StatusAsked
+from actors.messages.call import Call
+from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.queries import Queries

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from actors.messages.calls import Call, Client
+from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing

@@ -9,7 +9,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from actors.messages.calls import Answer, Call
+from actors.messages.call import Answer, Call
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.queue_state import QueueState

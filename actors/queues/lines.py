@@ -11,7 +11,7 @@ from typing import Final
 
 from sortedcontainers import SortedList
 
-from actors.messages.calls import Call, Client
+from actors.messages.call import Call, Client
 from quorate.protocol import Reply
 from storage.queue_state import NEVER
 from storage.records import Encoding, Message

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from actors.messages.calls import Call, rows_in_reply
+from actors.messages.call import Call, rows_in_reply
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
 from actors.queues.ledger import Ledger
 from actors.queues.readers import Readers

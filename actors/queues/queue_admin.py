@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec import UnsetType
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done

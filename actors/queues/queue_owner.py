@@ -9,7 +9,9 @@ from typing import Any
 
 import pykka
 
-from actors.messages.calls import Call, ClientGone, Execute, Rejudge, Returned, send_answers
+from actors.messages.answering import send_answers
+from actors.messages.call import Call
+from actors.messages.calls import ClientGone, Execute, Rejudge, Returned
 from actors.messages.checkpoints import DescribeRows
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (

@@ -5,7 +5,7 @@ A reader says what it has for good; the log's head is not trimmed before that, w
 
 from typing import Final
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.queues.ledger import Ledger
 from actors.queues.surroundings import Surroundings
 from quorate.log_replies import PositionReply, ReaderRow

@@ -1,6 +1,6 @@
 """What consumers say of the messages that they hold: done, given back, worked on for longer. A part of the broker."""
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right

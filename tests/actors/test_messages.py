@@ -11,9 +11,6 @@ import actors.messages
 
 MODULES = [importlib.import_module(f"actors.messages.{m.name}") for m in pkgutil.iter_modules(actors.messages.__path__)]
 
-CARRIED = {"Call"}
-"""What messages carry, and is none itself."""
-
 
 def named_in(module: object) -> list[str]:
     """The messages in the first column of a module's table."""
@@ -24,8 +21,7 @@ def named_in(module: object) -> list[str]:
 def defined_in(module: object) -> list[str]:
     """The messages that a module defines."""
     found = inspect.getmembers(module, lambda one: isinstance(one, type) and issubclass(one, msgspec.Struct))
-    own = [name for name, kind in found if kind.__module__ == getattr(module, "__name__", "")]
-    return [name for name in own if name not in CARRIED]
+    return [name for name, kind in found if kind.__module__ == getattr(module, "__name__", "")]
 
 
 def test_every_message_stands_in_the_table_of_its_own_module_alone() -> None:

@@ -58,7 +58,7 @@ class Archive(SimulatedSession):
             entry = received_entry(data[at + 4 : at + 4 + size], "a part of the log")
             at += 4 + size
             if entry.first_trans_id > self._after + 1 or entry.last_trans_id <= self._after:
-                self._history.problems.append(f"behind record {self._after} a node gives {entry[:3]}")
+                self._history.problems.append(f"behind record {self._after} a node gives {entry.place}")
             self.entries[entry.first_trans_id] = (entry.last_trans_id, entry.data)
             self._after = entry.last_trans_id
             self._has_new = True

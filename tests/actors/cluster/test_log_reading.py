@@ -6,7 +6,8 @@ from typing import Any
 from actors.cluster.log_reading import LogReading
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.calls import Answered, Call
+from actors.messages.call import Call
+from actors.messages.calls import Answered
 from actors.messages.checkpoints import RawRead, ReadRaw
 from quorate.log_replies import WithEntries
 from quorate.protocol import Request

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from actors.cluster.membership import Membership, hello_fault
 from actors.cluster.progress import Progress
@@ -64,13 +65,13 @@ def test_members_count_as_soon_as_they_are_in_the_log_and_go_with_a_cut() -> Non
     assert membership.since == 7
     assert membership.cut(6)
     assert membership.voters == [1]
-    membership.appended(entry._replace(is_members=True))
+    membership.appended(replace(entry, is_members=True))
     membership.committed(7)
     assert not membership.cut(7)
     assert membership.voters == [1, 2]
     other = entry_codec.stored_entry(entry_codec.encode(1, 8, 1.0, [Remove("q")]))
     assert not membership.appended(other)
-    assert not membership.appended(other._replace(is_members=False))
+    assert not membership.appended(replace(other, is_members=False))
 
 
 def test_a_node_with_a_new_disk_is_not_its_old_self() -> None:

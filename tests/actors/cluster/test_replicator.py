@@ -11,7 +11,8 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
-from actors.messages.calls import Answered, Call, ClusterAsked
+from actors.messages.call import Call
+from actors.messages.calls import Answered, ClusterAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
 from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged

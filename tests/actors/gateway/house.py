@@ -7,8 +7,9 @@ import msgspec
 from actors.gateway.access import AccessTable, Entry, TokenHash
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
+from actors.messages.answering import send_answers
 from actors.messages.audit import Audit
-from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, send_answers
+from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
 from net.clients.connection import Connection, ConnectionLimits

@@ -6,7 +6,7 @@ import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
 from actors.messages.audit import RefusedForwarded
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.messages.rights import EVERY_RIGHT, Principal, Rights
 from actors.node.access_file import rights_of
 from quorate.actions import Right

@@ -3,7 +3,8 @@
 from typing import Any
 
 from actors.gateway.listener import GRACE_S, Listener, ListenerLimits
-from actors.messages.calls import Answered, Call, ClientGone, Execute
+from actors.messages.call import Call
+from actors.messages.calls import Answered, ClientGone, Execute
 from actors.messages.lifecycle import Listening, Stop, Stopped
 from net.clients.connection import Connection, ConnectionLimits
 from net.clients.udp import DatagramClient

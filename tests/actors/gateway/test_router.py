@@ -7,7 +7,8 @@ import msgspec
 from actors.gateway.remote_clients import RemoteClient
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
-from actors.messages.calls import Answered, Call, ClientGone, Execute, Returned
+from actors.messages.call import Call
+from actors.messages.calls import Answered, ClientGone, Execute, Returned
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp

@@ -6,7 +6,7 @@ import pykka
 import pytest
 
 from actors.gateway.routing import ANSWER_S, HOLD_S, LAST_S, RETURN_S, ForwardedClient, Routing
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from quorate.protocol import Reply, Request
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from actors.gateway.seeking import Seeking, Step
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
 from actors.queues.surroundings import Surroundings
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal

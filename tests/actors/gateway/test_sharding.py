@@ -6,7 +6,7 @@ import pytest
 
 from actors.gateway.gathers import Following, Listed, Settled, Spread, Stated
 from actors.gateway.sharding import SEVERAL, Part, Sharding
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from quorate.protocol import (
     Action,
     ClusterReply,

@@ -5,7 +5,7 @@ from typing import Any
 import pykka
 
 from actors.gateway.virtual_queues import Copies
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from quorate.protocol import RedirectReply, Reply, Request
 
 

@@ -12,7 +12,8 @@ from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
 from actors.gateway.siblings import Siblings
 from actors.gateway.worker_keys import worker_key
-from actors.messages.calls import Answered, Call, Execute
+from actors.messages.call import Call
+from actors.messages.calls import Answered, Execute
 from actors.messages.lifecycle import Stop
 from actors.messages.peers import LeaderChanged, LinkHandedOver
 from net.peers.greeting import Greeting

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from actors.messages.calls import Call
+from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
 from actors.queues.surroundings import Surroundings
 from net.protocols.codec import CodecLimits

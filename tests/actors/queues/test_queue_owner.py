@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from actors.messages.calls import Answered, Call, Execute, Returned, StatusAsked
+from actors.messages.call import Call
+from actors.messages.calls import Answered, Execute, Returned, StatusAsked
 from actors.messages.lifecycle import Stop
 from actors.messages.log import (
     Append,

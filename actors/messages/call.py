@@ -1,0 +1,92 @@
+"""A request on its way through the actors, and who waits for its reply."""
+
+from typing import Any, Final, Protocol
+
+from actors.messages.rights import ITSELF, Principal
+from quorate.protocol import BATCH_MAX, Reply, Request
+
+
+class Client(Protocol):
+    """Where a reply goes: a connection, or the sender of a datagram."""
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it asks nothing more: it may still read, but does not wait for messages."""
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody reads its replies any more: no message should be taken for it."""
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Send `reply` to `request`, which came with `order`."""
+
+
+class Receiver(Protocol):
+    """Whoever takes messages: an actor's reference. To a machine it is a key, and no more."""
+
+    def tell(self, message: Any) -> None:
+        """Send a message."""
+
+
+REPLY_BYTES_MAX: Final = 4 << 20
+"""What a reply has at most, or one message."""
+
+
+class Call:
+    """A request on its way: who asked, and the `order` by which its client knows which request is answered.
+
+    The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
+    `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
+    `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
+    `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
+
+    A plain class, since one is made for each request: compiled, it costs half of a Struct.
+    """
+
+    __slots__ = (
+        "client",
+        "is_part",
+        "is_single",
+        "order",
+        "principal",
+        "reply_bytes_max",
+        "reply_to",
+        "request",
+        "returns",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        client: Client,
+        order: int,
+        reply_to: Receiver,
+        reply_bytes_max: int = REPLY_BYTES_MAX,
+        *,
+        is_single: bool = False,
+        returns: int = 0,
+        is_part: bool = False,
+        principal: Principal = ITSELF,
+    ) -> None:
+        self.request = request
+        self.client = client
+        self.order = order
+        self.reply_to = reply_to
+        self.reply_bytes_max = reply_bytes_max
+        self.is_single = is_single
+        self.returns = returns
+        self.is_part = is_part
+        self.principal = principal
+
+
+Answer = tuple[Call, Reply]
+"""A reply behind the call that it answers."""
+
+
+ROW_REPLY_BYTES: Final = 500
+"""The longest row of a list: its name has at most 255 bytes, escaped twice as many, and the counts."""
+
+
+def rows_in_reply(call: Call) -> int:
+    """How many rows the reply to a list has at most."""
+    return min(call.request.count or BATCH_MAX, max(call.reply_bytes_max // ROW_REPLY_BYTES, 1))

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actors.node.launch import READY, launch
+from actors.node.launch import READY, SUPERVISOR, launch
 
 
 class BenchNode:
-    """A node in its own folder and process group."""
+    """A node in its own folder and process group. Setting `program`: the words that run its supervisor."""
 
     def __init__(self, folder: Path, port: int, **settings: object) -> None:
         self.folder = folder
+        program = settings.pop("program", SUPERVISOR)
+        assert isinstance(program, list)
+        self._program: list[str] = program
         self.port = port
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
@@ -24,9 +27,21 @@ class BenchNode:
         """Start, and return when it is ready. Raises RuntimeError with its log if it does not come up."""
         flags = {"data_dir": str(self.folder / "data"), "port": self.port, **self._settings}
         log = self.folder / "node.log"
-        self._process, said = launch(None, flags, log)
+        self._process, said = launch(None, flags, log, self._program)
         if said != READY:
             raise RuntimeError(f"{said}\n{log.read_text()}")
+
+    def pin(self, cpus: set[int]) -> None:
+        """Let all threads of all its processes run on those cores alone."""
+        for pid in (self.supervisor_pid, *self.worker_pids):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), cpus)
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes that do the work."""
+        supervisor = self.supervisor_pid
+        return [int(pid) for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()]
 
     @property
     def supervisor_pid(self) -> int:

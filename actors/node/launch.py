@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,13 +16,17 @@ TRYING: Final = "trying "
 """Begins what is said of a node that has not come up yet, and goes on trying: the rest says why."""
 
 
-def supervisor_command(config: Path | None, flags: dict[str, Any], ready_fd: int | None = None) -> list[str]:
+def supervisor_command(
+    config: Path | None, flags: dict[str, Any], ready_fd: int | None = None, program: Sequence[str] = SUPERVISOR
+) -> list[str]:
     """The command that runs a node with the settings of a file and, over them, of `flags`."""
     arguments = {"config": None if config is None else str(config.resolve()), "flags": flags, "ready_fd": ready_fd}
-    return [*SUPERVISOR, json.dumps(arguments)]
+    return [*program, json.dumps(arguments)]
 
 
-def launch(config: Path | None, flags: dict[str, Any], log: Path) -> tuple["subprocess.Popen[bytes]", str]:
+def launch(
+    config: Path | None, flags: dict[str, Any], log: Path, program: Sequence[str] = SUPERVISOR
+) -> tuple["subprocess.Popen[bytes]", str]:
     """Start a node in a session of its own, its lines going to `log`; returns when it is ready or has given up.
 
     The text is `READY`, `TRYING` and why it is not up yet, or why it did not come up (empty: its log says why).
@@ -29,7 +34,7 @@ def launch(config: Path | None, flags: dict[str, Any], log: Path) -> tuple["subp
     reader, writer = os.pipe()
     with log.open("ab") as lines:
         process = subprocess.Popen(
-            supervisor_command(config, flags, writer),
+            supervisor_command(config, flags, writer, program),
             pass_fds=(writer,),
             stdin=subprocess.DEVNULL,
             stdout=lines,

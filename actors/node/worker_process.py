@@ -18,6 +18,9 @@ HEALTHY_S: Final = 30.0
 SAME_TROUBLE: Final = 20
 """The same ending, again and again, is logged at the first time and then at each so many-th."""
 
+PROGRAM = [sys.executable, "-P", "-m", "quorate_server"]
+"""What runs `worker FD`; bench/metered.py has another."""
+
 LAST_S: Final = 1.0
 """A worker that has closed its channel and does not end by then is killed."""
 
@@ -51,7 +54,7 @@ class WorkerProcess:
     def start(self, now: float, config: dict[str, Any], lock_fd: int) -> Control:
         """Start it; it holds the node's lock as long as it lives."""
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-P", "-m", "quorate_server", "worker", str(theirs.fileno())]
+        command = [*PROGRAM, "worker", str(theirs.fileno())]
         self._process = subprocess.Popen(command, pass_fds=(theirs.fileno(), lock_fd), stdin=subprocess.DEVNULL)
         theirs.close()
         self._started_at = now

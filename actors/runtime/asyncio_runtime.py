@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import pykka
+from mypy_extensions import mypyc_attr
 
 from actors.runtime.contract import BlockingActor, Timer, Turn, Watcher, mark_loop_thread
 
@@ -33,6 +34,7 @@ Python's 5 ms would delay each flush by that. And where the loop lets go of the 
 """
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class AsyncioRuntime:
     """Runs actors on `loop`. Made on the loop's thread.
 

@@ -46,6 +46,9 @@ _STAGED_KEY: Final = b"staged"
 FIRST_VOTE_ID: Final = 1
 """The vote_id of what a node wrote that never had an election, as version 0.1 did."""
 
+RECORDS_UNTIL_REST: Final = 32
+"""So many records take some 30 us of Python."""
+
 encode_row = msgspec.msgpack.Encoder().encode
 decode_message_row = msgspec.msgpack.Decoder(Message).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
@@ -198,8 +201,11 @@ class LogStore:
         with self._tables.read() as transaction:
             return transaction.bytes_of(self.log)
 
-    def plan_trim(self, until: int, records_max: int) -> TrimPlan | None:
-        """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about."""
+    def plan_trim(self, until: int, records_max: int, rest: Callable[[], None] = lambda: None) -> TrimPlan | None:
+        """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about.
+
+        `rest` is called after every few records.
+        """
         trimmed = self.bounds.trimmed
         keys: list[bytes] = []
         msg_ids: dict[int, None] = {}
@@ -207,6 +213,7 @@ class LogStore:
         queues: dict[str, None] = {}
         last = trimmed
         vote_id = FIRST_VOTE_ID
+        rested = trimmed
         with self._tables.read() as transaction:
             for key, data in transaction.range(self.log):
                 end = int.from_bytes(key, "big")
@@ -222,6 +229,9 @@ class LogStore:
                     maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)
                 keys.append(key)
                 last = end
+                if last - rested >= RECORDS_UNTIL_REST:
+                    rested = last
+                    rest()
         return TrimPlan(last, keys, list(msg_ids), maybe_stored, list(queues), vote_id) if keys else None
 
     def trim(self, plan: TrimPlan, rows: TrimRows) -> None:

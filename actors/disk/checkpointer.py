@@ -169,7 +169,7 @@ class Checkpointer(BlockingActor):
 
     def _ask(self, *, is_going_on: bool) -> None:
         until = self._until(is_going_on=is_going_on)
-        self._plan = plan = None if until is None else self._store.plan_trim(until, TRIM_RECORDS)
+        self._plan = plan = None if until is None else self._store.plan_trim(until, TRIM_RECORDS, self.runtime.rest)
         self._is_trimming = plan is not None
         if plan is not None:
             self._replicator.tell(DescribeRows(plan))

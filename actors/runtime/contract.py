@@ -55,6 +55,13 @@ class Runtime(Protocol):
     def process(self) -> tuple[int, int]:
         """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
 
+    def rest(self) -> None:
+        """Let the loop's thread have the interpreter for a moment: for a blocking actor, in the middle of long work.
+
+        The loop lets go of the interpreter with every system call, a hundred times in one round. Whoever computes
+        beside it without resting takes it each time for as long as `sys.setswitchinterval` says.
+        """
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
 

@@ -47,6 +47,9 @@ class CrankedRuntime:
         """Always the same."""
         return 1, 0
 
+    def rest(self) -> None:
+        """Nobody else is there."""
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> CrankedTimer:
         """When `crank` gets there."""
         timer = CrankedTimer(self.time + delay_s, callback)

@@ -153,6 +153,9 @@ class SimulatedRuntime:
         """Always the same."""
         return 1, 0
 
+    def rest(self) -> None:
+        """Nobody else is there: virtual time has passed before."""
+
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """As long as this incarnation lives."""
         return self.world.later(max(delay_s / self.clock.rate, 5e-5), lambda: self.run(callback))

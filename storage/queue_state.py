@@ -8,13 +8,26 @@ in `ShardState.messages`, by id.
 
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
 from storage.order import Order
 from storage.records import Configure, Message, Place
 
 DEFAULT_TTL_S: Final = 3600.0
 NEVER: Final = math.inf
+
+
+def _ready_key(message: Any) -> Any:
+    """Any, so that compiled code takes the message's own numbers: boxed anew, they cost 80 bytes a message."""
+    return -message.priority, message.due_at, message.msg_id
+
+
+def _due_key(message: Any) -> Any:
+    return message.due_at, message.msg_id
+
+
+def _expiry_key(message: Any) -> Any:
+    return message.expires_at, message.msg_id
 
 
 class QueueState:
@@ -93,12 +106,12 @@ class QueueState:
         self.unplaced -= 1
         if message.due_at > now:
             message.place = Place.DELAYED
-            self.waiting.add((message.due_at, message.msg_id))
+            self.waiting.add(_due_key(message))
             return
-        self.ready.add((-message.priority, message.due_at, message.msg_id))
+        self.ready.add(_ready_key(message))
         if message.deliveries:
             message.place = Place.READY_AGAIN
-            self.waiting.add((message.expires_at, message.msg_id))
+            self.waiting.add(_expiry_key(message))
         else:
             message.place = Place.READY
 
@@ -107,7 +120,7 @@ class QueueState:
         self.unplaced -= 1
         self.in_flight += 1
         message.place = Place.IN_FLIGHT
-        self.waiting.add((message.due_at, message.msg_id))
+        self.waiting.add(_due_key(message))
 
     def lift(self, message: Message) -> None:
         """Take a message out of the indexes; it is unplaced then."""
@@ -116,34 +129,34 @@ class QueueState:
             return
         if place == Place.IN_FLIGHT:
             self.in_flight -= 1
-            self.waiting.remove((message.due_at, message.msg_id))
+            self.waiting.remove(_due_key(message))
         elif place == Place.DELAYED:
-            self.waiting.remove((message.due_at, message.msg_id))
+            self.waiting.remove(_due_key(message))
         else:
-            self.ready.remove((-message.priority, message.due_at, message.msg_id))
+            self.ready.remove(_ready_key(message))
             if place == Place.READY_AGAIN:
-                self.waiting.remove((message.expires_at, message.msg_id))
+                self.waiting.remove(_expiry_key(message))
         message.place = Place.UNPLACED
         self.unplaced += 1
 
     def place_all(self, messages: Iterable[Message], now: float) -> None:
         """Build the indexes of an emptied queue in one go: a million messages take a second, not five."""
-        ready: list[tuple[int, float, int]] = []
-        waiting: list[tuple[float, int]] = []
+        ready: list[Any] = []
+        waiting: list[Any] = []
         self.in_flight = 0
         for message in messages:
             if message.place == Place.IN_FLIGHT:
                 self.in_flight += 1
-                waiting.append((message.due_at, message.msg_id))
+                waiting.append(_due_key(message))
             elif message.due_at > now:
                 message.place = Place.DELAYED
-                waiting.append((message.due_at, message.msg_id))
+                waiting.append(_due_key(message))
             else:
-                ready.append((-message.priority, message.due_at, message.msg_id))
+                ready.append(_ready_key(message))
                 message.place = Place.READY
                 if message.deliveries:
                     message.place = Place.READY_AGAIN
-                    waiting.append((message.expires_at, message.msg_id))
+                    waiting.append(_expiry_key(message))
         self.unplaced = 0
         self.ready = Order(ready)
         self.waiting = Order(waiting)

@@ -100,7 +100,7 @@ class _Reader:
     def take(self, entry: Entry) -> None:
         if entry.vote_id != self.history[-1][1]:
             self.history.append((entry.first_trans_id, entry.vote_id))
-        apply_entry(self.state, entry)
+        self.state.apply_entry(entry)
 
 
 def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
@@ -130,7 +130,7 @@ def load_state(tables: Tables, store: LogStore, state: ShardState, now: float) -
         with tables.read() as transaction:
             for key, data in transaction.range(store.log):
                 entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
-                apply_entry(state, entry)
+                state.apply_entry(entry)
         state.finish_loading(now)
 
 
@@ -237,12 +237,3 @@ def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:
         return decode(data)
     except msgspec.DecodeError as error:
         raise DamagedError(where, str(error)) from error
-
-
-def apply_entry(state: ShardState, entry: Entry) -> None:
-    """Apply an entry's records."""
-    trans_id = entry.first_trans_id
-    for record in entry.records:
-        state.apply(trans_id, record)
-        trans_id += 1
-    state.time = entry.time

@@ -12,6 +12,12 @@ from pathlib import Path
 def _ours_first() -> None:
     here = str(Path(__file__).resolve().parent)
     sys.path[:] = [here, *(entry for entry in sys.path if entry != here)]
+    import quorate_compiled
+
+    try:
+        quorate_compiled.choose()
+    except ImportError as error:
+        sys.exit(str(error))
 
 
 def qctl() -> None:

@@ -51,6 +51,8 @@ def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
+    if (ROOT / "build").exists():  # what the checkout has compiled of the same sources need not be compiled again
+        shutil.copytree(ROOT / "build", copy / "build", ignore=shutil.ignore_patterns("wheels", "bdist*"))
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder)
     run(*pip, copy / "quorate", copy, QUORATE_COMPILE=how)
     return {path.name.split("-")[0]: path for path in folder.glob("*.whl")}

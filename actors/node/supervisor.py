@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import quorate_compiled
 from actors.node import config as configuration
 from actors.node.config import ConfigError, NodeConfig
 from actors.node.founding import FoundingError, founded
@@ -201,9 +202,9 @@ class Supervisor:
             )
         )
         log.info(
-            "node %d ready on %s:%d (%s), data in %s: %s",
+            "node %d ready on %s:%d (%s), %s, data in %s: %s",
             config["node_id"], config["host"], config["port"], "TLS" if config["tls"] else "TCP, UDP",
-            config["data_dir"], said,
+            quorate_compiled.running(), config["data_dir"], said,
         )  # fmt: skip
         self._say("ready")
 

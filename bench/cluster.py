@@ -1,9 +1,12 @@
 """python -m bench.cluster: what three nodes on this machine do, load generator included. Takes some minutes.
 
+`python -m bench.cluster compiled` compares compiled and interpreted code.
 `python -m bench.cluster throughput failover shards catch-up join` runs only the parts that are named.
 """
 
+import contextlib
 import multiprocessing
+import os
 import statistics
 import sys
 import threading
@@ -42,10 +45,41 @@ def throughput() -> None:
         rps = {name: statistics.median(one["rps"] for one in found) for name, found in runs.items()}
         mean = {name: statistics.median(one["avg_us"] for one in found) for name, found in runs.items()}
         print(f"three nodes, produce + consume + confirm, medians of {ROUNDS} alternating rounds:")
-        print(f"  leader, 8 connections:    {rps['leader, 8']:7.0f}/s, mean {mean['leader, 8']:.0f} us (wanted: 11000)")
-        print(f"  leader, 64 connections:   {rps['leader, 64']:7.0f}/s (wanted: 20000)")
+        p99 = {name: statistics.median(one["p99_us"] for one in found) for name, found in runs.items()}
+        print(
+            f"  leader, 8 connections:    {rps['leader, 8']:7.0f}/s, mean {mean['leader, 8']:.0f} us, "
+            f"p99 {p99['leader, 8']:.0f} us (wanted: 11000)"
+        )
+        print(f"  leader, 64 connections:   {rps['leader, 64']:7.0f}/s, p99 {p99['leader, 64']:.0f} us (wanted: 20000)")
         ratio = rps["follower, 8"] / rps["leader, 8"]
         print(f"  follower, 8 connections:  {rps['follower, 8']:7.0f}/s, {ratio:.2f} of the leader's (wanted: 0.60)")
+
+
+def compiled() -> None:
+    """Compiled against interpreted code of this commit: two clusters side by side, measured in turn."""
+    before = os.environ.get("QUORATE_COMPILE")
+    with contextlib.ExitStack() as stack:
+        ports = {}
+        for code, name, port in (("1", "compiled", PORT), ("0", "interpreted", PORT + 200)):
+            os.environ["QUORATE_COMPILE"] = code
+            cluster = stack.enter_context(running_cluster(port))
+            ports[name] = cluster.nodes[cluster.leader()].port
+            load("quorate", ports[name], 8, 12_000)
+        for connections, requests in ((8, 24_000), (64, 48_000)):
+            found: dict[str, list[dict[str, float]]] = {name: [] for name in ports}
+            for _ in range(ROUNDS):
+                for name, port in ports.items():
+                    found[name].append(load("quorate", port, connections, requests))
+            rps = {name: statistics.median(one["rps"] for one in runs) for name, runs in found.items()}
+            p99 = {name: statistics.median(one["p99_us"] for one in runs) for name, runs in found.items()}
+            print(
+                f"three nodes, {connections} connections to the leader, medians of {ROUNDS} alternating rounds: compiled "
+                f"{rps['compiled']:.0f}/s, p99 {p99['compiled']:.0f} us; interpreted {rps['interpreted']:.0f}/s, p99 "
+                f"{p99['interpreted']:.0f} us; ratio {rps['compiled'] / rps['interpreted']:.2f} (wanted: 1.2)"
+            )
+    os.environ.pop("QUORATE_COMPILE")
+    if before is not None:
+        os.environ["QUORATE_COMPILE"] = before
 
 
 class _Producers:
@@ -230,7 +264,7 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
 def main() -> None:
     """Run what is named, or all."""
     for name in sys.argv[1:] or PARTS:
-        PARTS[name]()
+        compiled() if name == "compiled" else PARTS[name]()
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ test: $(SPARK) $(COMPILED)
 compiled: $(STAMP)
 	QUORATE_COMPILE=1 $(RUN) setup.py --quiet build_ext --inplace
 	touch $(COMPILED)
-	$(RUN) -m quorate_compiled
+	QUORATE_COMPILE=1 $(RUN) -m quorate_compiled
 
 interpreted:
 	find . -name '*.so' -not -path './$(VENV)/*' -not -path './build/*' -delete

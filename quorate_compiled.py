@@ -89,6 +89,7 @@ MODULES: Final = (
 )
 """What a request passes. Not those that define msgspec Structs, which mypyc leaves to the interpreter anyway."""
 
+PACKAGES: Final = ("actors", "net", "storage")
 _HERE: Final = Path(__file__).resolve().parent
 _SUFFIX: Final = importlib.machinery.EXTENSION_SUFFIXES[0]
 _decided: list[str] = []
@@ -108,9 +109,10 @@ def why_interpreted() -> str | None:
         return "it was not compiled"
     if (_HERE / "setup.py").exists():  # a checkout: somebody may have changed a file since
         built_at = built.stat().st_mtime
-        for path in (Path(__file__).name, *map(source_of, MODULES)):
-            if (_HERE / path).stat().st_mtime > built_at:
-                return f"{path} was changed since it was compiled: make compiled"
+        sources = (path for package in (*PACKAGES, "quorate") for path in (_HERE / package).rglob("*.py"))
+        for path in (Path(__file__).resolve(), *sources):  # all: constants of the others are in the compiled code
+            if path.stat().st_mtime > built_at:
+                return f"{path.relative_to(_HERE)} was changed since it was compiled: make compiled"
     return None
 
 
@@ -119,12 +121,11 @@ def choose() -> None:
     if _decided:
         return
     reason = why_interpreted()
+    if reason is not None:
+        if os.environ.get(VARIABLE) == "1":
+            raise ImportError(f"{VARIABLE} is 1, and Quorate can't run compiled: {reason}")
+        sys.meta_path.insert(0, _Sources())
     _decided.append("compiled" if reason is None else f"interpreted ({reason})")
-    if reason is None:
-        return
-    if os.environ.get(VARIABLE) == "1":
-        raise ImportError(f"{VARIABLE} is 1, and Quorate can't run compiled: {reason}")
-    sys.meta_path.insert(0, _Sources())
 
 
 def running() -> str:
@@ -134,13 +135,13 @@ def running() -> str:
 
 
 class _Sources:
-    """Finds the files of `MODULES` and no extension modules, which would come first otherwise."""
+    """Finds our packages' files and no extension modules, which would come first otherwise."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """As importlib's finders."""
-        if name not in MODULES or path is None:
+        if path is None or name.partition(".")[0] not in PACKAGES:
             return None
         sources = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
         found = (importlib.machinery.FileFinder(folder, sources).find_spec(name, target) for folder in path)

@@ -12,17 +12,19 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from setuptools import Extension, setup
+from setuptools._distutils._modified import newer_group
 from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.errors import CCompilerError, DistutilsError
 from setuptools._distutils.sysconfig import customize_compiler
+from setuptools.command.build_ext import build_ext
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # a build does not begin with the folder it builds
 
-from quorate_compiled import GROUP, MODULES, VARIABLE, source_of  # noqa: E402
+from quorate_compiled import GROUP, MODULES, PACKAGES, VARIABLE, source_of  # noqa: E402
 
-ONLY_ASKED = {"egg_info", "dist_info", "sdist", "--version", "--name", "clean"}
-"""Commands that build nothing."""
+BUILDING = {"build", "build_ext", "bdist_wheel", "editable_wheel", "install", "develop"}
+"""Commands that compile; the others only ask."""
 
 
 def why_not() -> str | None:
@@ -52,7 +54,7 @@ def why_not() -> str | None:
 
 def extensions() -> list[Extension]:
     """What to compile: all of the list, or nothing."""
-    if ONLY_ASKED & set(sys.argv):
+    if not BUILDING & set(sys.argv):
         return []
     wanted = os.environ.get(VARIABLE)
     reason = f"{VARIABLE} is 0" if wanted == "0" else why_not()
@@ -67,16 +69,43 @@ def extensions() -> list[Extension]:
     os.chdir(HERE)
     try:
         made = mypycify([source_of(module) for module in MODULES], group_name=GROUP, opt_level="1", debug_level="0")
-    except SystemExit:
+    except (Exception, SystemExit) as error:
         if is_strict:
             raise
-        print("Quorate is installed interpreted: mypyc does not take it, for the reasons above", file=sys.stderr)
+        print(f"Quorate is installed interpreted: mypyc does not take it ({error}; see above)", file=sys.stderr)
         return []
-    print(f"Quorate is compiled: {len(MODULES)} modules", file=sys.stderr)
     for extension in made:
         extension.optional = not is_strict
         extension.extra_compile_args.append("-Wno-all")  # gcc's warnings about generated code take half of the time
     return made
 
 
-setup(ext_modules=extensions())
+class Build(build_ext):
+    """Leaves nothing behind of what was compiled before, and says what came of it."""
+
+    def run(self) -> None:
+        made = {Path(self.get_ext_filename(one.name)): one for one in self.extensions}
+        folders = [Path(self.build_lib), *([HERE] if self.inplace else [])]
+        for folder in folders:
+            for package in PACKAGES:
+                for path in (folder / package).rglob("*.so"):
+                    if path.relative_to(folder) not in made:
+                        path.unlink()
+        for path, one in made.items():
+            there = Path(self.build_lib) / path
+            if there.exists() and newer_group([*one.sources, *one.depends], str(there)):
+                there.unlink()  # so that none is left where the new one can't be made
+        super().run()
+        group = Path(self.get_ext_filename(f"{GROUP}__mypyc"))
+        if not all((Path(self.build_lib) / path).exists() for path in made):
+            print("Quorate is installed interpreted: the C compiler failed, see above", file=sys.stderr)
+            for path in made:
+                (Path(self.build_lib) / path).unlink(missing_ok=True)
+            return
+        print(f"Quorate is compiled: {len(MODULES)} modules", file=sys.stderr)
+        if self.inplace:
+            os.utime(HERE / group)  # it is what these sources make, also where that was the same as before
+
+
+made = extensions()
+setup(ext_modules=made, cmdclass={"build_ext": Build} if made else {})

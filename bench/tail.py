@@ -9,6 +9,7 @@ import statistics
 
 from bench.load import load
 from bench.node import running_node
+from quorate import Client
 
 PORT = 11_351
 PARTS = 10
@@ -32,6 +33,9 @@ def main() -> None:
                 f"p99 {figures['p99_us'] / 1000:5.2f} ms  longest {figures['max_us'] / 1000:6.1f} ms",
                 flush=True,
             )
+        with Client("127.0.0.1", PORT) as client:
+            shard = client.status()["shards"][0]
+        print(f"the log keeps {shard['trans_id'] - shard['first_trans_id'] + 1} records (asked for: {LOG_RECORDS})")
     p50 = statistics.median(one["p50_us"] for one in found) / 1000
     p99s = [one["p99_us"] / 1000 for one in found]
     p99 = statistics.median(p99s)

@@ -33,12 +33,16 @@ class Segment(NamedTuple):
 
 
 class Write(msgspec.Struct):
-    """Bytes that go to `offset` of a segment; with them `entry_count` entries have been placed since the start."""
+    """Bytes of so many `records` that go to `offset` of a segment.
+
+    With them `entry_count` entries have been placed since the start.
+    """
 
     file: DiskFile
     offset: int
     data: bytes
     entry_count: int
+    records: int = 0
 
 
 class Errand(NamedTuple):
@@ -142,13 +146,17 @@ class JournalWriter:
             self._offset = self._synced = HEAD_BYTES
         start = self._offset
         frames: list[bytes] = []
+        records = 0
         while entries and self._offset + frame_size(len(entries[0].data), self.alignment) <= self._segment_bytes:
             entry = entries.popleft()
             self._last_trans_id = max(self._last_trans_id, entry.last_trans_id)
             self._count += 1
+            records += entry.last_trans_id - entry.first_trans_id + 1
             frames.append(frame(self._active.number, self._synced, entry.data, self.alignment))
             self._offset += len(frames[-1])
-        write = Write(self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count)
+        write = Write(
+            self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count, records
+        )
         self._under_way.append(write)
         return write
 

@@ -11,7 +11,7 @@ taking cost a few comparisons, where a sorted list searches.
 import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import filterfalse
+from itertools import chain, filterfalse
 from typing import Any, Final
 
 from sortedcontainers import SortedList
@@ -21,12 +21,17 @@ GONE_MAX: Final = 64
 """So many keys that are gone may stand in the lines in any case; beyond, as many as are not."""
 
 
+def _tail(line: deque[Any]) -> Any:
+    return line[-1]
+
+
 class Order:
     """Keys, each at most once. `keys`, to begin with, come in any order."""
 
-    __slots__ = ("_gone", "_lines", "_rest", "_size")
+    __slots__ = ("_gone", "_gone_max", "_lines", "_rest", "_size")
 
-    def __init__(self, keys: Iterable[Any] = ()) -> None:
+    def __init__(self, keys: Iterable[Any] = (), gone_max: int = GONE_MAX) -> None:
+        self._gone_max = gone_max
         line = deque(sorted(keys))
         self._lines: list[deque[Any]] = [line] if line else []  # no line is empty; their tails descend
         self._rest: SortedList[Any] = SortedList()
@@ -42,6 +47,10 @@ class Order:
     def __iter__(self) -> Iterator[Any]:
         lines = [filterfalse(self._gone.__contains__, line) for line in self._lines]
         return heapq.merge(*lines, self._rest)
+
+    def unordered(self) -> Iterator[Any]:
+        """All keys, line by line: for those who need no order, and all of a million."""
+        return chain(*(filterfalse(self._gone.__contains__, line) for line in self._lines), self._rest)
 
     @property
     def first(self) -> Any:
@@ -79,21 +88,30 @@ class Order:
         return key
 
     def remove(self, key: Any) -> None:
-        """Take out a key that is there."""
-        self._size -= 1
+        """Take out a key that is there. Raises KeyError for one that can't be."""
+        gone = self._gone
         for index, line in enumerate(self._lines):
             if line[0] == key:
                 line.popleft()
                 self._pass_over(index)
-                return
-        if self._rest and key in self._rest:
-            self._rest.remove(key)
-            return
-        gone = self._gone
-        gone.add(key)
-        if len(gone) > GONE_MAX and len(gone) > self._size:
-            self._lines = [line for line in map(self._without_gone, self._lines) if line]
-            gone.clear()
+                break
+        else:
+            if self._rest and key in self._rest:
+                self._rest.remove(key)
+            elif key in gone or not self._lines or self._lines[0][-1] < key:
+                raise KeyError(key)
+            else:
+                gone.add(key)
+        self._size -= 1
+        if len(gone) > self._gone_max and len(gone) > self._size:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Let go of what is gone. The lines' tails may be others then."""
+        lines = [deque(filterfalse(self._gone.__contains__, line)) for line in self._lines]
+        self._lines = [line for line in lines if line]
+        self._lines.sort(key=_tail, reverse=True)
+        self._gone.clear()
 
     def _pass_over(self, index: int) -> None:
         """What is gone does not stand at a line's head, and a line that is empty is none."""
@@ -102,9 +120,6 @@ class Order:
             gone.discard(line.popleft())
         if not line:
             del self._lines[index]
-
-    def _without_gone(self, line: deque[Any]) -> deque[Any]:
-        return deque(key for key in line if key not in self._gone)
 
     def check(self) -> None:
         """Assert every invariant; for tests."""
@@ -117,5 +132,7 @@ class Order:
             assert list(line) == sorted(line)
         keys = list(self)
         assert len(keys) == self._size == len(set(keys))
-        assert len(self._gone) <= max(GONE_MAX, self._size)
+        assert len(self._gone) <= max(self._gone_max, self._size)
         assert self._gone.isdisjoint(keys)
+        assert self._gone <= {key for line in self._lines for key in line}
+        assert sorted(self.unordered()) == keys

@@ -101,13 +101,12 @@ class LogWriter(LoopActor):
     def _write(self) -> None:
         journal = self._journal
         while self._entries and journal.under_way < self._lane_count:
-            records = sum(entry.last_trans_id - entry.first_trans_id + 1 for entry in self._entries)
             write = journal.place(self._entries)
             if write is None:
                 self._wait_for_segment()
                 return
             if self._flush_interval_s is None:
-                self._write_durably(write, records)
+                self._write_durably(write)
             else:
                 write.file.write_at(write.offset, write.data)
                 self._completed(write)
@@ -115,10 +114,10 @@ class LogWriter(LoopActor):
         if journal.is_short:
             self._send_errand()
 
-    def _write_durably(self, write: Write, records: int) -> None:
+    def _write_durably(self, write: Write) -> None:
         begun = self.runtime.monotonic()
         is_alone = self._journal.under_way == 1
-        if is_alone and self._place.is_here(records, others_wait=self._others_wait):
+        if is_alone and self._place.is_here(write.records, len(write.data), others_wait=self._others_wait):
             write.file.write_durably_at(write.offset, write.data)
             self._place.took(self.runtime.monotonic() - begun, was_here=True)
             self._completed(write)

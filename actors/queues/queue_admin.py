@@ -122,7 +122,7 @@ class QueueAdmin:
         queue = self._state.queues.get(name)
         if queue is None:
             return []
-        ids = dict.fromkeys(chain((t[2] for t in queue.ready), (t[1] for t in queue.waiting)))
+        ids = dict.fromkeys(chain((t[2] for t in queue.ready.unordered()), (t[1] for t in queue.waiting.unordered())))
         if queue.unplaced:
             ids.update(dict.fromkeys(self._ledger.uncommitted_ids))
         return [msg_id for msg_id in ids if msg_id < before]

@@ -71,12 +71,12 @@ def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge what the loop is about to write."""
     true = LogWriter._write_durably
 
-    def write_durably(self: LogWriter, write: Write, records: int) -> None:
-        if self._place.is_here(records, others_wait=self._others_wait):
+    def write_durably(self: LogWriter, write: Write) -> None:
+        if self._place.is_here(write.records, len(write.data), others_wait=self._others_wait):
             self._completed(write)
             _write_late(self.runtime, write)
         else:
-            true(self, write, records)
+            true(self, write)
 
     patch.setattr(LogWriter, "_write_durably", write_durably)
 

@@ -1,5 +1,6 @@
 """Order holds what a sorted list would, and sweeps out what is gone."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +16,9 @@ operations = st.lists(
 )
 
 
-@given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 9))), operations)
-def test_it_is_a_sorted_list(begun: set[tuple[int, int]], done: list[tuple[str, int, int]]) -> None:
-    order, plain = Order(begun), sorted(begun)
+@given(st.sets(st.tuples(st.integers(0, 30), st.integers(0, 9))), operations, st.integers(0, 5))
+def test_it_is_a_sorted_list(begun: set[tuple[int, int]], done: list[tuple[str, int, int]], gone_max: int) -> None:
+    order, plain = Order(begun, gone_max), sorted(begun)
     for what, first, second in done:
         if what == "add" and (first, second) not in plain:
             order.add((first, second))
@@ -76,9 +77,43 @@ def test_a_key_that_comes_back_stands_where_it_stood() -> None:
     assert list(order) == [(1, 1), (2, 2), (3, 3)]
 
 
+def test_after_a_sweep_the_lines_stand_by_their_new_tails() -> None:
+    order = Order(gone_max=3)
+    for key in [(0,), *((number,) for number in range(10, 20)), (1,), (5,)]:
+        order.add(key)
+    for number in range(10, 20):
+        order.remove((number,))
+        order.check()
+    order.add((7,))
+    assert list(order) == [(0,), (1,), (5,), (7,)]
+
+
+def test_what_leaves_from_the_front_sweeps_too() -> None:
+    order = Order()
+    order.add((0, 0))
+    for number in range(1, 6000):
+        order.add((number, 0))
+    for number in range(1, 6000):
+        order.add((number, -1))
+    for number in range(2, 3000):
+        order.remove((number, 0))
+    while len(order) > 1:
+        order.pop_first()
+        assert len(order._gone) <= max(GONE_MAX, len(order))
+    order.check()
+
+
+def test_a_key_that_is_not_there_is_not_taken_out() -> None:
+    order = Order([(1,), (2,), (3,)])
+    order.remove((2,))
+    for missing in ((2,), (4,)):
+        with pytest.raises(KeyError):
+            order.remove(missing)
+    assert len(order) == 2
+    with pytest.raises(KeyError):
+        Order().remove((1,))
+
+
 def test_there_is_no_first_of_none() -> None:
-    try:
+    with pytest.raises(IndexError):
         Order().first  # noqa: B018
-    except IndexError:
-        return
-    raise AssertionError

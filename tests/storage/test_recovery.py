@@ -13,7 +13,7 @@ from storage import entry
 from storage.disk import RealFolder
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.log_store import LogStore, rows_now
+from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
 from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove, message_id
 from storage.recovery import recover
 from storage.repair import repair, verify
@@ -105,6 +105,18 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
         recovered.check()
         assert described(recovered) == described(settle(writer.state))
         assert recovered.trans_id == writer.state.trans_id
+
+
+def test_who_plans_a_trim_rests_every_few_records() -> None:
+    writer, store = Writer(3), LogStore(MemoryTables(), 0)
+    writer.grow(300)
+    store.store(writer.entries)
+    rests: list[None] = []
+    plan = store.plan_trim(writer.state.trans_id, 10_000, lambda: rests.append(None))
+    assert plan is not None
+    longest = max(entry.last_trans_id - entry.first_trans_id + 1 for entry in writer.entries)
+    assert plan.until // (RECORDS_UNTIL_REST + longest) <= len(rests) <= plan.until // RECORDS_UNTIL_REST
+    assert len(rests) > 5
 
 
 @pytest.fixture

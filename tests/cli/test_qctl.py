@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import quorate_compiled
 from quorate.version import VERSION
 from tests.conftest import StartNode
 from tests.node import Node, free_port
@@ -130,7 +131,7 @@ def test_all_queues_are_listed_and_a_row_is_a_line_in_a_pipe(node: Node) -> None
 
 
 def test_every_part_says_which_version_it_is(node: Node) -> None:
-    assert qctl("--version") == f"qctl {VERSION}\n"
+    assert qctl("--version") == f"qctl {VERSION}, {quorate_compiled.running()}\n"
 
 
 def test_a_folder_named_as_ours_in_the_way_does_no_harm(node: Node, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ COMPILED := $(VENV)/.compiled
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
-QUICK := tests/actors tests/net tests/storage tests/quorate tests/simulation/test_planted.py
+QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py
 
 .PHONY: demo demo-data test compiled interpreted wheel check lint types lock clean
 demo: $(COMPILED)

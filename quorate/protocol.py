@@ -363,7 +363,7 @@ class ClusterReply(Reply, kw_only=True):
 
 
 class StatusReply(Reply, kw_only=True):
-    """The reply to status: this node, and one object a shard. `runs`: "compiled" or "interpreted" (and why)."""
+    """The reply to status: this node, one object a shard. `warnings`: what is less safe; `runs`: which code does."""
 
     node_id: int
     node_type: int

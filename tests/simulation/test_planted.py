@@ -47,6 +47,18 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
+def finds(says: str, seeds: int, run: Callable[[int], Run]) -> bool:
+    """Whether one of so many seeds' runs comes upon a problem of which a checker says that (a regular expression)."""
+    for seed in range(1, seeds):
+        try:
+            problems = run(seed).go().problems
+        except (AssertionError, StorageError) as error:
+            problems = [str(error)]
+        if any(re.search(says, problem) for problem in problems):
+            return True
+    return False
+
+
 def _write_late(runtime: Any, write: Write) -> None:
     """The disk gets it after a while."""
     late = partial(write.file.write_durably_at, write.offset, write.data)
@@ -191,14 +203,7 @@ def test_a_bug_planted_in_a_cluster_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    for seed in range(1, SEEDS_FOR_A_CLUSTERS_BUG):
-        try:
-            problems = Run(seed, 3).go().problems
-        except (AssertionError, StorageError) as error:
-            problems = [str(error)]
-        if any(re.search(says, problem) for problem in problems):
-            return
-    pytest.fail(f"{SEEDS_FOR_A_CLUSTERS_BUG} seeds did not find it")
+    assert finds(says, SEEDS_FOR_A_CLUSTERS_BUG, lambda seed: Run(seed, 3))
 
 
 def _offer_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -242,14 +247,7 @@ def test_a_bug_planted_in_shards_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    for seed in range(1, SEEDS_FOR_A_PLANTED_BUG):
-        try:
-            problems = Run(seed, size, shards=2).go().problems
-        except (AssertionError, StorageError) as error:
-            problems = [str(error)]
-        if any(re.search(says, problem) for problem in problems):
-            return
-    pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")
+    assert finds(says, SEEDS_FOR_A_PLANTED_BUG, lambda seed: Run(seed, size, shards=2))
 
 
 @pytest.mark.parametrize(
@@ -268,11 +266,4 @@ def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    for seed in range(1, SEEDS_FOR_A_PLANTED_BUG):
-        try:
-            problems = Run(seed, 1).go().problems
-        except (AssertionError, StorageError) as error:
-            problems = [str(error)]
-        if any(re.search(says, problem) for problem in problems):
-            return
-    pytest.fail(f"{SEEDS_FOR_A_PLANTED_BUG} seeds did not find it")
+    assert finds(says, SEEDS_FOR_A_PLANTED_BUG, lambda seed: Run(seed, 1))

@@ -290,7 +290,8 @@ class SimulatedBlocking:
     def _finish(self, envelope: Envelope[Any]) -> None:
         self.in_progress = None
         try:
-            self.runtime.handle_in_lane(lambda: self._handle_receive(envelope.message))  # type: ignore[attr-defined]
+            receive = self._handle_receive  # type: ignore[attr-defined]  # pykka's, in the class behind
+            self.runtime.handle_in_lane(lambda: receive(envelope.message))
         except Exception as error:
             self.runtime.actor_failed(self, error)
         self.runtime.folder.settle()

@@ -26,7 +26,8 @@ def _due_key(message: Any) -> Any:
     return message.due_at, message.msg_id
 
 
-def _expiry_key(message: Any) -> Any:
+def expiry_key(message: Any) -> Any:
+    """Where a message that is ready again stands in `waiting`."""
     return message.expires_at, message.msg_id
 
 
@@ -111,7 +112,7 @@ class QueueState:
         self.ready.add(_ready_key(message))
         if message.deliveries:
             message.place = Place.READY_AGAIN
-            self.waiting.add(_expiry_key(message))
+            self.waiting.add(expiry_key(message))
         else:
             message.place = Place.READY
 
@@ -135,7 +136,7 @@ class QueueState:
         else:
             self.ready.remove(_ready_key(message))
             if place == Place.READY_AGAIN:
-                self.waiting.remove(_expiry_key(message))
+                self.waiting.remove(expiry_key(message))
         message.place = Place.UNPLACED
         self.unplaced += 1
 
@@ -156,7 +157,7 @@ class QueueState:
                 message.place = Place.READY
                 if message.deliveries:
                     message.place = Place.READY_AGAIN
-                    waiting.append(_expiry_key(message))
+                    waiting.append(expiry_key(message))
         self.unplaced = 0
         self.ready = Order(ready)
         self.waiting = Order(waiting)

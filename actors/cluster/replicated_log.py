@@ -59,9 +59,9 @@ class ReplicatedLog:
             self.tail.append(entry)
             if entry.first_trans_id == entry.last_trans_id:  # a change of the members is an entry of its own
                 self.membership.appended(entry)
-        return [self._write(entries, others_wait)]
+        return [self._write(entries, others_wait=others_wait)]
 
-    def _write(self, entries: list[StoredEntry], others_wait: bool = True) -> WriteEntries:
+    def _write(self, entries: list[StoredEntry], *, others_wait: bool) -> WriteEntries:
         for entry in entries:
             self._write_count += 1
             self._writing.append((self._write_count, entry.last_trans_id))
@@ -80,7 +80,7 @@ class ReplicatedLog:
         self.durable = min(self.durable, after)
         self._writing = deque((count, min(last, after)) for count, last in self._writing)
         self.membership.cut(after)
-        decisions: Decisions = [self._write([entry_codec.cut(vote_id, after)])]
+        decisions: Decisions = [self._write([entry_codec.cut(vote_id, after)], others_wait=True)]
         return decisions + self.reload() if self.applied > after else decisions
 
     def settle(self, committed: int) -> None:

@@ -21,7 +21,7 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
-from storage.queue_state import NEVER, QueueState
+from storage.queue_state import NEVER, QueueState, expiry_key
 from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
@@ -324,7 +324,7 @@ class Delivery:
                 ready.add(first)
                 break
             if message.place == Place.READY_AGAIN:
-                queue.waiting.remove((message.expires_at, message.msg_id))
+                queue.waiting.remove(expiry_key(message))
             message.place = Place.UNPLACED
             queue.unplaced += 1
             if message.deliveries and self._may_not_go_out(queue, message):

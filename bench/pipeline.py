@@ -35,7 +35,8 @@ from quorate import Client
 from storage import entry as entry_codec
 from storage.log_reader import LogReader
 from storage.log_store import LogStore
-from storage.records import Confirm, Deliver, Message, Record, message_id
+from storage.message_ids import message_id
+from storage.records import Confirm, Deliver, Message, Record
 from storage.tables import LmdbTables
 
 PORT: Final = 11_420

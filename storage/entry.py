@@ -16,7 +16,7 @@ from storage.records import Record
 ENTRY_VERSION: Final = 1
 CHECKSUM_BYTES: Final = 4
 TRANS_ID_MAX: Final = 2**43 - 1
-"""The last record whose message has an id below 2**53: see `storage.records.message_id`."""
+"""The last record whose message has an id below 2**53: see `storage.message_ids`."""
 
 
 class Entry(msgspec.Struct, array_like=True, gc=False):

@@ -28,7 +28,7 @@ def _tail(line: deque[Any]) -> Any:
 class Order:
     """Keys, each at most once. `keys`, to begin with, come in any order."""
 
-    __slots__ = ("_gone", "_gone_max", "_lines", "_rest", "_size")
+    __slots__ = ("_gone", "_gone_max", "_is_plain", "_lines", "_rest", "_size")
 
     def __init__(self, keys: Iterable[Any] = (), gone_max: int = GONE_MAX) -> None:
         self._gone_max = gone_max
@@ -37,6 +37,7 @@ class Order:
         self._rest: SortedList[Any] = SortedList()
         self._gone: set[Any] = set()
         self._size = len(line)
+        self._is_plain = len(self._lines) == 1  # one line, and nothing beside it: nearly always
 
     def __len__(self) -> int:
         return self._size
@@ -56,7 +57,7 @@ class Order:
     def first(self) -> Any:
         """The least key. Raises IndexError if there is none."""
         lines = self._lines
-        if len(lines) == 1 and not self._rest:
+        if self._is_plain:
             return lines[0][0]
         heads = [line[0] for line in lines]
         if self._rest:
@@ -80,11 +81,20 @@ class Order:
             lines.append(deque((key,)))
         else:
             self._rest.add(key)
+        self._look()
 
     def pop_first(self) -> Any:
         """The least key, which is not there any more. Raises IndexError if there is none."""
-        key = self.first
-        self.remove(key)
+        if not self._is_plain:
+            key = self.first
+            self.remove(key)
+            return key
+        line = self._lines[0]
+        key = line.popleft()
+        self._size -= 1
+        if self._gone or not line:
+            self._pass_over(0)
+            self._bound_gone()
         return key
 
     def remove(self, key: Any) -> None:
@@ -98,20 +108,27 @@ class Order:
         else:
             if self._rest and key in self._rest:
                 self._rest.remove(key)
+                self._look()
             elif key in gone or not self._lines or self._lines[0][-1] < key:
                 raise KeyError(key)
             else:
                 gone.add(key)
         self._size -= 1
-        if len(gone) > self._gone_max and len(gone) > self._size:
-            self._sweep()
+        if gone:
+            self._bound_gone()
 
-    def _sweep(self) -> None:
-        """Let go of what is gone. The lines' tails may be others then."""
+    def _bound_gone(self) -> None:
+        """Let go of what is gone when that is too much. The lines' tails may be others then."""
+        if len(self._gone) <= self._gone_max or len(self._gone) <= self._size:
+            return
         lines = [deque(filterfalse(self._gone.__contains__, line)) for line in self._lines]
         self._lines = [line for line in lines if line]
         self._lines.sort(key=_tail, reverse=True)
         self._gone.clear()
+        self._look()
+
+    def _look(self) -> None:
+        self._is_plain = len(self._lines) == 1 and not self._rest
 
     def _pass_over(self, index: int) -> None:
         """What is gone does not stand at a line's head, and a line that is empty is none."""
@@ -120,11 +137,13 @@ class Order:
             gone.discard(line.popleft())
         if not line:
             del self._lines[index]
+            self._look()
 
     def check(self) -> None:
         """Assert every invariant; for tests."""
         assert len(self._lines) <= LINES_MAX
         assert all(self._lines), "no line is empty"
+        assert self._is_plain == (len(self._lines) == 1 and not self._rest)
         assert not any(line[0] in self._gone for line in self._lines)
         tails = [line[-1] for line in self._lines]
         assert tails == sorted(tails, reverse=True)

@@ -13,14 +13,6 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-SHARDS_MAX: Final = 1024
-"""A message id is its produce record's trans_id times this, plus its shard."""
-
-
-def message_id(trans_id: int, shard: int) -> int:
-    """The id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
-    return trans_id * SHARDS_MAX + shard
-
 
 class Encoding:
     """What a payload's bytes are."""
@@ -75,11 +67,6 @@ class Message(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     last: int = 0
     encoding: int = 0
     marks: dict[str, Any] | None = None
-
-    @property
-    def previous(self) -> int:
-        """The trans_id of its newest record."""
-        return self.last or self.msg_id // SHARDS_MAX
 
 
 class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False, forbid_unknown_fields=True):

@@ -79,7 +79,10 @@ class ShardState:
     def apply_next(self, record: Record) -> None:
         """As `apply`, for the record that the leader makes next."""
         self.trans_id = trans_id = self.trans_id + 1
-        self._apply[type(record)](trans_id, record)
+        if type(record) is Message:
+            self._produce(trans_id, record)
+        else:
+            self._apply[type(record)](trans_id, record)
 
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
@@ -174,27 +177,26 @@ class ShardState:
             queue.keys[message.key] = message.msg_id
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
-        queues = self.queues
+        live, loading, consumer = self.messages, self.loading, record.consumer
         due_ats, counts = record.due_ats, record.deliveries
         assert len(record.msg_ids) == len(due_ats) == len(counts)
         for index, msg_id in enumerate(record.msg_ids):
-            message = self.messages.get(msg_id)
+            message = live.get(msg_id)
             if message is None:
                 continue
-            due_at, deliveries = due_ats[index], counts[index]
             message.last = trans_id
-            if record.consumer is not None:
-                self._mark_consumer(message, record.consumer)
-            if self.loading:
-                message.due_at = due_at
-                message.deliveries = deliveries
+            if consumer is not None:
+                self._mark_consumer(message, consumer)
+            if loading:
+                message.due_at = due_ats[index]
+                message.deliveries = counts[index]
                 message.place = Place.IN_FLIGHT
                 continue
-            queue = queues[message.queue]
+            queue = self.queues[message.queue]
             if message.place:
                 queue.lift(message)
-            message.due_at = due_at
-            message.deliveries = deliveries
+            message.due_at = due_ats[index]
+            message.deliveries = counts[index]
             queue.place_in_flight(message)
 
     @staticmethod
@@ -202,12 +204,13 @@ class ShardState:
         message.marks = {**(message.marks or {}), CONSUMER: consumer}
 
     def _remove_messages(self, trans_id: int, record: Removal) -> None:
+        live, loading = self.messages, self.loading
         for msg_id in record.msg_ids:
-            message = self.messages.pop(msg_id, None)
+            message = live.pop(msg_id, None)
             if message is None:
                 continue
             queue = self.queues[message.queue]
-            if message.place and not self.loading:
+            if message.place and not loading:
                 queue.lift(message)
             self.data_bytes -= len(message.data)
             queue.unplaced -= 1

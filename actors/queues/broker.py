@@ -7,6 +7,8 @@ from the ledger. Records are applied when they are made; answers come out when t
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from msgspec.structs import astuple
+
 from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import Delivery
@@ -28,8 +30,9 @@ from quorate.protocol import (
     Request,
     refusal,
 )
+from storage.message_ids import message_id
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import PAYLOADS_LEVEL, Encoding, Message, message_id
+from storage.records import PAYLOADS_LEVEL, Encoding, Message
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -37,6 +40,10 @@ NOW_S: Final = 2.0
 
 MESSAGE_OVERHEAD_BYTES: Final = 500
 """What a live message takes in memory beside its data (bench/memory.py measures it)."""
+
+
+_fields_of: Final = astuple
+assert ProduceItem.__struct_fields__ == ("data", "delay", "ttl", "retry", "priority", "key", "encoding")
 
 
 class Limits(NamedTuple):
@@ -240,13 +247,13 @@ class Broker:
         """The message that the request, or its `index`th item, asks for; None if it was refused."""
         delay, ttl, retry, priority, key = request.delay, request.ttl, request.retry, request.priority, request.key
         raw, encoding = request.data, request.encoding
-        if item is not None:
-            raw, encoding = item.data, item.encoding
-            delay = delay if item.delay is None else item.delay
-            ttl = ttl if item.ttl is None else item.ttl
-            retry = retry if item.retry is None else item.retry
-            priority = priority if item.priority is None else item.priority
-            key = key if item.key is None else item.key
+        if item is not None:  # its fields at once: a field of a Struct costs compiled code as much as all of them
+            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding = _fields_of(item)
+            delay = delay if own_delay is None else own_delay
+            ttl = ttl if own_ttl is None else own_ttl
+            retry = retry if own_retry is None else own_retry
+            priority = priority if own_priority is None else own_priority
+            key = key if own_key is None else own_key
         now = self.ledger.now
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         if not ttl:

@@ -11,7 +11,7 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
+from storage.message_ids import named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
 from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
 
@@ -31,9 +32,18 @@ TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
 
 
+_raw: Final = msgspec.Raw
+
+
 def wire_encoding(message: Message) -> str | None:
     """A message's encoding as replies say it."""
     return PLAIN if message.encoding == Encoding.PLAIN else None
+
+
+def _delivered(message: Any) -> DeliveredItem:
+    """Any, so that compiled code takes the message's numbers as they are."""
+    encoding = wire_encoding(message) if message.encoding else None
+    return DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding)
 
 
 class Delivery:
@@ -292,8 +302,7 @@ class Delivery:
 
     def _end(self, queue: QueueState, messages: list[Message]) -> None:
         """Drop messages that may not go out again, or move them to the dead letter queue."""
-        ids = [message.msg_id for message in messages]
-        previous = [message.previous for message in messages]
+        ids, previous = named(messages)
         if queue.dead_letter is None:
             self._ledger.append(Expire(queue.name, ids, previous))
             return
@@ -339,7 +348,7 @@ class Delivery:
         gone = [message for message in messages if not message.retry_s]
         lasting = [message for message in messages if message.retry_s] if gone else messages
         if gone:
-            self._ledger.append(Take(queue.name, [m.msg_id for m in gone], [m.previous for m in gone]))
+            self._ledger.append(Take(queue.name, *named(gone)))
             for message in gone:
                 message.deliveries += 1
         if lasting:
@@ -355,15 +364,12 @@ class Delivery:
                 queue=queue.name,
                 seq=request.seq,
                 msg_id=message.msg_id,
-                data=msgspec.Raw(message.data),
+                data=_raw(message.data),
                 encoding=wire_encoding(message) if message.encoding else None,
                 deliveries=message.deliveries,
             )
         else:
-            items = [
-                DeliveredItem(m.msg_id, msgspec.Raw(m.data), queue.name, m.deliveries, wire_encoding(m))
-                for m in messages
-            ]
+            items = [_delivered(message) for message in messages]
             reply = DeliveredReply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
         if gone or self._leases_are_committed or not self._ledger.is_leased:
             self._ledger.park(call, reply)
@@ -376,7 +382,9 @@ class Delivery:
             message = messages[0]
             due_at = self.retry_at(message, message.retry_s)
             self._ledger.append(
-                Deliver(queue.name, [message.msg_id], [message.previous], [due_at], [message.deliveries + 1], consumer)
+                Deliver(
+                    queue.name, [message.msg_id], [newest_record(message)], [due_at], [message.deliveries + 1], consumer
+                )
             )
             self.watch(queue.name, due_at)
             return
@@ -384,8 +392,7 @@ class Delivery:
         self._ledger.append(
             Deliver(
                 queue.name,
-                [m.msg_id for m in messages],
-                [m.previous for m in messages],
+                *named(messages),
                 due_ats,
                 [m.deliveries + 1 for m in messages],
                 consumer,

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from actors.messages.call import Answer, Call
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
+from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import LEVEL, Message, Record, message_id
+from storage.records import LEVEL, Message, Record
 from storage.state import ShardState
 
 

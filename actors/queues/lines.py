@@ -101,7 +101,7 @@ class Lines:
     @property
     def next_deadline(self) -> float:
         """When the first has waited for long enough; `NEVER` if nobody waits."""
-        return self._deadlines[0][0] if self._deadlines else NEVER
+        return self._deadlines[0][0] if self._waiters else NEVER
 
     def late(self, now: float) -> Iterable[Waiter]:
         """Those that have waited for long enough; each is to leave before the next is asked for."""

@@ -28,6 +28,7 @@ from quorate.protocol import (
     done,
     refusal,
 )
+from storage.message_ids import newest_record
 from storage.queue_state import QueueState
 from storage.records import CONSUMER, Message, Place
 
@@ -237,7 +238,7 @@ def view_of(message: Message) -> MessageView:
         retry=message.retry_s,
         priority=message.priority,
         deliveries=message.deliveries,
-        trans_id=message.previous,
+        trans_id=newest_record(message),
         key=message.key,
         encoding=wire_encoding(message),
         consumer=consumer if isinstance(consumer, str) else None,

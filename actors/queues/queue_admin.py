@@ -13,8 +13,9 @@ from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
+from storage.message_ids import message_id, named
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import Clear, Configure, Remove, message_id
+from storage.records import Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
 
@@ -137,7 +138,7 @@ class QueueAdmin:
         messages = [m for msg_id in ids if (m := live.get(msg_id)) is not None and m.queue == clearing.queue]
         if messages:
             clearing.removed += len(messages)
-            self._ledger.append(Clear(clearing.queue, [m.msg_id for m in messages], [m.previous for m in messages]))
+            self._ledger.append(Clear(clearing.queue, *named(messages)))
         if clearing.next < len(clearing.ids):
             return
         request = clearing.call.request

@@ -5,6 +5,7 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, ErrorWord, Reply, done
+from storage.message_ids import named, newest_record
 from storage.records import Confirm, Extend, Message, Place, Release
 
 
@@ -54,14 +55,14 @@ class Settling:
             message = self._message(call, request.msg_id)
             if message is not None:
                 confirmed = 1
-                self._ledger.append(Confirm(message.queue, [message.msg_id], [message.previous]))
+                self._ledger.append(Confirm(message.queue, [message.msg_id], [newest_record(message)]))
         else:
             ids = self._named(call)
             if ids is None:
                 return
             for name, messages in self._found(call, ids).items():
                 confirmed += len(messages)
-                self._ledger.append(Confirm(name, [m.msg_id for m in messages], [m.previous for m in messages]))
+                self._ledger.append(Confirm(name, *named(messages)))
         reply = Reply(
             action=request.action, code=0, queue=queue, seq=request.seq, msg_id=request.msg_id, confirmed=confirmed
         )
@@ -98,7 +99,7 @@ class Settling:
         for name, messages in by_queue.items():
             # what was delivered before may not go out after it expires: then is when it is dropped
             due_ats = [min(due_at, message.expires_at) for message in messages]
-            self._ledger.append(Release(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
+            self._ledger.append(Release(name, *named(messages), due_ats))
             for message in messages:
                 self._delivery.place(message)
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values()))))
@@ -113,7 +114,7 @@ class Settling:
             return None
         for name, messages in by_queue.items():
             due_ats = [max(m.due_at, self._delivery.retry_at(m, request.retry)) for m in messages]
-            self._ledger.append(Extend(name, [m.msg_id for m in messages], [m.previous for m in messages], due_ats))
+            self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.watch(name, min(due_ats))
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
         return None

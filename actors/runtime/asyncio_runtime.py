@@ -38,6 +38,10 @@ REST_S: Final = 0.0002
 """How long a thread beside the loop sleeps when it rests: some 5 to 10 times what it computed before."""
 
 
+_monotonic: Final = time.monotonic
+_thread_id: Final = threading.get_ident
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class AsyncioRuntime:
     """Runs actors on `loop`. Made on the loop's thread.
@@ -64,7 +68,7 @@ class AsyncioRuntime:
 
     def monotonic(self) -> float:
         """The monotonic clock (seconds)."""
-        return time.monotonic()
+        return _monotonic()
 
     def random(self) -> float:
         """From Python's generator, seeded by the system."""
@@ -95,7 +99,7 @@ class AsyncioRuntime:
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""
-        if threading.get_ident() == self._thread_id:
+        if _thread_id() == self._thread_id:
             self._line.append(turn)
             if not self._is_serving:
                 self._is_serving = True
@@ -108,7 +112,7 @@ class AsyncioRuntime:
 
     def _serve(self) -> None:
         line = self._line
-        until = time.monotonic() + SERVE_MAX_S
+        until = _monotonic() + SERVE_MAX_S
         while line:
             turn = line.popleft()
             try:
@@ -116,7 +120,7 @@ class AsyncioRuntime:
             except Exception as error:
                 log.exception("a turn failed")
                 self.actor_failed(turn, error)
-            if line and time.monotonic() > until:
+            if line and _monotonic() > until:
                 self._loop.call_soon(self._serve)
                 return
         self._is_serving = False

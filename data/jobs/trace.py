@@ -7,7 +7,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data.instants import in_utc
-from storage.records import SHARDS_MAX
+from storage.message_ids import SHARDS_MAX
 
 COLUMNS: Final = (
     *("trans_id", "time", "kind", "queue", "deliveries", "consumer", "due", "expires", "retry", "priority", "key"),

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import astuple
 
 from net.protocols.codec import CodecLimits, Fault
 from net.protocols.json_framing import ObjectFramer, is_deeper
@@ -34,8 +33,8 @@ LONG_DATA_BYTES: Final = 4096
 OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
-_REQUEST_FIELDS: Final = len(Request.__struct_fields__)
-_ITEM_FIELDS: Final = len(ProduceItem.__struct_fields__)
+ESCAPE: Final = rb"\u00"
+"""How a colon or a quote may be written in another way: as a control character is."""
 
 
 _decode: Final = msgspec.json.Decoder(Request).decode
@@ -146,7 +145,7 @@ def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
     if outer is not None and (why := plain_payload(request)) is not None:
         return Fault(ErrorWord.FIELD, why, body=body)
     for index, item in enumerate(request.messages or ()):
-        if (item.encoding or outer) and (why := plain_payload(item, outer)) is not None:
+        if (outer or item.encoding) and (why := plain_payload(item, outer)) is not None:
             return Fault(ErrorWord.FIELD, f"messages[{index}].{why}", body=body)
     return None
 
@@ -180,24 +179,37 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
     )
     if marks == usual and body.count(b":") == marks:
         return None  # nearly always: just these fields are there, and each once
+    again = _encode(request)
+    messages = request.messages
+    if messages is not None and not _are_plain(messages, again):
+        fault = _fault_in_messages(messages, body, depth_max)
+        if fault is not None:
+            return fault
     if (
         request.key is not None
         or request.consumer is not None
         or isinstance(request.after, str)
-        or request.messages is not None
         or request.queues is not None
         or request.pattern is not None
         or request.reader is not None
         or request.dead_letter is not UNSET
     ):
-        fault = _rare_fault_in(request, body, depth_max)
+        fault = _rare_fault_in(request, body)
         if fault is not None:
             return fault
-    set_fields = _REQUEST_FIELDS - astuple(request).count(None) - (request.dead_letter is UNSET)
-    set_fields -= request.data is NO_DATA
-    if marks != set_fields or body.count(b":") != marks:
-        return _duplicate_in(request, body, set_fields)
-    return None
+    if (
+        marks == again.count(b'":')
+        and body.count(b":") == again.count(b":")
+        and body.count(ESCAPE) == again.count(ESCAPE)
+    ):
+        return None
+    return _duplicate_in(request, body)
+
+
+def _are_plain(messages: list[ProduceItem], again: bytes) -> bool:
+    """Whether the items of a batch that is encoded so have strings for their data, and neither keys nor encodings."""
+    strings = again.count(b'"data":"')
+    return strings == len(messages) == again.count(b'"data":') and b'"key":' not in again
 
 
 def _is_nested(data: msgspec.Raw) -> bool:
@@ -208,8 +220,21 @@ def _too_deep(depth_max: int, body: bytes) -> Fault:
     return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
 
 
-def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with the fields that few requests have."""
+def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int) -> Fault | None:
+    """What is wrong with the items of a batch."""
+    for index, item in enumerate(messages):
+        if item.key is not None and (why := name_fault(item.key)):
+            return Fault(ErrorWord.FIELD, f"messages[{index}].key {why}", body=body)
+        # the item and the list around it are two levels more
+        if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
+            return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
+        if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
+            return _too_deep(depth_max, body)
+    return None
+
+
+def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
+    """What is wrong with the names that few requests have."""
     names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
     names += [("reader", request.reader)]
     names += [("consumer", request.consumer), ("after", request.after if isinstance(request.after, str) else None)]
@@ -217,37 +242,23 @@ def _rare_fault_in(request: Request, body: bytes, depth_max: int) -> Fault | Non
         names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]
     if isinstance(request.dead_letter, str):
         names.append(("dead_letter", request.dead_letter))
-    for index, item in enumerate(request.messages or ()):
-        if item.key is not None:
-            names.append((f"messages[{index}].key", item.key))
-        # the item and the list around it are two levels more
-        if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
-            return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
-        if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
-            return _too_deep(depth_max, body)
     for field, name in names:
         if name is not None and (why := name_fault(name)):
             return Fault(ErrorWord.FIELD, f"{field} {why}", body=body)
     return None
 
 
-def _duplicate_in(request: Request, body: bytes, set_fields: int) -> Fault | None:
-    """A field that stands twice in the request or in one of its messages.
+def _duplicate_in(request: Request, body: bytes) -> Fault | None:
+    """A field that stands twice in the request or in one of its messages: the decoder takes the last of them silently.
 
-    The decoder takes the last of them silently. Counting is nearly always enough to know that there is none: the
-    marks `":` outside of `data` are as many as the fields that are set, and every colon there belongs to one.
+    Counting is nearly always enough to know that there is none, and this is not called. The request, encoded again, has
+    each field once, its data as it came, and no more or fewer colons than it came with: in names they are written as
+    they are, unless the body had them as `\\u003a`, and escapes are counted, too.
     """
-    inner = [request.data]
-    for item in request.messages or ():
-        inner.append(item.data)
-        set_fields += _ITEM_FIELDS - astuple(item).count(None) - (item.data is NO_DATA)
-    data = [bytes(raw) for raw in inner]
-    marks = body.count(b'":') - sum(one.count(b'":') for one in data)
-    if marks == set_fields and body.count(b":") - sum(one.count(b":") for one in data) == marks:
-        return None
-    for one in data:
-        if len(one) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
-            body = body.replace(one, b"0", 1)
+    for raw in [request.data, *[item.data for item in request.messages or ()]]:
+        data = bytes(raw)
+        if len(data) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
+            body = body.replace(data, b"0", 1)
     outermost = json.loads(body, object_pairs_hook=Noted, parse_int=str, parse_float=str)
     items = outermost.get("messages", ())
     for found in (outermost, *(items if isinstance(items, list) else ())):

@@ -1,6 +1,7 @@
 """A log made by hand: entries with records of every kind, for decoding and for reports."""
 
 from storage import entry as entry_codec
+from storage.message_ids import message_id
 from storage.records import (
     Bury,
     Clear,
@@ -17,7 +18,6 @@ from storage.records import (
     Release,
     Remove,
     Take,
-    message_id,
 )
 
 TIME = 1_800_000_000.0

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from storage import entry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove, message_id
+from storage.message_ids import message_id
+from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove
 
 NAMES = st.text(min_size=1, max_size=20)
 IDS = st.lists(st.integers(1, 2**53 - 1), min_size=1, max_size=5)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from storage.entry import decode
 from storage.entry_making import make_entries
-from storage.records import Message, Record, message_id
+from storage.message_ids import message_id
+from storage.records import Message, Record
 
 
 def messages(count: int, size: int) -> list[Record]:

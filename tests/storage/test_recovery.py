@@ -14,7 +14,8 @@ from storage.disk import RealFolder
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
-from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove, message_id
+from storage.message_ids import message_id, newest_record
+from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove
 from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
@@ -56,7 +57,7 @@ class Writer:
                 queue, message_id(trans_id, 0), b'"x"', NOW, NOW + random.choice([-1, 5]), NOW + 99, 60.0, 0, key
             )
         message = random.choice(live)
-        one = ([message.msg_id], [message.previous])
+        one = ([message.msg_id], [newest_record(message)])
         if choice < 0.65:
             return Deliver(message.queue, *one, [NOW + random.randint(1, 50)], [message.deliveries + 1])
         if choice < 0.85:
@@ -75,7 +76,15 @@ def described(state: ShardState) -> tuple[object, object]:
     """What a state says, with places as a restart sees them."""
     messages = {}
     for msg_id, m in state.messages.items():
-        messages[msg_id] = (m.queue, m.data, m.due_at, m.deliveries, m.place == Place.IN_FLIGHT, m.key, m.previous)
+        messages[msg_id] = (
+            m.queue,
+            m.data,
+            m.due_at,
+            m.deliveries,
+            m.place == Place.IN_FLIGHT,
+            m.key,
+            newest_record(m),
+        )
     return messages, {name: (q.settings(), q.size, q.max_id) for name, q in state.queues.items()}
 
 

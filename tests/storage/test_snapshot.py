@@ -7,8 +7,9 @@ import pytest
 
 from storage.entry import StoredEntry, encode
 from storage.log_store import LogStore, SnapshotPart, TrimPlan, TrimRows, encode_row, queue_row
+from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import Member, Members, Message, Remove, message_id
+from storage.records import Member, Members, Message, Remove
 from storage.recovery import load_state
 from storage.state import ShardState
 from storage.tables import LmdbTables

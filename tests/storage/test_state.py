@@ -1,6 +1,7 @@
 """The state: what a record does, and that doing it again over a later state ends in the same."""
 
-from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove, message_id
+from storage.message_ids import message_id
+from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove
 from storage.state import ShardState
 
 NOW = 100.0

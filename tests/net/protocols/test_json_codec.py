@@ -136,6 +136,38 @@ def test_unusual_but_right_requests_are_accepted(body: bytes) -> None:
     assert isinstance(decode_request(body, LIMITS), Request)
 
 
+NAMES = st.text(st.sampled_from('ab:"\\u03{}, '), max_size=6)
+FIELDS = st.one_of(
+    st.tuples(st.sampled_from(["queue", "key", "seq", "consumer"]), NAMES.map(json.dumps)),
+    st.tuples(st.sampled_from(["data"]), VALUES.map(json.dumps) | NAMES.map(lambda text: json.dumps({text: text}))),
+    st.tuples(st.sampled_from(["retry", "ttl", "key"]), st.sampled_from(["null", "5", "0.0"])),
+)
+
+
+@given(
+    st.lists(FIELDS, max_size=4),
+    st.lists(st.lists(FIELDS, max_size=3), max_size=3),
+    st.sampled_from([":", " : ", ": "]),
+    st.sampled_from([("a", "a"), (":", "\\u003a"), (":", "\\u003A"), ('\\"', "\\u0022")]),
+)
+def test_no_field_stands_twice_in_what_is_taken(
+    fields: list[tuple[str, str]], items: list[list[tuple[str, str]]], colon: str, escape: tuple[str, str]
+) -> None:
+    def written(pairs: list[tuple[str, str]]) -> list[str]:
+        return [f'"{name}"{colon}{value.replace(*escape)}' for name, value in pairs]
+
+    rows = ",".join("{" + ",".join(written(item)) + "}" for item in items)
+    parts = [f'"action"{colon}1', *written(fields), *([f'"messages"{colon}[{rows}]'] if items else [])]
+    body = ("{" + ",".join(parts) + "}").encode()
+    names = [[name for name, _ in fields], *([name for name, _ in item] for item in items)]
+    has_twice = any(len(set(one)) < len(one) for one in names)
+    found = decode_request(body, LIMITS)
+    if isinstance(found, Request):
+        assert not has_twice
+    else:
+        assert has_twice or "twice" not in found.reason
+
+
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
     codec = JsonCodec(LIMITS)
     found = codec.receive(b'17\n"text" {"action":1}\n{"action":2}')

@@ -1,0 +1,21 @@
+"""The numbers of messages: a message has that of the record that produced it, with its shard in it."""
+
+from typing import Any, Final
+
+SHARDS_MAX: Final = 1024
+"""A message id is its produce record's trans_id times this, plus its shard."""
+
+
+def message_id(trans_id: int, shard: int) -> int:
+    """The id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
+    return trans_id * SHARDS_MAX + shard
+
+
+def newest_record(message: Any) -> Any:
+    """The trans_id of a live message's newest record. Any, so that compiled code keeps its numbers as they are."""
+    return message.last or message.msg_id // SHARDS_MAX
+
+
+def named(messages: list[Any]) -> tuple[list[int], list[int]]:
+    """How a record names live messages: their ids, and each one's newest record before it."""
+    return [message.msg_id for message in messages], [newest_record(message) for message in messages]

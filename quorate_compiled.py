@@ -82,6 +82,7 @@ MODULES: Final = (
     "storage.entry_making",
     "storage.journal",
     "storage.journal_writer",
+    "storage.live_messages",
     "storage.log_tail",
     "storage.message_ids",
     "storage.order",

@@ -38,9 +38,11 @@ def make_entries(
 def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, int]]) -> list[list[Record]]:
     """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
-        size = sum(len(record.data) for record in records if type(record) is Message)
-        if size < bytes_max // 2:
+        data_bytes = sum([len(record.data) for record in records if type(record) is Message])
+        if data_bytes < bytes_max // 2:
             return [records]
+    if sum([_size(record) for record in records]) <= bytes_max:
+        return [records]
     inside = {index for begin, end in together for index in range(begin + 1, end)}
     parts: list[list[Record]] = [[]]
     size = 0
@@ -49,8 +51,12 @@ def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, 
             parts.append([])
             size = 0
         parts[-1].append(record)
-        if isinstance(record, Message):
-            size += len(record.data) + RECORD_BYTES
-        else:
-            size += RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])
+        size += _size(record)
     return parts
+
+
+def _size(record: Record) -> int:
+    """What a record takes (bytes, at most about)."""
+    if type(record) is Message:
+        return len(record.data) + RECORD_BYTES
+    return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

@@ -3,7 +3,7 @@
 `ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
 (-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
 at their due time, those in flight at their retry time, those ready again at their expiry. The messages themselves are
-in `ShardState.messages`, by id.
+in `ShardState.messages`.
 """
 
 import math

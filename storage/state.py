@@ -15,6 +15,7 @@ from typing import Any
 
 from storage.entry import Entry
 from storage.kinds import KINDS
+from storage.live_messages import LiveMessages
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
@@ -52,7 +53,7 @@ class ShardState:
         self.members: Members | None = None
         self.readers: dict[str, ReaderPosition] = {}
         self.led_by = 0
-        self.messages: dict[int, Message] = {}
+        self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
         self._apply: dict[type, Callable[[int, Any], None]] = {
             kind.record: getattr(self, f"_{kind.apply}") for kind in KINDS
@@ -121,17 +122,13 @@ class ShardState:
         assert self.loading
         queue = self.queue(message.queue)
         message.queue = queue.name
-        self._keep(message)
+        self.messages.add(message)
         self.data_bytes += len(message.data)
         queue.size += 1
         queue.unplaced += 1
         queue.max_id = max(queue.max_id, message.msg_id)
         if message.key is not None:
             queue.keys[message.key] = message.msg_id
-
-    def _keep(self, message: Any) -> None:
-        """Any, so that compiled code takes the message's own number for the key, and makes none beside it."""
-        self.messages[message.msg_id] = message
 
     def restore_queue(self, settings: Configure, max_id: int) -> None:
         """Add a queue as its row holds it."""
@@ -155,20 +152,19 @@ class ShardState:
     def check(self) -> None:
         """Assert every invariant; for tests."""
         by_queue: dict[str, list[Message]] = {name: [] for name in self.queues}
-        for msg_id, message in self.messages.items():
-            assert message.msg_id == msg_id
+        for message in self.messages.values():
+            assert self.messages[message.msg_id] is message
             by_queue[message.queue].append(message)
         for name, messages in by_queue.items():
             self.queues[name].check(messages)
 
     def _produce(self, trans_id: int, message: Message) -> None:
-        if message.msg_id in self.messages:
+        if not self.messages.add(message):
             return
         queue = self.queues.get(message.queue)
         if queue is None:
             queue = self.queue(message.queue)
         message.queue = queue.name  # one string for all: a decoded message brings its own copy
-        self._keep(message)
         self.data_bytes += len(message.data)
         queue.size += 1
         queue.unplaced += 1
@@ -206,7 +202,7 @@ class ShardState:
     def _remove_messages(self, trans_id: int, record: Removal) -> None:
         live, loading = self.messages, self.loading
         for msg_id in record.msg_ids:
-            message = live.pop(msg_id, None)
+            message = live.pop(msg_id)
             if message is None:
                 continue
             queue = self.queues[message.queue]

@@ -229,7 +229,7 @@ class Delivery:
         lines = self._lines
         to_serve: dict[str, QueueState] = {}
         for message in messages:
-            if message.msg_id not in live:
+            if live.get(message.msg_id) is None:
                 continue  # cleared before it was committed
             queue = self._state.queues[message.queue]
             queue.place(message, now)
@@ -398,7 +398,10 @@ class Delivery:
                 consumer,
             )
         )
-        self.watch(queue.name, min(due_ats))
+        earliest = due_ats[0]
+        for due_at in due_ats:
+            earliest = min(earliest, due_at)
+        self.watch(queue.name, earliest)
 
     def _give_up(self, waiter: Waiter) -> None:
         self._lines.leave(waiter)

@@ -34,7 +34,7 @@ OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
 ESCAPE: Final = rb"\u00"
-"""How a colon or a quote may be written in another way: as a control character is."""
+"""How a colon may be written in another way: as a control character is."""
 
 
 _decode: Final = msgspec.json.Decoder(Request).decode
@@ -166,7 +166,7 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
     queue = request.queue
     if queue is not None and not (len(queue) < 64 and queue.isprintable()) and (why := name_fault(queue)):
         return Fault(ErrorWord.FIELD, f"queue {why}", body=body)
-    marks = body.count(b'":')
+    colons = body.count(b":")
     usual = (
         1
         + (queue is not None)
@@ -177,7 +177,7 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
         + (request.delay is not None)
         + (request.ttl is not None)
     )
-    if marks == usual and body.count(b":") == marks:
+    if colons == usual:
         return None  # nearly always: just these fields are there, and each once
     again = _encode(request)
     messages = request.messages
@@ -197,11 +197,7 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
         fault = _rare_fault_in(request, body)
         if fault is not None:
             return fault
-    if (
-        marks == again.count(b'":')
-        and body.count(b":") == again.count(b":")
-        and body.count(ESCAPE) == again.count(ESCAPE)
-    ):
+    if colons == again.count(b":") and body.count(ESCAPE) == again.count(ESCAPE):
         return None
     return _duplicate_in(request, body)
 
@@ -252,8 +248,8 @@ def _duplicate_in(request: Request, body: bytes) -> Fault | None:
     """A field that stands twice in the request or in one of its messages: the decoder takes the last of them silently.
 
     Counting is nearly always enough to know that there is none, and this is not called. The request, encoded again, has
-    each field once, its data as it came, and no more or fewer colons than it came with: in names they are written as
-    they are, unless the body had them as `\\u003a`, and escapes are counted, too.
+    each field once, and its data as it came: a field that stood twice is a colon that is missing. Names can't make up
+    for it: their colons are written as they came, unless that was as `\\u003a`, and such escapes are counted, too.
     """
     for raw in [request.data, *[item.data for item in request.messages or ()]]:
         data = bytes(raw)

@@ -75,8 +75,8 @@ class Writer:
 def described(state: ShardState) -> tuple[object, object]:
     """What a state says, with places as a restart sees them."""
     messages = {}
-    for msg_id, m in state.messages.items():
-        messages[msg_id] = (
+    for m in state.messages.values():
+        messages[m.msg_id] = (
             m.queue,
             m.data,
             m.due_at,

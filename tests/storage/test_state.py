@@ -52,5 +52,5 @@ def test_records_about_messages_that_are_gone_change_nothing() -> None:
         settings=[],
         trimmed=1,
     )
-    assert state.messages == {}
+    assert not state.messages
     assert state.data_bytes == 0

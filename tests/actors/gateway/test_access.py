@@ -53,7 +53,7 @@ def test_a_token_that_is_none_is_refused_and_nothing_behind_it_is_done(token: st
     assert replies[0]["error"] == "not_authenticated"
     assert all(reply["code"] == -1 for reply in replies)
     assert guest.end.closed_how
-    assert house.shard.state.messages == {}
+    assert not house.shard.state.messages
     [line, *_] = house.audited()
     assert (line["action"], line["allowed"], line["from"]) == ("authenticate", False, "192.0.2.7")
     assert "x" not in str(line.get("claimed", ""))

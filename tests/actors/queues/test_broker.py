@@ -28,7 +28,7 @@ def test_an_at_most_once_delivery_is_answered_when_it_is_committed() -> None:
     assert consume not in shard.replies
     shard.commit()
     assert shard.replies[consume]["data"] == "x"
-    assert shard.state.messages == {}
+    assert not shard.state.messages
 
 
 @pytest.mark.parametrize("committed", [False, True])

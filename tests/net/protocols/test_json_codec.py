@@ -108,6 +108,7 @@ def test_data_comes_through_byte_for_byte() -> None:
         (b'{"action":1,"queue" : "a","queue":"b"}', "field_error", "queue stands there twice"),
         (b'{"action":1,"messages":[{"data":1,"data":2}]}', "field_error", "data stands there twice"),
         (b'{"action":1,"key":null,"key":null}', "field_error", "key stands there twice"),
+        (b'{"action":1,"queue":"a\\u003ab","retry":1,"retry":2}', "field_error", "retry stands there twice"),
         (b'{"action":1,"queue":"' + b"x" * 3000 + b'"}', "too_large", "2000"),
     ],
 )

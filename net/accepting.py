@@ -23,6 +23,9 @@ BURST: Final = 100.0
 
 PAUSE_S: Final = 0.02
 BACKLOG: Final = 256
+WAITING_MAX: Final = 1024
+"""So many at most are taken in when a port is closed: what the largest backlog holds."""
+
 REST_S: Final = 0.5
 """Without a descriptor for one more, none is taken for so long."""
 
@@ -46,11 +49,14 @@ class Acceptor:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:
-        """Take no more."""
+        """Take no more, but those who wait already."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._sock.fileno())
-            self._sock.close()
+            waiting = take_waiting(self._sock)
+            self._sock.close()  # at once: whoever connects meanwhile is cut off
+            for sock, address in waiting:
+                self._came(sock, address)
 
     def _readable(self) -> None:
         now = time.monotonic()
@@ -72,7 +78,7 @@ class Acceptor:
                 return
             self._left -= 1
             sock.setblocking(False)
-            self._came(sock, str(address[0]) if isinstance(address, tuple) else "")
+            self._came(sock, _host_of(address))
 
     def _rest(self, seconds: float) -> None:
         self._loop.remove_reader(self._sock.fileno())
@@ -81,6 +87,23 @@ class Acceptor:
     def _go_on(self) -> None:
         if not self._is_closed:
             self._loop.add_reader(self._sock.fileno(), self._readable)
+
+
+def take_waiting(listening: socket.socket) -> list[tuple[socket.socket, str]]:
+    """Those who wait to be taken in, and their hosts: the system would cut them off when `listening` is closed."""
+    taken: list[tuple[socket.socket, str]] = []
+    while len(taken) < WAITING_MAX:
+        try:
+            sock, address = listening.accept()
+        except OSError:  # nobody waits any more, or there is no descriptor for him
+            break
+        sock.setblocking(False)
+        taken.append((sock, _host_of(address)))
+    return taken
+
+
+def _host_of(address: object) -> str:
+    return str(address[0]) if isinstance(address, tuple) else ""
 
 
 def turn_away(sock: socket.socket) -> None:

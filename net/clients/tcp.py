@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.accepting import Acceptor
+from net.accepting import Acceptor, take_waiting
 from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
@@ -155,13 +155,47 @@ class TlsServer:
             sock.close()
 
 
+class TcpServer:
+    """Serves clients without TLS on a bound socket, from `listen` on until it is closed."""
+
+    def __init__(self, bound: socket.socket, make: Callable[[], TcpProtocol]) -> None:
+        self._bound = bound
+        self._make = make
+        self._loop = asyncio.get_running_loop()
+        self._server: asyncio.Server | None = None
+        self._taking: set[asyncio.Task[Any]] = set()
+
+    async def listen(self) -> None:
+        """Begin. Raises OSError."""
+        self._server = await self._loop.create_server(self._make, sock=self._bound, backlog=BACKLOG)
+
+    def close(self) -> None:
+        """Take no more clients, but those who wait already: they are told what they ask."""
+        if self._server is None:
+            return
+        waiting = take_waiting(self._bound)
+        self._server.close()  # at once: whoever connects meanwhile is cut off
+        self._server = None
+        for sock, _ in waiting:
+            task = self._loop.create_task(self._take(sock))
+            self._taking.add(task)
+            task.add_done_callback(self._taking.discard)
+
+    async def _take(self, sock: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, sock)
+        except OSError as error:
+            log.debug("a client did not come in: %s", error)
+            sock.close()
+
+
 async def listen_tcp(
     host: str,
     port: int,
     make: Callable[[], TcpProtocol],
     tls: Callable[[], ssl.SSLContext] | None = None,
     bound: socket.socket | None = None,
-) -> "asyncio.Server | TlsServer":
+) -> TcpServer | TlsServer:
     """Serve clients on host and port, or on a socket that is bound already, by TLS if `tls` is given. Raises OSError.
 
     `make` makes the protocol of one client.
@@ -169,4 +203,6 @@ async def listen_tcp(
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
     if tls is not None:
         return TlsServer(sock, make, tls)
-    return await asyncio.get_running_loop().create_server(make, sock=sock, backlog=BACKLOG)
+    server = TcpServer(sock, make)
+    await server.listen()
+    return server

@@ -60,6 +60,7 @@ MODULES: Final = (
     "actors.queues.leader_clock",
     "actors.queues.ledger",
     "actors.queues.lines",
+    "actors.queues.message_replies",
     "actors.queues.queue_admin",
     "actors.queues.queue_owner",
     "actors.queues.readers",

@@ -11,39 +11,25 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 from msgspec.structs import replace
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
-from quorate.protocol import PLAIN, DeliveredItem, DeliveredReply, ErrorWord, Reply, refusal
+from actors.queues.message_replies import delivered_reply
+from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message_ids import named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Encoding, Expire, Message, Place, Take
+from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Expire, Message, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
 
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
-
-
-_raw: Final = msgspec.Raw
-
-
-def wire_encoding(message: Message) -> str | None:
-    """A message's encoding as replies say it."""
-    return PLAIN if message.encoding == Encoding.PLAIN else None
-
-
-def _delivered(message: Any) -> DeliveredItem:
-    """Any, so that compiled code takes the message's numbers as they are."""
-    encoding = wire_encoding(message) if message.encoding else None
-    return DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding)
 
 
 class Delivery:
@@ -356,21 +342,7 @@ class Delivery:
             if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
                 consumer = None
             self._log_delivery(queue, lasting, consumer)
-        if count is None:
-            message = messages[0]
-            reply = Reply(
-                action=request.action,
-                code=0,
-                queue=queue.name,
-                seq=request.seq,
-                msg_id=message.msg_id,
-                data=_raw(message.data),
-                encoding=wire_encoding(message) if message.encoding else None,
-                deliveries=message.deliveries,
-            )
-        else:
-            items = [_delivered(message) for message in messages]
-            reply = DeliveredReply(action=request.action, code=0, queue=queue.name, seq=request.seq, messages=items)
+        reply = delivered_reply(request, queue.name, messages, count)
         if gone or self._leases_are_committed or not self._ledger.is_leased:
             self._ledger.park(call, reply)
         else:

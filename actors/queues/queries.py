@@ -10,8 +10,9 @@ from typing import Final
 import msgspec
 
 from actors.messages.call import Call, rows_in_reply
-from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery, wire_encoding
+from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.message_replies import wire_encoding
 from actors.queues.readers import Readers
 from actors.queues.surroundings import Surroundings
 from quorate.actions import Right

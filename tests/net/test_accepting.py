@@ -1,28 +1,152 @@
-"""Taking in connections: those who wait when a port is closed are not cut off."""
+"""Taking in connections a few at a time; those who wait when a port is closed are not cut off."""
 
 import asyncio
+import errno
+import itertools
 import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from net.accepting import Acceptor
+import pytest
+
+from net import accepting
+from net.accepting import AT_ONCE, BURST, Acceptor, turn_away
 
 
-def test_those_who_wait_when_it_closes_come_in() -> None:
-    came: list[tuple[socket.socket, str]] = []
+class FullOnce(socket.socket):
+    """Has no descriptor for the first that comes."""
 
-    async def run() -> list[socket.socket]:
-        bound = socket.socket()
-        bound.setblocking(False)
-        bound.bind(("127.0.0.1", 0))
-        acceptor = Acceptor(bound, lambda sock, host: came.append((sock, host)))
-        clients = [socket.create_connection(bound.getsockname(), timeout=5) for _ in range(20)]
-        acceptor.close()
-        acceptor.close()
-        return clients
+    failures = 1
 
-    clients = asyncio.run(run())
-    assert [host for _, host in came] == ["127.0.0.1"] * 20
-    for (sock, _), client in zip(came, clients, strict=True):
-        sock.sendall(b"hello")
-        assert client.recv(10) == b"hello"
-        sock.close()
-        client.close()
+    def accept(self) -> tuple[socket.socket, Any]:
+        """As always, but for the first time."""
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "no descriptor is left")
+        return super().accept()
+
+
+class Door:
+    """An acceptor on a free port, who came, and clients that are closed in the end."""
+
+    def __init__(self, kind: type[socket.socket] = socket.socket) -> None:
+        self.bound = kind()
+        self.bound.setblocking(False)
+        self.bound.bind(("127.0.0.1", 0))
+        self.port = self.bound.getsockname()[1]
+        self.came: list[tuple[socket.socket, str]] = []
+        self.clients: list[socket.socket] = []
+        self.acceptor = Acceptor(self.bound, lambda sock, host: self.came.append((sock, host)))
+
+    def connect(self, count: int) -> None:
+        """So many clients; the loop does not run meanwhile."""
+        self.clients += [socket.create_connection(("127.0.0.1", self.port), timeout=5) for _ in range(count)]
+
+    async def wait_for(self, count: int) -> None:
+        """Until so many have come."""
+        async with asyncio.timeout(5):
+            while len(self.came) < count:
+                await asyncio.sleep(0.005)
+
+    def end(self) -> None:
+        """Close everything."""
+        self.acceptor.close()
+        for sock in (*self.clients, *(sock for sock, _ in self.came)):
+            sock.close()
+
+
+def opened(kind: type[socket.socket], what: Callable[[Door], Awaitable[None]]) -> None:
+    """Do it with a door in a loop."""
+
+    async def run() -> None:
+        door = Door(kind)
+        try:
+            await what(door)
+        finally:
+            door.end()
+
+    asyncio.run(run())
+
+
+def test_whoever_connects_comes_in_with_his_host_and_is_not_waited_for() -> None:
+    async def what(door: Door) -> None:
+        door.connect(3)
+        await door.wait_for(3)
+        assert [host for _, host in door.came] == ["127.0.0.1"] * 3
+        for (sock, _), client in zip(door.came, door.clients, strict=True):
+            assert not sock.getblocking()
+            sock.sendall(b"hello")
+            assert client.recv(10) == b"hello"
+
+    opened(socket.socket, what)
+
+
+def test_a_flood_is_taken_in_small_steps_and_at_a_bounded_rate() -> None:
+    async def what(door: Door) -> None:
+        steps: list[int] = []
+
+        def watch() -> None:
+            steps.append(len(door.came))
+            asyncio.get_running_loop().call_soon(watch)
+
+        count = int(BURST) + 40
+        door.connect(count)
+        watch()
+        begun = asyncio.get_running_loop().time()
+        await door.wait_for(count)
+        took_s = asyncio.get_running_loop().time() - begun
+        grown = [after - before for before, after in itertools.pairwise(steps)]
+        assert 1 < max(grown) <= AT_ONCE, "the loop's others had their turn between steps"
+        assert took_s >= 40 / accepting.PER_S / 2
+
+    opened(socket.socket, what)
+
+
+def test_without_a_descriptor_it_rests_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def what(door: Door) -> None:
+        door.connect(2)
+        await asyncio.sleep(0.05)
+        assert not door.came, "it rests"
+        await door.wait_for(2)
+
+    opened(FullOnce, what)
+    assert "no connection can be taken in" in caplog.text
+    assert caplog.text.count("\n") == 1
+
+
+def test_those_who_wait_when_it_closes_come_in_and_nobody_after_them() -> None:
+    async def what(door: Door) -> None:
+        door.connect(20)
+        door.acceptor.close()
+        door.acceptor.close()
+        assert len(door.came) == 20
+        with pytest.raises(ConnectionRefusedError):
+            door.connect(1)
+        await asyncio.sleep(0.05)
+        assert len(door.came) == 20
+        door.came[0][0].sendall(b"hello")
+        assert door.clients[0].recv(10) == b"hello"
+
+    opened(socket.socket, what)
+
+
+def test_one_that_rests_closes_for_good() -> None:
+    async def what(door: Door) -> None:
+        door.connect(1)
+        await asyncio.sleep(0.05)
+        door.acceptor.close()
+        await asyncio.sleep(accepting.REST_S + 0.1)
+        assert len(door.came) == 1
+
+    opened(FullOnce, what)
+
+
+def test_who_is_turned_away_is_gone_at_once() -> None:
+    async def what(door: Door) -> None:
+        door.connect(1)
+        await door.wait_for(1)
+        turn_away(door.came[0][0])
+        with pytest.raises(ConnectionResetError):
+            door.clients[0].recv(10)
+
+    opened(socket.socket, what)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from actors.node import supervisor, worker, worker_process
-from actors.runtime.asyncio_runtime import SERVE_MAX_S, AsyncioRuntime
+from actors.runtime.asyncio_runtime import AsyncioRuntime
+from actors.runtime.contract import Turn
 from bench.load import load
 from bench.node import running_node
 
@@ -45,21 +46,10 @@ class MeteredRuntime(AsyncioRuntime):
         self._told = Path(os.environ[VARIABLE])
         loop.call_later(TOLD_EACH_S, self._tell)
 
-    def _serve(self) -> None:
-        line, seconds = self._line, self.seconds
-        now = begun = time.thread_time()
-        while line:
-            turn = line.popleft()
-            try:
-                turn.take_turn()
-            except Exception as error:
-                self.actor_failed(turn, error)
-            before, now = now, time.thread_time()
-            seconds[type(turn).__name__] += now - before
-            if line and now - begun > SERVE_MAX_S:
-                self._loop.call_soon(self._serve)
-                return
-        self._is_serving = False
+    def _take(self, turn: Turn) -> None:
+        begun = time.thread_time()
+        super()._take(turn)
+        self.seconds[type(turn).__name__] += time.thread_time() - begun
 
     def _tell(self) -> None:
         used, process = resource.getrusage(resource.RUSAGE_THREAD), resource.getrusage(resource.RUSAGE_SELF)

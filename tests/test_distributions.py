@@ -43,7 +43,10 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]:
-    """Build from copies, so that no build leaves anything in the checkout. `how`: QUORATE_COMPILE."""
+    """Build from copies, so that no build leaves anything in the checkout. `how`: QUORATE_COMPILE.
+
+    The server's wheel from its source distribution, as an index would have it.
+    """
     folder = tmp_path_factory.mktemp("wheels")
     copy = folder / "checkout"
     tracked = run("git", "ls-files", folder=ROOT).split("\n") if (ROOT / ".git").exists() else []
@@ -51,10 +54,15 @@ def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]
         if (ROOT / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             (copy / name).write_bytes((ROOT / name).read_bytes())
+    make = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", make, folder, folder=copy, PYTHONPATH="")
+    [archive] = folder.glob("*.tar.gz")
+    shutil.unpack_archive(archive, folder)
+    source = archive.with_name(archive.name.removesuffix(".tar.gz"))
     if (ROOT / "build").exists():  # what the checkout has compiled of the same sources need not be compiled again
-        shutil.copytree(ROOT / "build", copy / "build", ignore=shutil.ignore_patterns("wheels", "bdist*"))
+        shutil.copytree(ROOT / "build", source / "build", ignore=shutil.ignore_patterns("wheels", "bdist*"))
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder)
-    run(*pip, copy / "quorate", copy, QUORATE_COMPILE=how)
+    run(*pip, copy / "quorate", source, QUORATE_COMPILE=how)
     return {path.name.split("-")[0]: path for path in folder.glob("*.whl")}
 
 

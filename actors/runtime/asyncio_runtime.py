@@ -114,16 +114,19 @@ class AsyncioRuntime:
         line = self._line
         until = _monotonic() + SERVE_MAX_S
         while line:
-            turn = line.popleft()
-            try:
-                turn.take_turn()
-            except Exception as error:
-                log.exception("a turn failed")
-                self.actor_failed(turn, error)
+            self._take(line.popleft())
             if line and _monotonic() > until:
                 self._loop.call_soon(self._serve)
                 return
         self._is_serving = False
+
+    def _take(self, turn: Turn) -> None:
+        """One turn. What it raises ends the worker."""
+        try:
+            turn.take_turn()
+        except Exception as error:
+            log.exception("a turn failed")
+            self.actor_failed(turn, error)
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something raised in a callback that is not ours to call: a socket's, or a task.

@@ -9,8 +9,9 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Final
 
 log = logging.getLogger("quorate.clients")
 
@@ -49,14 +50,18 @@ class Acceptor:
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:
-        """Take no more, but those who wait already."""
+        """Take no more; who waits is cut off."""
         if not self._is_closed:
             self._is_closed = True
             self._loop.remove_reader(self._sock.fileno())
-            waiting = take_waiting(self._sock)
-            self._sock.close()  # at once: whoever connects meanwhile is cut off
-            for sock, address in waiting:
-                self._came(sock, address)
+            self._sock.close()
+
+    def finish(self) -> None:
+        """Take those who wait already, and no more."""
+        waiting = [] if self._is_closed else take_waiting(self._sock)
+        self.close()  # at once: whoever connects meanwhile is cut off
+        for sock, address in waiting:
+            self._came(sock, address)
 
     def _readable(self) -> None:
         now = time.monotonic()
@@ -87,6 +92,38 @@ class Acceptor:
     def _go_on(self) -> None:
         if not self._is_closed:
             self._loop.add_reader(self._sock.fileno(), self._readable)
+
+
+class Intake:
+    """Connections that are being taken in: `most` in all, `each` of one address; an older one makes room for the next.
+
+    Whoever means it needs no time for that. One that had to make room is closed.
+    """
+
+    def __init__(self, most: int, each: int | None = None) -> None:
+        self._most = most
+        self._each = most if each is None else each
+        self._loop = asyncio.get_running_loop()
+        self._taking: dict[asyncio.Task[None], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._taking)
+
+    def begin(self, sock: socket.socket, address: str, taking: Coroutine[Any, Any, None]) -> None:
+        """Take in `sock` of that address by doing `taking`."""
+        mine = [task for task, its in self._taking.items() if its == address]
+        if len(mine) >= self._each or len(self._taking) >= self._most:
+            oldest = (mine or list(self._taking))[0]
+            del self._taking[oldest]
+            oldest.cancel()
+        task = self._loop.create_task(taking)
+        self._taking[task] = address
+        task.add_done_callback(partial(self._ended, sock))
+
+    def _ended(self, sock: socket.socket, task: "asyncio.Task[None]") -> None:
+        self._taking.pop(task, None)
+        if task.cancelled():
+            sock.close()
 
 
 def take_waiting(listening: socket.socket) -> list[tuple[socket.socket, str]]:

@@ -75,8 +75,8 @@ _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
-    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` and
-    `runs` (which code this process does) are for status.
+    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` and `runs` (which code this
+    process does) are for status. `expects_clients`: when it stops some are still being taken in.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Listener(LoopActor):
         self._datagram_waits: dict[str, int] = {}
         self._datagrams: dict[DatagramClient, None] = {}
         self._reached: dict[str, int] = {}
-        self._is_stopping = False
+        self._is_stopping = self.expects_clients = False
         self._requests = 0
         self._started_at = runtime.monotonic()
         self.handlers = {
@@ -290,7 +290,7 @@ class Listener(LoopActor):
         self._router.tell(Stop(self.actor_ref))
 
     def _stopped(self, message: Stopped) -> None:
-        self.runtime.call_later(GRACE_S if self._connections else 0.0, self._close_all)
+        self.runtime.call_later(GRACE_S if self._connections or self.expects_clients else 0.0, self._close_all)
 
     def _hand_over(self) -> None:
         calls = self._gathered

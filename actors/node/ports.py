@@ -142,13 +142,16 @@ class Ports:
         listener = self._listener
         return TcpProtocol(listener, PROTOCOLS[protocol], lambda: listener.limits.connection, admit, protocol, habit)
 
-    def close(self) -> None:
-        """Let nobody in any more; datagrams are still answered."""
+    def close(self) -> bool:
+        """Let nobody in any more but those who wait already; datagrams are still answered.
+
+        Whether clients are being taken in: they are yet to ask.
+        """
         self._is_closed = True
-        for server in self._servers:
-            server.close()
+        are_coming = [server.close() for server in self._servers]
         if self._moving_in is not None:
             self._moving_in.close()
+        return any(are_coming)
 
     def close_datagrams(self) -> None:
         """All is answered."""

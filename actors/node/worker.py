@@ -47,6 +47,9 @@ log = logging.getLogger("quorate.worker")
 
 EXIT_FAILED: Final = 70
 EXIT_NO_SPACE: Final = 75
+WARM_SHARE: Final = 0.5
+"""Of the memory that is free, a node's workers read ahead so much of what they recover from."""
+
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
@@ -113,9 +116,9 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     begun = time.monotonic()
     gc.collect()  # before there are a million messages, which all stay
     tables = LmdbTables(path)
-    tables.warm()
     folder = RealFolder(path / "journal")
     try:
+        tables.warm(WARM_SHARE / config["shards"])
         opened = open_shard(tables, folder, settings, time.time(), random.random)
     finally:
         tables.close()
@@ -291,7 +294,7 @@ class Worker:
         self._shard.replicator.tell(HandOver(self._stopper))
 
     def _handed_over(self) -> None:
-        self._ports.close()
+        self._listener.expects_clients = self._ports.close()
         self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
 
     def _replies_written(self) -> None:

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.accepting import Acceptor, take_waiting
+from net.accepting import WAITING_MAX, Acceptor, Intake, take_waiting
 from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
@@ -128,20 +128,16 @@ class TlsServer:
         self._make = make
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._taking: dict[asyncio.Task[None], str] = {}
+        self._intake = Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
         self._acceptor = Acceptor(bound, self._came)
 
-    def close(self) -> None:
-        """Take no more clients."""
-        self._acceptor.close()
+    def close(self) -> bool:
+        """Take no more clients but those who wait already; whether any is being taken in."""
+        self._acceptor.finish()
+        return len(self._intake) > 0
 
     def _came(self, sock: socket.socket, address: str) -> None:
-        mine = [task for task, its in self._taking.items() if its == address]
-        if len(mine) >= HANDSHAKES_EACH or len(self._taking) >= HANDSHAKES_MAX:
-            (mine or list(self._taking))[0].cancel()  # whoever means it needs no time for that
-        task = self._loop.create_task(self._take(sock, address))
-        self._taking[task] = address
-        task.add_done_callback(lambda done: self._taking.pop(done, None))
+        self._intake.begin(sock, address, self._take(sock, address))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         try:
@@ -150,8 +146,6 @@ class TlsServer:
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
             log.debug("a client at %s did not come in: %s", address, error)
-            sock.close()
-        except asyncio.CancelledError:
             sock.close()
 
 
@@ -163,23 +157,21 @@ class TcpServer:
         self._make = make
         self._loop = asyncio.get_running_loop()
         self._server: asyncio.Server | None = None
-        self._taking: set[asyncio.Task[Any]] = set()
+        self._intake = Intake(WAITING_MAX)
 
     async def listen(self) -> None:
         """Begin. Raises OSError."""
         self._server = await self._loop.create_server(self._make, sock=self._bound, backlog=BACKLOG)
 
-    def close(self) -> None:
-        """Take no more clients, but those who wait already: they are told what they ask."""
-        if self._server is None:
-            return
-        waiting = take_waiting(self._bound)
-        self._server.close()  # at once: whoever connects meanwhile is cut off
-        self._server = None
-        for sock, _ in waiting:
-            task = self._loop.create_task(self._take(sock))
-            self._taking.add(task)
-            task.add_done_callback(self._taking.discard)
+    def close(self) -> bool:
+        """Take no more clients but those who wait already; whether any is being taken in."""
+        if self._server is not None:
+            waiting = take_waiting(self._bound)
+            self._server.close()  # at once: whoever connects meanwhile is cut off
+            self._server = None
+            for sock, address in waiting:
+                self._intake.begin(sock, address, self._take(sock))
+        return len(self._intake) > 0
 
     async def _take(self, sock: socket.socket) -> None:
         try:

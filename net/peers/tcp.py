@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, cast
 
-from net.accepting import Acceptor, turn_away
+from net.accepting import Acceptor, Intake, turn_away
 from net.peers.doorkeeper import Doorkeeper
 from net.peers.link import CLOSED, Connected, Origin, PeerLink
 from net.sockets import keep_alive, listening_socket
@@ -112,7 +112,7 @@ class PeerServer:
         self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
         self._doorkeeper = Doorkeeper(expected)
-        self._taking: dict[asyncio.Task[None], None] = {}
+        self._intake = Intake(HANDSHAKES_MAX)
         self._acceptor = Acceptor(listening_socket(host, port, socket.SOCK_STREAM), self._came)
 
     def close(self) -> None:
@@ -124,11 +124,7 @@ class PeerServer:
             turn_away(sock)
             self._turned_away(address, "it comes too often without a proof")
             return
-        if len(self._taking) >= HANDSHAKES_MAX:
-            next(iter(self._taking)).cancel()  # whoever means it needs no time for that
-        task = self._loop.create_task(self._take(sock, address))
-        self._taking[task] = None
-        task.add_done_callback(lambda done: self._taking.pop(done, None))
+        self._intake.begin(sock, address, self._take(sock, address))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         def proved() -> None:
@@ -142,6 +138,4 @@ class PeerServer:
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
             self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
-            sock.close()
-        except asyncio.CancelledError:
             sock.close()

@@ -34,7 +34,8 @@ OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
 ESCAPE: Final = rb"\u00"
-"""How a colon may be written in another way: as a control character is."""
+COLON: Final = ESCAPE + b"3"
+"""How a colon may be written in another way begins so, as other characters do."""
 
 
 _decode: Final = msgspec.json.Decoder(Request).decode
@@ -197,13 +198,13 @@ def _fault_as_it_stands(request: Request, body: bytes, depth_max: int) -> Fault 
         fault = _rare_fault_in(request, body)
         if fault is not None:
             return fault
-    if colons == again.count(b":") and body.count(ESCAPE) == again.count(ESCAPE):
+    if colons == again.count(b":") and (COLON not in body or body.count(ESCAPE) == again.count(ESCAPE)):
         return None
     return _duplicate_in(request, body)
 
 
 def _are_plain(messages: list[ProduceItem], again: bytes) -> bool:
-    """Whether the items of a batch that is encoded so have strings for their data, and neither keys nor encodings."""
+    """Whether the items of a batch, in a request that is encoded so, have strings for their data, and no keys."""
     strings = again.count(b'"data":"')
     return strings == len(messages) == again.count(b'"data":') and b'"key":' not in again
 
@@ -249,7 +250,7 @@ def _duplicate_in(request: Request, body: bytes) -> Fault | None:
 
     Counting is nearly always enough to know that there is none, and this is not called. The request, encoded again, has
     each field once, and its data as it came: a field that stood twice is a colon that is missing. Names can't make up
-    for it: their colons are written as they came, unless that was as `\\u003a`, and such escapes are counted, too.
+    for it: their colons are written as they came, unless that was as `\\u003a`, and then all such escapes are counted.
     """
     for raw in [request.data, *[item.data for item in request.messages or ()]]:
         data = bytes(raw)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from net import accepting
-from net.accepting import AT_ONCE, BURST, Acceptor, turn_away
+from net.accepting import AT_ONCE, BURST, Acceptor, Intake, turn_away
 
 
 class FullOnce(socket.socket):
@@ -117,9 +117,10 @@ def test_without_a_descriptor_it_rests_and_goes_on(caplog: pytest.LogCaptureFixt
 def test_those_who_wait_when_it_closes_come_in_and_nobody_after_them() -> None:
     async def what(door: Door) -> None:
         door.connect(20)
-        door.acceptor.close()
-        door.acceptor.close()
+        door.acceptor.finish()
+        door.acceptor.finish()
         assert len(door.came) == 20
+        assert not any(sock.getblocking() for sock, _ in door.came)
         with pytest.raises(ConnectionRefusedError):
             door.connect(1)
         await asyncio.sleep(0.05)
@@ -132,13 +133,40 @@ def test_those_who_wait_when_it_closes_come_in_and_nobody_after_them() -> None:
 
 def test_one_that_rests_closes_for_good() -> None:
     async def what(door: Door) -> None:
+        faults: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: faults.append(context))
         door.connect(1)
         await asyncio.sleep(0.05)
         door.acceptor.close()
         await asyncio.sleep(accepting.REST_S + 0.1)
-        assert len(door.came) == 1
+        assert not door.came, "they were cut off"
+        assert not faults
 
     opened(FullOnce, what)
+
+
+def test_an_older_connection_that_is_being_taken_in_makes_room_for_the_next() -> None:
+    async def what(door: Door) -> None:
+        door.connect(8)
+        await door.wait_for(8)
+        begun: list[int] = []
+        ended: list[int] = []
+
+        async def taking(number: int) -> None:
+            begun.append(number)
+            await asyncio.sleep(0.1 if number < 7 else 0)
+            ended.append(number)
+
+        intake = Intake(4, each=2)
+        for number, address in enumerate("aaabcdef"):
+            intake.begin(door.came[number][0], address, taking(number))
+            assert len(intake) <= 4
+        await asyncio.sleep(0.2)
+        assert begun == [*ended[1:], 7] == [4, 5, 6, 7], "those before had made room ere they began"
+        assert [sock.fileno() < 0 for sock, _ in door.came] == [True] * 4 + [False] * 4
+        assert not intake
+
+    opened(socket.socket, what)
 
 
 def test_who_is_turned_away_is_gone_at_once() -> None:

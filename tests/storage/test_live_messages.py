@@ -32,3 +32,10 @@ def test_it_holds_what_a_dict_would(steps: list[tuple[int, bool]]) -> None:
             assert (other in live) == (other in model)
     for msg_id, one in model.items():
         assert live[msg_id] is one
+
+
+def test_messages_in_a_row_stand_in_a_row() -> None:
+    live = LiveMessages(3)
+    for number in range(1, 6):
+        live.add(message(1024 * number + 3))
+    assert list(live._by_key) == [1, 2, 3, 4, 5]

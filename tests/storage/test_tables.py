@@ -1,18 +1,45 @@
 """LMDB's tables as they are on a real disk; what all tables have in common is tested with the log's."""
 
+import os
 from pathlib import Path
 
-from storage.tables import LOG, LmdbTables
+from storage.tables import LOG, WARM_CHUNK_BYTES, LmdbTables
 
 
-def test_a_file_that_is_read_ahead_is_what_it_was(tmp_path: Path) -> None:
-    tables = LmdbTables(tmp_path)
-    rows = [(b"%08d" % number, bytes(3000)) for number in range(500)]
+def filled(path: Path, rows: int) -> int:
+    """Tables with so many rows of 3000 bytes; the file's size."""
+    tables = LmdbTables(path)
     with tables.write() as transaction:
-        transaction.put(LOG, rows)
+        transaction.put(LOG, [(b"%08d" % number, bytes(3000)) for number in range(rows)])
     tables.close()
-    again = LmdbTables(tmp_path)
-    again.warm()
-    with again.read() as transaction:
-        assert list(transaction.range(LOG)) == rows
-    again.close()
+    return (path / "data.mdb").stat().st_size
+
+
+def test_a_file_is_read_ahead_as_far_as_memory_allows(tmp_path: Path) -> None:
+    size = filled(tmp_path, 1000)
+    tables = LmdbTables(tmp_path)
+    assert tables.warm(0.5) == size
+    assert tables.warm(0.0) == 0
+    page = 1.0 / os.sysconf("SC_AVPHYS_PAGES")
+    assert tables.warm(page) == WARM_CHUNK_BYTES
+    with tables.read() as transaction:
+        assert transaction.count(LOG) == 1000
+    tables.close()
+
+
+def test_a_file_that_is_mostly_empty_pages_is_not_read_ahead(tmp_path: Path) -> None:
+    size = filled(tmp_path, 1000)
+    tables = LmdbTables(tmp_path)
+    with tables.write() as transaction:
+        transaction.delete(LOG, [b"%08d" % number for number in range(990)])
+    assert (tmp_path / "data.mdb").stat().st_size >= size
+    assert tables.warm(0.5) == 0
+    tables.close()
+
+
+def test_what_cannot_be_read_ahead_is_left_to_recovery(tmp_path: Path) -> None:
+    filled(tmp_path, 10)
+    tables = LmdbTables(tmp_path)
+    (tmp_path / "data.mdb").rename(tmp_path / "elsewhere")
+    assert tables.warm(0.5) == 0
+    tables.close()

@@ -356,6 +356,9 @@ def test_plain_bytes_go_through_as_they_came() -> None:
     assert (taken["data"], taken["encoding"]) == ("AAH/", "base64")
     assert shard.ask(12, msg_id=taken["msg_id"])["message"]["data"] == "AAH/"
     assert [bytes(m.data) for m in shard.replayed().messages.values()] == [b"\x00\x01\xff"]
+    shard.ask(1, queue="q", data="AAH/", encoding="base64")
+    alone = shard.ask(2, queue="q")
+    assert (alone["data"], alone["encoding"]) == ("AAH/", "base64")
 
 
 def test_a_delivery_notes_who_it_went_to() -> None:

@@ -40,11 +40,13 @@ def test_who_waits_to_be_taken_in_when_a_server_closes_is_answered(new_loop: Any
     clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(CLIENTS)]
     for number, client in enumerate(clients):
         client.sendall(b'{"action":6,"seq":%d}' % number)
-    server.close()  # before the loop has looked at any of them
+    assert server.close(), "before the loop has looked at any of them"
+    assert server.close()
     loop.run_until_complete(asyncio.wait_for(asyncio.sleep(0.2), 5))
     for number, client in enumerate(clients):
         assert client.recv(1000).endswith(b'"error":"stopping","seq":%d}\n' % number)
         client.close()
+    assert not server.close()
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.1", port), timeout=5)
     loop.run_until_complete(asyncio.sleep(0.05))

@@ -101,6 +101,8 @@ def test_data_comes_through_byte_for_byte() -> None:
         (b'{"action":2,"queue":"q","consumer":"a\\u0000"}', "field_error", "consumer holds"),
         (b'{"action":1,"messages":[{"data":1},{"data":1,"key":"a\\u0000"}]}', "field_error", "messages[1].key holds"),
         (b'{"action":1,"messages":[{"data":"x"},{"data":1e999}]}', "field_error", "messages[1].data: "),
+        (b'{"action":1,"messages":[{"data":"x","key":"a\\u0007"}]}', "field_error", "messages[0].key holds"),
+        (b'{"action":1,"data":"x","messages":[{"data":1e999}]}', "field_error", "messages[0].data: "),
         (b'{"action":1,"messages":[{"data":[[[[[[1]]]]]]}]}', "bad_json", "deeper than 8"),
         (b'{"action":1,"data":[[[[[[[[1]]]]]]]]}', "bad_json", "deeper than 8"),
         (b'{"action":1,"queue":"q","delay":-1}', "time_error", "delay: expected float >= 0"),

@@ -93,11 +93,11 @@ class Broker:
             Action.CONSUME: self._consume,
             Action.WATCH: self._consume,
             Action.CONFIRM: self.settling.confirm,
-            Action.CONFIGURE: self.admin.configure,
-            Action.CLEAR: self.admin.clear,
+            Action.CONFIGURE: self._unless_gone(self.admin.configure),
+            Action.CLEAR: self._unless_gone(self.admin.clear),
             Action.RELEASE: self.settling.release,
             Action.EXTEND: self.settling.extend,
-            Action.REMOVE: self.admin.clear,
+            Action.REMOVE: self._unless_gone(self.admin.clear),
             Action.LOG: lambda call: self.asked.append(LogAsked(call)),
             Action.CLUSTER: lambda call: self.asked.append(ClusterAsked(call)),
             Action.NODE_INIT: lambda call: self.asked.append(ClusterAsked(call)),
@@ -107,10 +107,21 @@ class Broker:
             Action.NODE_LIST: self.queries.list_queues,
             Action.LEADER: self.queries.leader,
             Action.PEEK: self.queries.peek,
-            Action.POSITION: self.readers.position,
+            Action.POSITION: self._unless_gone(self.readers.position),
             Action.SHOW: self.queries.show,
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status(call))),
         }
+
+    def _unless_gone(self, action: Callable[[Call], None]) -> Callable[[Call], None]:
+        """What sets or clears something is not done late, for a client that is gone: it may have asked anew since."""
+
+        def do(call: Call) -> None:
+            if call.client.is_gone:
+                self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
+            else:
+                action(call)
+
+        return do
 
     # -- what the host calls -----------------------------------------------------------------------------------
 

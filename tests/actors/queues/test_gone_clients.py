@@ -1,0 +1,46 @@
+"""What is done of requests whose client is not there any more, and what is not."""
+
+import pytest
+
+from quorate.protocol import Action
+from tests.actors.queues.shard import Shard
+
+
+class Gone:
+    """A client that is not there any more."""
+
+    has_left = is_gone = True
+
+    def answer(self, *arguments: object) -> None:
+        """Nobody hears it."""
+
+
+@pytest.mark.parametrize(
+    ("action", "fields"),
+    [
+        (Action.CONFIGURE, {"max_size": 1}),
+        (Action.CLEAR, {}),
+        (Action.REMOVE, {}),
+        (Action.POSITION, {"queue": None, "reader": "r", "trans_id": 1}),
+    ],
+)
+def test_what_sets_or_clears_is_not_done_late_for_a_client_that_is_gone(action: int, fields: dict[str, object]) -> None:
+    """It gave up, asked again, and went on from there: what it had asked first would undo that."""
+    shard = Shard()
+    shard.ask(Action.PRODUCE, queue="q", data=1)
+    before = len(shard.log)
+    named = {name: value for name, value in {"queue": "q", **fields}.items() if value is not None}
+    late = shard.send(action, Gone(), **named)
+    assert shard.replies[late]["error"] == "unknown_outcome"
+    assert len(shard.log) == before
+    assert shard.ask(action, **named)["code"] == 0
+    assert len(shard.log) > before
+
+
+def test_what_a_client_that_is_gone_produced_or_confirmed_is_done() -> None:
+    shard = Shard()
+    msg_id = shard.ask(Action.PRODUCE, queue="q", data=1, retry=9)["msg_id"]
+    shard.ask(Action.CONSUME, queue="q")
+    assert shard.replies[shard.send(Action.CONFIRM, Gone(), msg_id=msg_id)]["confirmed"] == 1
+    assert shard.replies[shard.send(Action.PRODUCE, Gone(), queue="q", data=2)]["code"] == 0
+    assert shard.ask(Action.MONITOR, queue="q")["size"] == 1

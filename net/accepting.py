@@ -111,7 +111,7 @@ class Intake:
 
     def begin(self, sock: socket.socket, address: str, taking: Coroutine[Any, Any, None]) -> None:
         """Take in `sock` of that address by doing `taking`."""
-        mine = [task for task, its in self._taking.items() if its == address]
+        mine = [] if self._each == self._most else [task for task, its in self._taking.items() if its == address]
         if len(mine) >= self._each or len(self._taking) >= self._most:
             oldest = (mine or list(self._taking))[0]
             del self._taking[oldest]

@@ -47,8 +47,8 @@ log = logging.getLogger("quorate.worker")
 
 EXIT_FAILED: Final = 70
 EXIT_NO_SPACE: Final = 75
-WARM_SHARE: Final = 0.5
-"""Of the memory that is free, a node's workers read ahead so much of what they recover from."""
+WARM_SHARE: Final = 0.25
+"""Of the machine's memory, a node's workers read ahead so much of what they recover from."""
 
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""

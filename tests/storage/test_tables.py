@@ -20,7 +20,7 @@ def test_a_file_is_read_ahead_as_far_as_memory_allows(tmp_path: Path) -> None:
     tables = LmdbTables(tmp_path)
     assert tables.warm(0.5) == size
     assert tables.warm(0.0) == 0
-    page = 1.0 / os.sysconf("SC_AVPHYS_PAGES")
+    page = 1.0 / os.sysconf("SC_PHYS_PAGES")
     assert tables.warm(page) == WARM_CHUNK_BYTES
     with tables.read() as transaction:
         assert transaction.count(LOG) == 1000

@@ -152,8 +152,8 @@ class LmdbTables:
         """Read the file from front to back, so that the system has it in memory; returns how many bytes were read.
 
         LMDB would read it page by page: after a reboot a log of 150 MB took 3.2 seconds so, and 0.3 this way. No more
-        than a `share` of the machine's memory is read, and nothing of a file that is empty pages for the most part. What
-        can't be read is for recovery to say, if it needs it.
+        than a `share` of the machine's memory is read, and nothing of a file that is empty pages for the most part.
+        What can't be read is for recovery to say, if it needs it.
         """
         left = int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * share)
         done = 0

@@ -35,8 +35,8 @@ pytestmark = pytest.mark.skipif(
     quorate_compiled.running() == "compiled", reason="compiled code can't be replaced: QUORATE_COMPILE=0 runs these"
 )
 
-SEEDS_FOR_A_PLANTED_BUG = 60
-SEEDS_FOR_A_CLUSTERS_BUG = 200
+SEEDS_MAX = 200
+"""One seed in twenty meets the rarest of these bugs: among 60 none did once, after a change elsewhere."""
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +203,7 @@ def test_a_bug_planted_in_a_cluster_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, SEEDS_FOR_A_CLUSTERS_BUG, lambda seed: Run(seed, 3))
+    assert finds(says, SEEDS_MAX, lambda seed: Run(seed, 3))
 
 
 def _offer_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_a_bug_planted_in_shards_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, SEEDS_FOR_A_PLANTED_BUG, lambda seed: Run(seed, size, shards=2))
+    assert finds(says, SEEDS_MAX, lambda seed: Run(seed, size, shards=2))
 
 
 @pytest.mark.parametrize(
@@ -266,4 +266,4 @@ def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, SEEDS_FOR_A_PLANTED_BUG, lambda seed: Run(seed, 1))
+    assert finds(says, SEEDS_MAX, lambda seed: Run(seed, 1))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from storage.disk import RealFolder
+from storage.real_disk import RealFolder
 from storage.tables import LOG, LmdbTables
 
 COMMITS = 2000

@@ -13,7 +13,7 @@ from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client
 from quorate.protocol import DOWN
-from storage.disk import RealFolder
+from storage.real_disk import RealFolder
 from storage.repair import Findings, repair, verify
 from storage.tables import LmdbTables
 

@@ -8,6 +8,7 @@ writable on a full disk. A write goes to the slot with the older content, so tha
 
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ from storage.errors import DamagedError
 NAME: Final = "votes"
 MAGIC: Final = b"QRTV"
 SLOT_BYTES: Final = 4096
+ID_MAX: Final = 1 << 62
 _HEAD: Final = struct.Struct("<4sIIQ")
 
 
@@ -34,6 +36,11 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     disk_id: int
     vote_id: int = 0
     voted_for: int = 0
+
+
+def drawn_id(random: Callable[[], float]) -> int:
+    """A new cluster's or disk's id, from 1; `random` draws from [0, 1)."""
+    return int(random() * ID_MAX) + 1
 
 
 class VoteFile:

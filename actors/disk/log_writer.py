@@ -1,9 +1,11 @@
 """LogWriter: makes entries durable, in the shard's journal. Hosts the `JournalWriter`; nobody else writes there.
 
-A write goes to a `DiskLane`, which waits for the disk; two are under way at once, and count in order. Small ones are
-waited for here where that is quicker (`write_place`). With
-`flush_interval_s` a write is left to the system at once, here on the loop (microseconds, into its cache), and a lane
-flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
+A write is begun here and finished by the system (`AsyncWrites`), and nobody waits for the disk. Where the system can't,
+or is slow to begin one, a `DiskLane` waits for it, or the loop does where that is quicker: `write_place` decides.
+Several may be under way at once, and count in order.
+
+With `flush_interval_s` a write is left to the system at once, here on the loop (microseconds, into its cache), and a
+lane flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
 """
 
 from collections import deque
@@ -11,7 +13,7 @@ from typing import Any, Final
 
 import pykka
 
-from actors.disk.write_place import WritePlace
+from actors.disk.write_place import Place, WritePlace
 from actors.messages.disk import (
     BytesWritten,
     EntriesWritten,
@@ -27,6 +29,7 @@ from actors.messages.disk import (
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
+from storage.disk import AsyncWrites
 from storage.entry import StoredEntry
 from storage.journal_writer import JournalWriter, Write
 
@@ -35,7 +38,10 @@ RETRY_S: Final = 0.7
 
 
 class LogWriter(LoopActor):
-    """Owns a journal that has begun, and the lanes to the disk."""
+    """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
+
+    At most `writes_max` writes are under way.
+    """
 
     def __init__(
         self,
@@ -43,11 +49,14 @@ class LogWriter(LoopActor):
         journal: JournalWriter,
         lanes: "list[pykka.ActorRef[Any]]",
         flush_interval_s: float | None,
+        async_writes: AsyncWrites | None = None,
+        writes_max: int = 1,
     ) -> None:
         super().__init__(runtime)
         self._journal = journal
         self._lanes = deque(lanes)
-        self._lane_count = len(lanes)
+        self._async_writes = async_writes
+        self._writes_max = writes_max
         self._flush_interval_s = flush_interval_s
         self._is_flush_due = False
         self._is_flushing = False
@@ -55,8 +64,9 @@ class LogWriter(LoopActor):
         self._is_space_short = False
         self._entries: deque[StoredEntry] = deque()
         self._others_wait = True
-        self._place = WritePlace()
+        self._place = WritePlace(has_async=async_writes is not None)
         self._sent: dict[int, float] = {}
+        self._begun: dict[int, Write] = {}
         self._replicator: pykka.ActorRef[Any]
         self.handlers = {
             WriteEntries: self._write_entries,
@@ -71,15 +81,20 @@ class LogWriter(LoopActor):
         """Whom it tells; called by the assembly before any message."""
         self._replicator = replicator
 
+    def on_start(self) -> None:
+        """The system says when it has finished something."""
+        if self._async_writes is not None:
+            self.runtime.watch(self._async_writes.descriptor, self._some_finished)
+
     def _write_entries(self, message: WriteEntries) -> None:
         self._entries.extend(message.entries)
         self._others_wait = message.others_wait
         self._write()
 
     def _bytes_written(self, message: BytesWritten) -> None:
-        sent_at = self._sent.pop(message.write.entry_count)
-        self._place.took(self.runtime.monotonic() - sent_at, was_here=False)
-        self._completed(message.write)
+        write = message.write
+        self._place.took(Place.LANE, self.runtime.monotonic() - self._sent.pop(write.entry_count))
+        self._completed(write)
         self._write()
 
     def _file_flushed(self, message: FileFlushed) -> None:
@@ -100,7 +115,7 @@ class LogWriter(LoopActor):
 
     def _write(self) -> None:
         journal = self._journal
-        while self._entries and journal.under_way < self._lane_count:
+        while self._entries and journal.under_way < self._writes_max:
             write = journal.place(self._entries)
             if write is None:
                 self._wait_for_segment()
@@ -117,13 +132,39 @@ class LogWriter(LoopActor):
     def _write_durably(self, write: Write) -> None:
         begun = self.runtime.monotonic()
         is_alone = self._journal.under_way == 1
-        if is_alone and self._place.is_here(write.records, len(write.data), others_wait=self._others_wait):
+        size = len(write.data)
+        place = self._place.choose(begun, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
+        if place is Place.LOOP:
             write.file.write_durably_at(write.offset, write.data)
-            self._place.took(self.runtime.monotonic() - begun, was_here=True)
+            self._place.took(place, self.runtime.monotonic() - begun)
             self._completed(write)
-        else:
-            self._sent[write.entry_count] = begun
-            self._next_lane().tell(WriteBytes(write, self.actor_ref))
+        elif place is Place.LANE or not self._begin(write, begun):
+            self._to_lane(write, begun)
+
+    def _begin(self, write: Write, now: float) -> bool:
+        """Whether the system has it now."""
+        writes = self._async_writes
+        if writes is None or not writes.start(write.file, write.offset, write.data, write.entry_count):
+            return False
+        self._begun[write.entry_count] = write
+        after = self.runtime.monotonic()
+        self._place.begun(after, after - now)
+        return True
+
+    def _some_finished(self) -> None:
+        if self._async_writes is None or not self.actor_ref.is_alive():
+            return
+        for entry_count, is_durable in self._async_writes.finished():
+            write = self._begun.pop(entry_count)
+            if is_durable:
+                self._completed(write)
+            else:  # a lane writes it again, and says what is wrong if that fails, too
+                self._to_lane(write, self.runtime.monotonic())
+        self._write()
+
+    def _to_lane(self, write: Write, now: float) -> None:
+        self._sent[write.entry_count] = now
+        self._next_lane().tell(WriteBytes(write, self.actor_ref))
 
     def _completed(self, write: Write) -> None:
         durable = self._journal.completed(write)

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storage.vote_file import drawn_id
+
 FILE: Final = "founding.json"
 FORMAT: Final = 1
-ID_MAX: Final = 1 << 62
 
 
 class FoundingError(Exception):
@@ -71,7 +72,7 @@ def _check_first(folder: Path) -> None:
 
 def _found(path: Path, shards: int) -> Founding:
     """Write it, whole or not at all."""
-    founding = Founding(shards, random.SystemRandom().randrange(1, ID_MAX))
+    founding = Founding(shards, drawn_id(random.SystemRandom().random))
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".new")
     with beside.open("w", encoding="utf-8") as file:

@@ -11,8 +11,8 @@ from typing import Final
 
 from actors.gateway.listener import ListenerLimits
 from actors.node import config as configuration
-from actors.node.assembly import ShardSettings
 from actors.node.config import NodeConfig
+from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
 from net.clients.connection import ConnectionLimits
 from net.protocols.codec import CodecLimits

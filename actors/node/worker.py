@@ -26,21 +26,23 @@ from actors.gateway.listener import Listener
 from actors.messages.lifecycle import AccessChanged, HandOver, Reconfigure, ShardFaults, Stop
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
-from actors.node.assembly import OpenShard, ShardActors, ShardSettings, open_shard, start_shard
+from actors.node.assembly import ShardActors, start_shard
 from actors.node.config import NodeConfig
 from actors.node.control import EXIT_UNUSABLE, Control
 from actors.node.logs import set_up_logging
+from actors.node.opening import OpenShard, open_shard
 from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
+from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.contract import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder
 from net.sockets import listening_socket
-from storage.disk import RealFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
+from storage.real_disk import RealFolder
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")

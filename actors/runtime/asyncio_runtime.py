@@ -90,6 +90,10 @@ class AsyncioRuntime:
         """A timer of the loop. What it raises ends the worker, as what a turn raises does."""
         return self._loop.call_later(delay_s, self._ring, callback)
 
+    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """By the loop's poll."""
+        self._loop.add_reader(descriptor, self._ring, callback)
+
     def _ring(self, callback: Callable[[], None]) -> None:
         try:
             callback()

@@ -65,6 +65,9 @@ class Runtime(Protocol):
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
 
+    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Call `callback` on the loop whenever `descriptor` has something to read."""
+
     def wake(self, turn: Turn) -> None:
         """Give `turn` its turn soon, on the loop. May be called from any thread."""
 

@@ -27,6 +27,7 @@ class CrankedRuntime:
     def __init__(self) -> None:
         self.time = 100.0
         self.watcher: Watcher | None = None
+        self.watched: dict[int, Callable[[], None]] = {}
         self.failures: list[BaseException] = []
         self._turns: deque[Turn] = deque()
         self._timers: list[CrankedTimer] = []
@@ -55,6 +56,10 @@ class CrankedRuntime:
         timer = CrankedTimer(self.time + delay_s, callback)
         self._timers.append(timer)
         return timer
+
+    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """Noted in `watched`."""
+        self.watched[descriptor] = callback
 
     def wake(self, turn: Turn) -> None:
         """At the next crank."""

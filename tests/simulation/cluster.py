@@ -10,7 +10,9 @@ from actors.cluster.peers import Peers
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.listener import Listener, ListenerLimits
 from actors.gateway.siblings import Siblings
-from actors.node.assembly import ShardSettings, open_shard, start_shard
+from actors.node.assembly import start_shard
+from actors.node.opening import open_shard
+from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
 from net.clients.connection import Connection, ConnectionLimits
 from net.peers.link import Connected

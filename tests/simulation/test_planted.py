@@ -17,6 +17,7 @@ from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
+from actors.disk.write_place import Place
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -84,13 +85,39 @@ def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     true = LogWriter._write_durably
 
     def write_durably(self: LogWriter, write: Write) -> None:
-        if self._place.is_here(write.records, len(write.data), others_wait=self._others_wait):
+        at, size, is_alone = self.runtime.monotonic(), len(write.data), self._journal.under_way == 1
+        place = self._place.choose(at, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
+        if place is Place.LOOP:
             self._completed(write)
             _write_late(self.runtime, write)
         else:
             true(self, write)
 
     patch.setattr(LogWriter, "_write_durably", write_durably)
+
+
+def _told_when_begun(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge what the system has only begun to write."""
+    true = LogWriter._begin
+
+    def begin(self: LogWriter, write: Write, now: float) -> bool:
+        if not true(self, write, now):
+            return False
+        self._completed(write)
+        return True
+
+    def some_finished(self: LogWriter) -> None:
+        assert self._async_writes is not None
+        self._async_writes.finished()
+        self._write()
+
+    patch.setattr(LogWriter, "_begin", begin)
+    patch.setattr(LogWriter, "_some_finished", some_finished)
+
+
+def _half_written_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Take a write that the system gave up for one that it finished."""
+    patch.setattr(LogWriter, "_to_lane", lambda self, write, now: self._completed(write))
 
 
 def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +176,9 @@ def _voted_before_saved(patch: pytest.MonkeyPatch) -> None:
     def on_receive(self: DiskLane, message: Any) -> None:
         if isinstance(message, SaveIdentity):
             message.reply_to.tell(IdentitySaved(message.identity))
-            self.runtime.call_later(30.0, lambda: self._vote_file.save(message.identity))
+            late = partial(self._vote_file.save, message.identity)
+            runtime: Any = self.runtime
+            runtime.call_later(30.0, lambda: runtime.handle_in_lane(late))
         else:
             true(self, message)
 
@@ -255,6 +284,8 @@ def test_a_bug_planted_in_shards_is_found(
     [
         (_told_before_written, "damaged"),
         (_told_before_written_by_the_loop, "damaged|is lost"),
+        (_told_when_begun, "damaged|is lost"),
+        (_half_written_forgotten, "damaged|is lost"),
         (_backlog_forgotten, "is lost"),
         (_backlog_rows_kept, "after its confirmation|on the disk of node"),
         (_confirm_not_logged, "after its confirmation"),

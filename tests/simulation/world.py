@@ -18,7 +18,7 @@ from actors.messages.disk import SaveIdentity, WriteBytes
 from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn, Watcher
 from actors.runtime.loop_actor import LoopActor, LoopInbox
 from storage.disk import DiskFile
-from tests.storage.memory import SECTOR, MemoryFolder
+from tests.storage.memory import SECTOR, MemoryFolder, MemoryWrites
 
 START = 1_800_000_000.0
 SLOW_DISK = [0.0001, 0.0002, 0.001, 0.02]
@@ -27,6 +27,8 @@ QUICK_DISK = [0.0001, 0.0002, 0.0003] * 33 + [0.02]
 
 WRITES_HERE = "writes by the loop"
 CRASHES_HERE = "crashes while the loop wrote"
+WRITES_BEGUN = "writes that the system finished"
+WRITES_FAILED = "writes that the system did not finish"
 
 
 class Event:
@@ -53,7 +55,9 @@ class World:
         self._latest_wall = (START, 0.0)
         self.trace = hashlib.sha256()
         self.reached: Counter[str] = Counter()
-        self.latencies = QUICK_DISK if Random(~seed).random() < 0.4 else SLOW_DISK
+        disk = Random(~seed)
+        self.latencies = QUICK_DISK if disk.random() < 0.4 else SLOW_DISK
+        self.has_async_writes = disk.random() < 0.6
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
 
@@ -136,6 +140,8 @@ class SimulatedRuntime:
         self._busy_s = 0.0
         self._torn_off: tuple[DiskFile, int, bytes] | None = None
         folder.on_durable_write = self._write_here
+        folder.writes = self._writes = MemoryWrites(self._begin_write) if world.has_async_writes else None
+        self._watched: dict[int, Callable[[], None]] = {}
 
     def now(self) -> float:
         """The wall clock, which jumps when the world lets it."""
@@ -159,6 +165,10 @@ class SimulatedRuntime:
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """As long as this incarnation lives."""
         return self.world.later(max(delay_s / self.clock.rate, 5e-5), lambda: self.run(callback))
+
+    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+        """The system's descriptors are those of its writes."""
+        self._watched[descriptor] = callback
 
     def wake(self, turn: Turn) -> None:
         """At this moment, but in any order with what else is at this moment."""
@@ -201,6 +211,29 @@ class SimulatedRuntime:
         self._busy_s = 0.0
         self._go_on()
 
+    def _begin_write(self, token: int) -> bool:
+        """The system takes most writes, and finishes most of those, in any order."""
+        world = self.world
+        if world.random.random() < 0.02:
+            return False
+        on_write, self.on_write = self.on_write, None
+        if on_write is not None:
+            world.later(0.0, on_write)
+        self.call_later(world.random.choice(world.latencies) * self.disk_slowness, lambda: self._end_write(token))
+        return True
+
+    def _end_write(self, token: int) -> None:
+        assert self._writes is not None
+        is_durable = self.world.random.random() < 0.99
+        self.world.reached[WRITES_BEGUN if is_durable else WRITES_FAILED] += 1
+        self.handle_in_lane(lambda: self._finish(token, is_durable))
+        self.folder.settle()
+        self._watched[self._writes.descriptor]()
+
+    def _finish(self, token: int, is_durable: bool) -> None:
+        if self._writes is not None:
+            self._writes.finish(token, is_durable=is_durable)
+
     def handle_in_lane(self, handle: Callable[[], None]) -> None:
         """What a thread of its own does, whose time has passed already."""
         self._is_in_lane = True
@@ -230,6 +263,9 @@ class SimulatedRuntime:
                 self._tear(write.write.file, write.write.offset, write.write.data, power_cut)
             elif isinstance(write, SaveIdentity) and self.world.random.random() < 0.5:
                 actor.save_at_once(write)
+        if self._writes is not None:
+            for begun in self._writes.under_way.values():
+                self._tear(*begun, power_cut)
         if self._torn_off is not None:
             self._tear(*self._torn_off, power_cut)
         if power_cut:

@@ -18,6 +18,7 @@ class MemoryFile:
 
     def __init__(self, folder: "MemoryFolder", content: bytes) -> None:
         self._folder = folder
+        self.direct_fd = -1
         self.content = bytearray(content)
         self.durable = bytearray(content)
 
@@ -53,6 +54,42 @@ class MemoryFile:
         """Nothing."""
 
 
+class MemoryWrites:
+    """Writes that go on until `finish`. `on_start` is told each one's token, and says whether the system takes it."""
+
+    descriptor = 99
+
+    def __init__(self, on_start: Callable[[int], bool] = lambda token: True) -> None:
+        self.under_way: dict[int, tuple[DiskFile, int, bytes]] = {}
+        self.is_closed = False
+        self._on_start = on_start
+        self._ended: list[tuple[int, bool]] = []
+
+    def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
+        """Under way."""
+        self.under_way[token] = (file, offset, data)
+        if not self._on_start(token):
+            del self.under_way[token]
+            return False
+        return True
+
+    def finish(self, token: int, *, is_durable: bool = True) -> None:
+        """One ends."""
+        file, offset, data = self.under_way.pop(token)
+        if is_durable:
+            file.write_durably_at(offset, data)
+        self._ended.append((token, is_durable))
+
+    def finished(self) -> list[tuple[int, bool]]:
+        """Since the last time."""
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        """Noted."""
+        self.is_closed = True
+
+
 class MemoryFolder:
     """A folder that may be full. `on_durable_write` is called before each durable write, with
     where and what, and says whether it has arrived when it returns."""
@@ -64,6 +101,11 @@ class MemoryFolder:
         self.on_their_way: list[tuple[MemoryFile, int, bytes]] = []
         self.is_full = False
         self.on_durable_write: Callable[[MemoryFile, int, bytes], bool] | None = None
+        self.writes: MemoryWrites | None = None
+
+    def async_writes(self) -> MemoryWrites | None:
+        """`writes`."""
+        return self.writes
 
     def names(self) -> list[str]:
         """Sorted."""

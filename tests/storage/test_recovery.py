@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import entry
-from storage.disk import RealFolder
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
 from storage.message_ids import message_id, newest_record
+from storage.real_disk import RealFolder
 from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove
 from storage.recovery import recover
 from storage.repair import repair, verify

@@ -1,6 +1,7 @@
 """Who waits for the disk: what is told when, and what a full disk does."""
 
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import RETRY_S, LogWriter
 from actors.disk.retention import RetentionLimits
-from actors.disk.write_place import ASKED_MIN
+from actors.disk.write_place import ASKED_MIN, AVOIDED_S
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -49,7 +50,7 @@ from storage.records import Configure, Record
 from storage.state import ShardState
 from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
-from tests.storage.memory import MemoryFolder, MemoryTables
+from tests.storage.memory import MemoryFolder, MemoryTables, MemoryWrites
 
 SEGMENT = 8192
 
@@ -62,12 +63,18 @@ def entry(number: int, size: int = 100) -> StoredEntry:
 class Writer:
     """A LogWriter whose lane and Replicator are probes."""
 
-    def __init__(self, flush_interval_s: float | None = None, segment_bytes: int = SEGMENT) -> None:
+    def __init__(
+        self,
+        flush_interval_s: float | None = None,
+        segment_bytes: int = SEGMENT,
+        writes: MemoryWrites | None = None,
+        writes_max: int = 1,
+    ) -> None:
         self.runtime, self.lane, self.replicator = CrankedRuntime(), Probe(), Probe()
         self.folder = MemoryFolder()
         durable = flush_interval_s is None
         journal = begin_journal(self.folder, segment_bytes, writes_are_durable=durable, stored=0, last_trans_id=0)
-        self.actor = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s)
+        self.actor = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s, writes, writes_max)
         self.actor.attach(ref(self.replicator))
         self.actor.begin()
         self.runtime.crank()
@@ -117,6 +124,81 @@ def test_small_writes_are_waited_for_on_the_loop_once_the_disk_was_quick_for_a_w
     writer.runtime.time += 1  # it is slow
     writer.tell(BytesWritten(write.write), WriteEntries([entry(ASKED_MIN + 5)], others_wait=False))
     assert len(writer.lane.take(WriteBytes)) == 1
+
+
+class Begun:
+    """A LogWriter whose writes the system finishes when the test says so, two at once."""
+
+    def __init__(self, on_start: Callable[[int], bool] = lambda token: True) -> None:
+        self.writes = MemoryWrites(on_start)
+        self.writer = Writer(writes=self.writes, writes_max=2)
+
+    def finish(self, token: int, *, is_durable: bool = True) -> None:
+        self.writes.finish(token, is_durable=is_durable)
+        self.writer.runtime.watched[self.writes.descriptor]()
+        self.writer.runtime.crank()
+
+
+def test_writes_that_the_system_finishes_count_in_order() -> None:
+    begun = Begun()
+    for number in (1, 2, 3):
+        begun.writer.tell(WriteEntries([entry(number)]))
+    assert list(begun.writes.under_way) == [1, 2], "no more than two at once"
+    begun.finish(2)
+    assert begun.writer.written() == []
+    begun.finish(1)
+    assert begun.writer.written() == [2]
+    begun.finish(3)
+    assert begun.writer.written() == [3]
+    assert begun.writer.lane.take(WriteBytes) == []
+
+
+def test_several_that_are_finished_at_once_are_told_as_such() -> None:
+    begun = Begun()
+    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.writer.tell(WriteEntries([entry(2)]))
+    begun.writes.finish(1)
+    begun.finish(2)
+    assert begun.writer.written() == [1, 2]
+
+
+def test_a_write_that_the_system_gave_up_is_written_again_by_a_lane() -> None:
+    begun = Begun()
+    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.finish(1, is_durable=False)
+    assert begun.writer.written() == []
+    [again] = begun.writer.lane.take(WriteBytes)
+    lane(begun.writer.folder).on_receive(again)
+    begun.writer.runtime.crank()
+    assert begun.writer.written() == [1]
+
+
+def test_a_write_that_the_system_does_not_take_goes_to_a_lane() -> None:
+    begun = Begun(lambda token: token != 1)
+    begun.writer.tell(WriteEntries([entry(1)]))
+    [write] = begun.writer.lane.take(WriteBytes)
+    begun.writer.tell(WriteEntries([entry(2)]))
+    begun.finish(2)
+    assert begun.writer.written() == [], "the first is on its way"
+    begun.writer.tell(BytesWritten(write.write))
+    assert begun.writer.written() == [2]
+
+
+def test_where_it_takes_long_to_begin_a_write_lanes_have_the_next() -> None:
+    def slow(token: int) -> bool:
+        begun.writer.runtime.time += 0.02
+        return True
+
+    begun = Begun(slow)
+    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.finish(1)
+    begun.writer.tell(WriteEntries([entry(2)]))
+    [write] = begun.writer.lane.take(WriteBytes)
+    begun.writer.tell(BytesWritten(write.write))
+    assert begun.writer.written() == [1, 2]
+    begun.writer.runtime.crank(AVOIDED_S + 0.1)
+    begun.writer.tell(WriteEntries([entry(3)]))
+    assert list(begun.writes.under_way) == [3]
 
 
 def fill(writer: Writer) -> int:

@@ -1,82 +1,135 @@
 """The loop waits for the disk itself where that is quicker, and stops doing so after one slow write."""
 
-from actors.disk.write_place import ASKED_MIN, BYTES_MAX, PARDONED, QUICK_S, RECORDS_MAX, WritePlace
+from actors.disk.write_place import (
+    ASKED_MIN,
+    AVOIDED_MAX_S,
+    AVOIDED_S,
+    BEGUN_S,
+    BYTES_MAX,
+    PARDONED,
+    QUICK_S,
+    RECORDS_MAX,
+    Place,
+    WritePlace,
+)
+
+
+def is_here(place: WritePlace, records: int, size: int, *, others_wait: bool = False, is_alone: bool = True) -> bool:
+    """Whether the loop waits."""
+    chosen = place.choose(0.0, records, size, is_alone=is_alone, others_wait=others_wait)
+    assert chosen is not Place.SYSTEM
+    return chosen is Place.LOOP
 
 
 def trusted() -> WritePlace:
-    place = WritePlace()
+    place = WritePlace(has_async=False)
     for _ in range(ASKED_MIN):
-        assert not place.is_here(1, 512, others_wait=False)
-        place.took(QUICK_S, was_here=False)
+        assert not is_here(place, 1, 512)
+        place.took(Place.LANE, QUICK_S)
     return place
 
 
 def test_a_disk_has_to_be_quick_for_a_while_first() -> None:
-    assert trusted().is_here(1, 512, others_wait=False)
+    assert is_here(trusted(), 1, 512)
 
 
 def test_many_records_go_to_the_lane() -> None:
-    assert trusted().is_here(RECORDS_MAX, 512, others_wait=False)
-    assert not trusted().is_here(RECORDS_MAX + 1, 512, others_wait=False)
+    assert is_here(trusted(), RECORDS_MAX, 512)
+    assert not is_here(trusted(), RECORDS_MAX + 1, 512)
 
 
 def test_a_large_write_goes_to_the_lane() -> None:
-    assert trusted().is_here(1, BYTES_MAX, others_wait=False)
-    assert not trusted().is_here(1, BYTES_MAX + 1, others_wait=False)
+    assert is_here(trusted(), 1, BYTES_MAX)
+    assert not is_here(trusted(), 1, BYTES_MAX + 1)
 
 
 def test_what_others_wait_for_goes_to_the_lane() -> None:
-    assert not trusted().is_here(1, 512, others_wait=True)
+    assert not is_here(trusted(), 1, 512, others_wait=True)
 
 
 def test_one_slow_write_on_the_loop_and_twice_as_many_quick_ones_are_asked_for() -> None:
     place = trusted()
     for asked in (2 * ASKED_MIN, 4 * ASKED_MIN, 8 * ASKED_MIN):
-        place.took(QUICK_S * 1.01, was_here=True)
+        place.took(Place.LOOP, QUICK_S * 1.01)
         for _ in range(asked):
-            assert not place.is_here(1, 512, others_wait=False)
-            place.took(QUICK_S, was_here=False)
-        assert place.is_here(1, 512, others_wait=False)
+            assert not is_here(place, 1, 512)
+            place.took(Place.LANE, QUICK_S)
+        assert is_here(place, 1, 512)
 
 
 def test_there_is_an_end_to_what_is_asked_for() -> None:
     place = trusted()
     for _ in range(50):
-        place.took(1.0, was_here=True)
+        place.took(Place.LOOP, 1.0)
     for _ in range(PARDONED - 1):
-        place.took(0.0, was_here=False)
-    assert not place.is_here(1, 512, others_wait=False)
-    place.took(0.0, was_here=False)
-    assert place.is_here(1, 512, others_wait=False), "so many are pardoned"
+        place.took(Place.LANE, 0.0)
+    assert not is_here(place, 1, 512)
+    place.took(Place.LANE, 0.0)
+    assert is_here(place, 1, 512), "so many are pardoned"
 
 
 def test_a_slow_write_on_the_lane_begins_the_count_anew() -> None:
     place = trusted()
-    place.took(1.0, was_here=False)
+    place.took(Place.LANE, 1.0)
     for _ in range(ASKED_MIN - 1):
-        place.took(0.0, was_here=False)
-        assert not place.is_here(1, 512, others_wait=False)
-    place.took(0.0, was_here=False)
-    assert place.is_here(1, 512, others_wait=False)
+        place.took(Place.LANE, 0.0)
+        assert not is_here(place, 1, 512)
+    place.took(Place.LANE, 0.0)
+    assert is_here(place, 1, 512)
 
 
 def test_what_was_slow_is_forgotten_after_a_long_time() -> None:
     place = trusted()
     for _ in range(5):
-        place.took(1.0, was_here=True)
+        place.took(Place.LOOP, 1.0)
     for _ in range(PARDONED):
-        place.took(0.0, was_here=False)
-    place.took(1.0, was_here=False)
+        place.took(Place.LANE, 0.0)
+    place.took(Place.LANE, 1.0)
     for _ in range(ASKED_MIN):
-        assert not place.is_here(1, 512, others_wait=False)
-        place.took(0.0, was_here=False)
-    assert place.is_here(1, 512, others_wait=False)
+        assert not is_here(place, 1, 512)
+        place.took(Place.LANE, 0.0)
+    assert is_here(place, 1, 512)
 
 
 def test_a_disk_that_is_slow_again_and_again_is_seldom_waited_for() -> None:
-    place, here = WritePlace(), 0
+    place, here = WritePlace(has_async=False), 0
     for write in range(100_000):
-        is_here = place.is_here(1, 512, others_wait=False)
-        here += is_here
-        place.took(1.0 if write % 40 == 39 else 0.0, was_here=is_here)
+        waits = is_here(place, 1, 512)
+        here += waits
+        place.took(Place.LOOP if waits else Place.LANE, 1.0 if write % 40 == 39 else 0.0)
     assert here < 100
+
+
+def test_what_is_written_beside_another_write_goes_to_the_lane() -> None:
+    assert not is_here(trusted(), 1, 512, is_alone=False)
+
+
+def place_at(place: WritePlace, now: float) -> Place:
+    """Of a large write that followers wait for."""
+    return place.choose(now, RECORDS_MAX + 1, BYTES_MAX + 1, is_alone=False, others_wait=True)
+
+
+def test_the_system_gets_every_write_if_it_finishes_them_by_itself() -> None:
+    place = WritePlace(has_async=True)
+    for _ in range(ASKED_MIN + 1):
+        assert place_at(place, 0.0) is Place.SYSTEM
+        assert place.choose(0.0, 1, 512, is_alone=True, others_wait=False) is Place.SYSTEM
+        place.begun(0.0, BEGUN_S)
+        place.took(Place.LANE, 0.0)
+    place.took(Place.LANE, 1.0)
+    assert place_at(place, 0.0) is Place.SYSTEM, "a slow disk is no reason for lanes"
+
+
+def test_after_one_that_took_long_to_begin_lanes_have_the_writes_each_time_twice_as_long() -> None:
+    place, now, avoided_s = WritePlace(has_async=True), 0.0, AVOIDED_S
+    for _ in range(20):
+        place.begun(now, BEGUN_S * 1.01)
+        assert place_at(place, now + avoided_s * 0.99) is Place.LANE
+        now += avoided_s
+        assert place_at(place, now) is Place.SYSTEM
+        avoided_s = min(2 * avoided_s, AVOIDED_MAX_S)
+    for _ in range(PARDONED):
+        place.begun(now, 0.0)
+    place.begun(now, 1.0)
+    assert place_at(place, now + AVOIDED_S) is Place.SYSTEM, "what was slow before is forgotten"
+    assert place_at(place, now + AVOIDED_S * 0.99) is Place.LANE

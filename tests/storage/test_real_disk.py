@@ -1,0 +1,183 @@
+"""The real folder and its files: what is asked of the system, in which order, noted call by call."""
+
+import os
+import select
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.errors import DiskFullError
+from storage.linux_aio import SLOT_BYTES, SLOTS, LinuxAio, open_linux_aio
+from storage.real_disk import RealFolder
+
+CALLS = ("fdatasync", "fsync", "close", "pwrite")
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the system's calls, as they come."""
+    noted: list[str] = []
+
+    def noting(name: str) -> Any:
+        true = getattr(os, name)
+
+        def call(*arguments: Any) -> Any:
+            noted.append(name)
+            return true(*arguments)
+
+        return call
+
+    for name in CALLS:
+        monkeypatch.setattr(os, name, noting(name))
+    return noted
+
+
+def test_a_flush_reaches_the_disk(tmp_path: Path, calls: list[str]) -> None:
+    file = RealFolder(tmp_path).create("f", 4096)
+    calls.clear()
+    file.write_at(0, b"x")
+    file.flush()
+    assert calls == ["pwrite", "fdatasync"]
+
+
+def test_a_durable_write_is_one_direct_write_or_a_write_and_a_flush(tmp_path: Path, calls: list[str]) -> None:
+    folder = RealFolder(tmp_path)
+    file = folder.create("f", 8192)
+    calls.clear()
+    file.write_durably_at(4096, b"y" * 4096)
+    assert calls == (["pwrite"] if folder.alignment > 8 else ["pwrite", "fdatasync"])
+    assert file.read_all()[4096:] == b"y" * 4096
+
+
+def test_where_direct_writes_do_not_work_each_is_flushed(
+    tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RealFolder, "_probe", lambda self: 8)
+    file = RealFolder(tmp_path).create("f", 4096)
+    calls.clear()
+    file.write_durably_at(0, b"z" * 8)
+    assert calls == ["pwrite", "fdatasync"]
+
+
+def test_making_renaming_and_removing_are_durable(tmp_path: Path, calls: list[str]) -> None:
+    folder = RealFolder(tmp_path)
+    folder.create("a", 100).close()
+    assert calls.count("fsync") == 2, "the file, and the folder that names it"
+    folder.rename("a", "b")
+    folder.remove("b")
+    assert calls.count("fsync") == 4
+    assert folder.names() == []
+
+
+def test_a_closed_file_leaves_no_descriptor(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    folder = RealFolder(tmp_path)
+    for _ in range(5):
+        folder.create("f", 4096).close()
+        folder.open("f").close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RealFolder(tmp_path)
+
+    def full(*arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(DiskFullError):
+        folder.create("f", 4096)
+    assert folder.names() == []
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RealFolder:
+    """One whose file system has direct writes."""
+    folder = RealFolder(tmp_path)
+    if folder.alignment <= 8 or open_linux_aio() is None:
+        pytest.skip("no direct or no asynchronous writes here")
+    return folder
+
+
+def ended(writes: LinuxAio, count: int) -> dict[int, bool]:
+    """Wait until so many have."""
+    poll = select.poll()
+    found: dict[int, bool] = {}
+    poll.register(writes.descriptor, select.POLLIN)
+    while len(found) < count:
+        assert poll.poll(10_000), "the system says nothing"
+        found.update(writes.finished())
+    return found
+
+
+def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
+    file, writes = folder.create("f", 64 << 10), folder.async_writes()
+    assert writes is not None
+    assert folder.names() == ["f"], "the probe is gone"
+    for token in range(1, 101):
+        assert writes.start(file, 4096 * (token % 16), bytes([token]) * 4096, token)
+        if token % 2 == 0:
+            assert ended(writes, 2) == {token - 1: True, token: True}
+    content = file.read_all()
+    assert [content[at] for at in range(0, 64 << 10, 4096)] == [96, *range(97, 101), *range(85, 96)]
+    writes.close()
+    file.close()
+
+
+def test_too_many_or_too_large_writes_are_not_begun(folder: RealFolder) -> None:
+    file, writes = folder.create("f", 2 * SLOT_BYTES), folder.async_writes()
+    assert writes is not None
+    assert not writes.start(file, 0, bytes(SLOT_BYTES + 4096), 1)
+    assert all(writes.start(file, 4096 * token, b"x" * 4096, token) for token in range(SLOTS))
+    assert not writes.start(file, 0, bytes(4096), 99)
+    assert len(ended(writes, SLOTS)) == SLOTS
+    assert writes.start(file, 0, b"y" * SLOT_BYTES, 100)
+    assert ended(writes, 1) == {100: True}
+    assert file.read_all()[:SLOT_BYTES] == b"y" * SLOT_BYTES
+    writes.close()
+
+
+def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
+    file, writes = folder.create("f", 8192), folder.async_writes()
+    assert writes is not None
+    was_begun = writes.start(file, 1, b"x" * 4096, 1)  # not aligned
+    assert not was_begun or ended(writes, 1) == {1: False}
+    file.close()
+    assert not writes.start(file, 0, b"x" * 4096, 2), "it is closed"
+    writes.close()
+
+
+def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    file, writes = folder.create("f", SLOT_BYTES), folder.async_writes()
+    assert writes is not None
+    assert writes.start(file, 0, b"x" * SLOT_BYTES, 1)
+    writes.close()
+    file.close()
+    assert folder.open("f").read_all() == b"x" * SLOT_BYTES
+    assert len(os.listdir("/proc/self/fd")) == before + 2, "of the file that was just opened"
+
+
+def test_without_direct_writes_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RealFolder, "_probe", lambda self: 8)
+    assert RealFolder(tmp_path).async_writes() is None
+
+
+@pytest.mark.parametrize("machine", ["i686", "ppc64le", ""])
+def test_on_an_unknown_machine_there_are_none(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert open_linux_aio() is None
+
+
+def test_where_the_system_has_none_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("storage.linux_aio._system_call", lambda **named: lambda *arguments: -1)
+    assert open_linux_aio() is None
+    assert RealFolder(tmp_path).async_writes() is None
+
+
+def test_writes_that_never_end_are_not_used(folder: RealFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.real_disk.PROBE_S", 0.01)
+    monkeypatch.setattr(LinuxAio, "start", lambda *arguments: True)
+    assert folder.async_writes() is None
+    assert folder.names() == []

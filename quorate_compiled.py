@@ -26,6 +26,7 @@ GROUP: Final = "quorate_server"
 """The extension module that holds all compiled code is named after it; the others are doors to it."""
 
 MODULES: Final = (
+    "actors.cluster.admin",
     "actors.cluster.announcing",
     "actors.cluster.checkpointing",
     "actors.cluster.decisions",
@@ -80,6 +81,7 @@ MODULES: Final = (
     "net.protocols.json_codec",
     "net.protocols.json_framing",
     "net.protocols.json_payload",
+    "storage.entry_encoding",
     "storage.entry_making",
     "storage.journal",
     "storage.journal_writer",
@@ -88,6 +90,7 @@ MODULES: Final = (
     "storage.message_ids",
     "storage.order",
     "storage.queue_state",
+    "storage.real_disk",
     "storage.state",
     "storage.tables",
 )

@@ -1,6 +1,6 @@
 """The entry codec: records that are committed together, encoded once and then stored, sent and read as these bytes.
 
-Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack array
+Encoding is in `entry_encoding`. Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack array
 [version, vote_id, first_trans_id, time, records]. Records are numbered from `first_trans_id`, without gaps.
 """
 
@@ -10,11 +10,11 @@ from typing import Any, Final
 import msgpack
 import msgspec
 
+from storage.entry_encoding import CHECKSUM_BYTES, ENTRY_VERSION
+from storage.entry_encoding import encode as encode
 from storage.errors import DamagedError, UnknownFormatError
 from storage.records import Record
 
-ENTRY_VERSION: Final = 1
-CHECKSUM_BYTES: Final = 4
 TRANS_ID_MAX: Final = 2**43 - 1
 """The last record whose message has an id below 2**53: see `storage.message_ids`."""
 
@@ -44,15 +44,8 @@ class EntryHeader(msgspec.Struct, array_like=True, gc=False):
     records: list[msgspec.Raw]
 
 
-_encode_payload = msgspec.msgpack.Encoder().encode
 _decode_payload = msgspec.msgpack.Decoder(Entry).decode
 _decode_header = msgspec.msgpack.Decoder(EntryHeader).decode
-
-
-def encode(vote_id: int, first_trans_id: int, time: float, records: list[Record]) -> bytes:
-    """The entry's bytes. `records` is empty in a cut alone."""
-    payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, records))
-    return zlib.crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
 
 
 def is_whole(data: bytes | memoryview) -> bool:
@@ -107,6 +100,13 @@ def decode_loosely(data: bytes | memoryview) -> list[Any]:
     """The entry as plain lists, whatever kinds it holds: for people and for tools that must show anything."""
     value = msgpack.unpackb(memoryview(data)[CHECKSUM_BYTES:], strict_map_key=False)
     return value if isinstance(value, list) else [value]
+
+
+class LogEnd(msgspec.Struct, frozen=True, order=True, gc=False):
+    """The last entry of a log. Of two logs the one with the greater end is the more up to date."""
+
+    vote_id: int
+    trans_id: int
 
 
 class StoredEntry(msgspec.Struct, gc=False):

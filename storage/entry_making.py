@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from storage import entry as entry_codec
 from storage.entry import StoredEntry
+from storage.entry_encoding import encode
 from storage.records import Members, Message, Record, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
@@ -29,7 +29,7 @@ def make_entries(
     """
     entries: list[StoredEntry] = []
     for part in _parts(records, bytes_max, together) if records else ():
-        data = entry_codec.encode(vote_id, first, time, part)
+        data = encode(vote_id, first, time, part)
         entries.append(StoredEntry(first, first + len(part) - 1, vote_id, data, type(part[0]) is Members))
         first += len(part)
     return entries

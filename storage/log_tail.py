@@ -7,16 +7,8 @@ is kept which vote_id made it, on disk or not. Two logs that have the same vote_
 
 from bisect import bisect_right
 from collections import deque
-from typing import NamedTuple
 
-from storage.entry import StoredEntry
-
-
-class LogEnd(NamedTuple):
-    """The last entry of a log. Of two logs the one with the greater end is the more up to date."""
-
-    vote_id: int
-    trans_id: int
+from storage.entry import LogEnd, StoredEntry
 
 
 class LogTail:

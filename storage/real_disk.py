@@ -15,7 +15,7 @@ from storage.linux_aio import LinuxAio, open_linux_aio
 
 DIRECT: Final = os.O_DSYNC | getattr(os, "O_DIRECT", 0)
 
-PROBE_S: Final = 5.0
+PROBE_S: Final = 1.0
 """How long a first asynchronous write may take (it takes 0.2 ms); otherwise there are none."""
 
 
@@ -86,13 +86,13 @@ class RealFile:
 
 
 class RealFolder:
-    """A folder of the operating system, made if it is not there."""
+    """A folder of the operating system, made if it is not there. `may_be_direct`: use direct writes if they work."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, may_be_direct: bool = True) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._buffers = _Buffers()
-        self.alignment = self._probe()
+        self.alignment = self._probe() if may_be_direct else 8
 
     def _probe(self) -> int:
         """The least alignment that direct writes work with here; 8 if they do not work at all."""

@@ -27,9 +27,8 @@ from actors.messages.election import LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry as entry_codec
-from storage.entry import StoredEntry
+from storage.entry import LogEnd, StoredEntry
 from storage.errors import DamagedError, StorageError
-from storage.log_tail import LogEnd
 
 PULL_RECORDS_MAX: Final = 20_000
 PULL_RETRY_S: Final = 0.5

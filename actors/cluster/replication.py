@@ -45,8 +45,8 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
+from storage.entry import LogEnd
 from storage.log_store import Staged, decode_members
-from storage.log_tail import LogEnd
 
 FROM_A_LEADER = (Push, Diverged, SnapshotNeeded, SnapshotRows)
 UNDER_A_VOTE = (Stored, Pull, Diverged, SnapshotNeeded, SnapshotPull, SnapshotRows, TakeOver)

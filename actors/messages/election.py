@@ -15,7 +15,7 @@
 import msgspec
 
 from net.peers.messages import Vote
-from storage.log_tail import LogEnd
+from storage.entry import LogEnd
 
 
 class VoteAsked(msgspec.Struct):

@@ -43,6 +43,7 @@ MESSAGE_OVERHEAD_BYTES: Final = 500
 
 
 _fields_of: Final = astuple
+_WATCH: Final = Action.WATCH
 assert ProduceItem.__struct_fields__ == ("data", "delay", "ttl", "retry", "priority", "key", "encoding")
 
 
@@ -347,6 +348,6 @@ class Broker:
         if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
             reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
             return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
-        if request.action == Action.WATCH:
+        if request.action == _WATCH:
             return self.delivery.watch_for(call, names, wait_s)
         return self.delivery.consume(call, names, request.count, wait_s)

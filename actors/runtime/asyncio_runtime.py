@@ -39,6 +39,7 @@ REST_S: Final = 0.0002
 
 
 _monotonic: Final = time.monotonic
+_time: Final = time.time
 _thread_id: Final = threading.get_ident
 
 
@@ -64,7 +65,7 @@ class AsyncioRuntime:
 
     def now(self) -> float:
         """The wall clock (Unix seconds)."""
-        return time.time()
+        return _time()
 
     def monotonic(self) -> float:
         """The monotonic clock (seconds)."""

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import entry
+from storage.entry_encoding import ENTRY_VERSION
 from storage.errors import DamagedError, UnknownFormatError
 from storage.message_ids import message_id
 from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove
@@ -57,7 +58,7 @@ def test_any_changed_byte_is_noticed(made: list[Record], data: st.DataObject) ->
 
 
 def test_a_kind_of_a_newer_version_is_an_error_that_says_so() -> None:
-    payload = msgspec.msgpack.encode([entry.ENTRY_VERSION, 1, 1, 1.0, [[99, "queue", "news"]]])
+    payload = msgspec.msgpack.encode([ENTRY_VERSION, 1, 1, 1.0, [[99, "queue", "news"]]])
     data = zlib.crc32(payload).to_bytes(4, "big") + payload
     with pytest.raises(UnknownFormatError, match="knows more than this one"):
         entry.decode(data, "log entry 1")

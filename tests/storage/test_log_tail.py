@@ -3,8 +3,8 @@
 import pytest
 
 from storage import entry as entry_codec
-from storage.entry import StoredEntry
-from storage.log_tail import LogEnd, LogTail
+from storage.entry import LogEnd, StoredEntry
+from storage.log_tail import LogTail
 from storage.records import Remove
 from storage.recovery import standing_entries
 

@@ -50,11 +50,8 @@ def test_a_durable_write_is_one_direct_write_or_a_write_and_a_flush(tmp_path: Pa
     assert file.read_all()[4096:] == b"y" * 4096
 
 
-def test_where_direct_writes_do_not_work_each_is_flushed(
-    tmp_path: Path, calls: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(RealFolder, "_probe", lambda self: 8)
-    file = RealFolder(tmp_path).create("f", 4096)
+def test_where_direct_writes_do_not_work_each_is_flushed(tmp_path: Path, calls: list[str]) -> None:
+    file = RealFolder(tmp_path, may_be_direct=False).create("f", 4096)
     calls.clear()
     file.write_durably_at(0, b"z" * 8)
     assert calls == ["pwrite", "fdatasync"]
@@ -159,9 +156,8 @@ def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
     assert len(os.listdir("/proc/self/fd")) == before + 2, "of the file that was just opened"
 
 
-def test_without_direct_writes_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RealFolder, "_probe", lambda self: 8)
-    assert RealFolder(tmp_path).async_writes() is None
+def test_without_direct_writes_there_are_none(tmp_path: Path) -> None:
+    assert RealFolder(tmp_path, may_be_direct=False).async_writes() is None
 
 
 @pytest.mark.parametrize("machine", ["i686", "ppc64le", ""])
@@ -171,13 +167,13 @@ def test_on_an_unknown_machine_there_are_none(machine: str, monkeypatch: pytest.
 
 
 def test_where_the_system_has_none_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = RealFolder(tmp_path)
     monkeypatch.setattr("storage.linux_aio._system_call", lambda **named: lambda *arguments: -1)
     assert open_linux_aio() is None
-    assert RealFolder(tmp_path).async_writes() is None
+    assert folder.async_writes() is None
 
 
 def test_writes_that_never_end_are_not_used(folder: RealFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.real_disk.PROBE_S", 0.01)
     monkeypatch.setattr(LinuxAio, "start", lambda *arguments: True)
     assert folder.async_writes() is None
     assert folder.names() == []

@@ -5,7 +5,7 @@ import msgspec
 from actors.cluster.election import Decision, Election, Role, Save
 from actors.messages.election import AskVotes, CastVote, Follow, TakeLead, VoteAsked
 from net.peers.messages import Vote
-from storage.log_tail import LogEnd
+from storage.entry import LogEnd
 from storage.vote_file import Identity
 from tests.actors.cluster.recorded import Recorded
 

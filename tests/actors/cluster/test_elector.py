@@ -19,7 +19,7 @@ from actors.messages.election import (
     VotersChanged,
 )
 from net.peers.messages import Vote
-from storage.log_tail import LogEnd
+from storage.entry import LogEnd
 from storage.vote_file import Identity
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 

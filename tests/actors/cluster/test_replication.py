@@ -28,8 +28,8 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
-from storage.entry import StoredEntry, encode
-from storage.log_tail import LogEnd, LogTail
+from storage.entry import LogEnd, StoredEntry, encode
+from storage.log_tail import LogTail
 from storage.records import Member, Members, Remove
 from storage.vote_file import Identity
 from tests.actors.cluster.recorded import Recorded

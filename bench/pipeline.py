@@ -32,7 +32,7 @@ from data.decode import Selection, batches
 from data.schema import ARROW
 from data.session import session
 from quorate import Client
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.log_reader import LogReader
 from storage.log_store import LogStore
 from storage.message_ids import message_id

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data.schema import NAMES, arrow_schema
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.kinds import BY_TYPE
 from storage.records import (
     Bury,

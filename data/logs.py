@@ -14,7 +14,7 @@ from data.options import SourceOptions
 from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials
 from quorate.protocol import DOWN, ErrorWord
-from storage.entry import entry_time, stored_entry
+from storage.entry_codec import entry_time, stored_entry
 from storage.log_reader import LogReader, shards_in
 
 PAUSE_S: Final = 0.02

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.entry import StoredEntry
-from storage.entry_encoding import encode
+from storage.entry_codec import encode
 from storage.records import Members, Message, Record, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100

@@ -6,7 +6,6 @@ and libraries that do have no say in where a buffer begins, which direct writes 
 of `struct iocb` and `struct io_event` are the kernel's ABI (linux/aio_abi.h, asm-generic/unistd.h).
 """
 
-import contextlib
 import ctypes
 import mmap
 import os
@@ -58,8 +57,10 @@ class LinuxAio:
         self._blocks = mmap.mmap(-1, mmap.PAGESIZE)
         self._events = mmap.mmap(-1, mmap.PAGESIZE)
         self._address = _address(self._memory)
+        self._events_at = _address(self._events)
         first = _address(self._blocks)
         self._pointers = (ctypes.c_uint64 * SLOTS)(*(first + slot * _BLOCK.size for slot in range(SLOTS)))
+        self._pointers_at = ctypes.addressof(self._pointers)
         self._context = context
         self._numbers = numbers
         self._free = list(range(SLOTS))
@@ -76,8 +77,7 @@ class LinuxAio:
         self._memory[at : at + size] = data
         where = (file.direct_fd, self._address + at, size, offset, 0)
         _BLOCK.pack_into(self._blocks, slot * _BLOCK.size, slot, 0, 0, _WRITE, 0, *where, _TELL, self.descriptor)
-        pointer = ctypes.addressof(self._pointers) + 8 * slot
-        if self._call(self._numbers.submit, self._context, 1, pointer, 0, 0) != 1:
+        if self._call(self._numbers.submit, self._context, 1, self._pointers_at + 8 * slot, 0, 0) != 1:
             self._free.append(slot)
             return False
         self._under_way[slot] = (token, size)
@@ -85,10 +85,12 @@ class LinuxAio:
 
     def finished(self) -> list[tuple[int, bool]]:
         """The eventfd is read first: who ends after that makes it readable again."""
-        with contextlib.suppress(BlockingIOError):
+        try:
             os.eventfd_read(self.descriptor)
-        count = self._call(self._numbers.getevents, self._context, 0, SLOTS, _address(self._events), 0)
-        ended = []
+        except BlockingIOError:
+            return []
+        count = self._call(self._numbers.getevents, self._context, 0, SLOTS, self._events_at, 0)
+        ended: list[tuple[int, bool]] = []
         for number in range(count):
             slot, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
             token, size = self._under_way.pop(slot)

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from storage.entry import entry_time
+from storage.entry_codec import entry_time
 from storage.errors import DamagedError, StorageError
 from storage.log_store import SIDE_KEY, TRIMMED_KEY, number_key
 from storage.tables import LOG, META, LmdbTables, ReadTransaction

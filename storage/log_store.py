@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState

@@ -214,7 +214,10 @@ class Members(msgspec.Struct, array_like=True, tag=13, gc=False, forbid_unknown_
 
     def find(self, node_id: int) -> Member | None:
         """The member of that number."""
-        return next((member for member in self.members if member.node_id == node_id), None)
+        for member in self.members:
+            if member.node_id == node_id:
+                return member
+        return None
 
     @property
     def voters(self) -> list[int]:

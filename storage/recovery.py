@@ -12,7 +12,8 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from storage.disk import Folder
-from storage.entry import Entry, StoredEntry, is_whole, stored_entry
+from storage.entry import Entry, StoredEntry
+from storage.entry_codec import is_whole, stored_entry
 from storage.errors import DamagedError
 from storage.journal import read_journal
 from storage.log_store import (

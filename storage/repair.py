@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.disk import Folder
 from storage.entry import Entry
 from storage.errors import DamagedError, StorageError

@@ -26,7 +26,7 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.election import LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import LogEnd, StoredEntry
 from storage.errors import DamagedError, StorageError
 
@@ -167,7 +167,7 @@ class Following:
         return self.log.cut(self.vote_id, after)
 
     def _advance(self) -> Decisions:
-        committed = min(self._leader_committed, self._agreed, self.log.durable)
+        committed = min(min(self._leader_committed, self._agreed), self.log.durable)
         if committed > self.log.committed:
             committed = self.log.tail.boundary(committed)  # entries are committed whole
         if committed > self.log.committed:

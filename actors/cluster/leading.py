@@ -22,7 +22,7 @@ from actors.messages.election import QuorumHeard
 from actors.messages.log import LogAdvanced
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Pull, Push, SnapshotNeeded, SnapshotPull, SnapshotRows, Stored
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import StoredEntry
 
 LEASE_PART: Final = 0.65

@@ -16,7 +16,7 @@ from actors.messages.calls import Answered
 from actors.messages.checkpoints import LogRead, RawRead, ReadLog, ReadRaw
 from quorate.log_replies import LogReply, TrimmedReply, WithEntries
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.kinds import shown
 
 LOG_REPLY_BYTES_MAX: Final = 1 << 20

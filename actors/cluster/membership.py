@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
 from quorate.protocol import host_fault
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.records import FIRST_LEVEL, Member, Members
 from storage.vote_file import Identity

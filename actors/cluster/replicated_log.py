@@ -15,7 +15,7 @@ from actors.cluster.membership import Membership
 from actors.messages.checkpoints import LoadState
 from actors.messages.disk import WriteEntries
 from actors.messages.log import Apply, Promoted, StateDropped, StateLoaded
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Members

@@ -39,7 +39,7 @@ from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from quorate.actions import ASKS_NODE, WAITS, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState

@@ -1,6 +1,6 @@
 """A log made by hand: entries with records of every kind, for decoding and for reports."""
 
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.message_ids import message_id
 from storage.records import (
     Bury,

@@ -3,7 +3,8 @@
 import pytest
 
 from quorate import Client, RefusedError
-from storage.entry import Entry, decode
+from storage.entry import Entry
+from storage.entry_codec import decode
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 

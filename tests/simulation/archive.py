@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from storage.entry import received_entry
+from storage.entry_codec import received_entry
 from tests.simulation.clients import History, SimulatedSession
 from tests.simulation.cluster import SimulatedNode
 from tests.simulation.world import World

@@ -18,7 +18,7 @@ from net.clients.connection import Connection, ConnectionLimits
 from net.peers.link import Connected
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
-from storage.entry import decode
+from storage.entry_codec import decode
 from storage.errors import DiskFullError
 from storage.records import Member
 from storage.state import ShardState

@@ -14,7 +14,8 @@ from actors.messages.disk import WriteEntries
 from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
-from storage.entry import StoredEntry, decode
+from storage.entry import StoredEntry
+from storage.entry_codec import decode
 from storage.records import Message
 from storage.state import ShardState
 from tests.simulation.world import World

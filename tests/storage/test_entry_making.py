@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.entry import decode
+from storage.entry_codec import decode
 from storage.entry_making import make_entries
 from storage.message_ids import message_id
 from storage.records import Message, Record

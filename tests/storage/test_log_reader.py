@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, StorageError
 from storage.log_reader import LogReader, shards_in

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import LogEnd, StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Remove

@@ -2,6 +2,7 @@
 
 import os
 import select
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -166,14 +167,33 @@ def test_on_an_unknown_machine_there_are_none(machine: str, monkeypatch: pytest.
     assert open_linux_aio() is None
 
 
-def test_where_the_system_has_none_there_are_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def answering(monkeypatch: pytest.MonkeyPatch, answer: Callable[..., int]) -> None:
+    """Put `answer` where the system's calls are made that hold the interpreter."""
+
+    class Library:
+        def __init__(self, name: None) -> None:
+            self.syscall = type("Call", (), {"__call__": staticmethod(answer)})()
+
+    monkeypatch.setattr("ctypes.PyDLL", Library)
+
+
+def test_where_the_system_has_none_there_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = RealFolder(tmp_path)
-    monkeypatch.setattr("storage.linux_aio._system_call", lambda **named: lambda *arguments: -1)
+    answering(monkeypatch, lambda *arguments: -1)
     assert open_linux_aio() is None
     assert folder.async_writes() is None
 
 
 def test_writes_that_never_end_are_not_used(folder: RealFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LinuxAio, "start", lambda *arguments: True)
+    before = len(os.listdir("/proc/self/fd"))
+    asked = []
+
+    def never(number: int, *arguments: int) -> int:
+        asked.append(number)
+        return 0 if len(asked) == 1 else 1  # the first is io_setup
+
+    answering(monkeypatch, never)
     assert folder.async_writes() is None
+    assert len(asked) == 2, "one write was begun"
     assert folder.names() == []
+    assert len(os.listdir("/proc/self/fd")) == before

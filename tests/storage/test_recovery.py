@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import entry
+from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
@@ -41,9 +41,9 @@ class Writer:
             for _ in range(self.random.randint(1, 4)):
                 record = self._record()
                 # as the log will have it: the state changes the message later on
-                records.append(entry.decode(entry.encode(1, 1, NOW, [record]), "copy").records[0])
+                records.append(entry_codec.decode(entry_codec.encode(1, 1, NOW, [record]), "copy").records[0])
                 self.state.apply(self.state.trans_id + 1, record)
-            self.entries.append(StoredEntry(first, self.state.trans_id, 1, entry.encode(1, first, NOW, records)))
+            self.entries.append(StoredEntry(first, self.state.trans_id, 1, entry_codec.encode(1, first, NOW, records)))
 
     def _record(self) -> Record:
         state, random = self.state, self.random

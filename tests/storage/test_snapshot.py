@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from storage.entry import StoredEntry, encode
+from storage.entry import StoredEntry
+from storage.entry_codec import encode
 from storage.log_store import LogStore, SnapshotPart, TrimPlan, TrimRows, encode_row, queue_row
 from storage.message_ids import message_id
 from storage.queue_state import QueueState

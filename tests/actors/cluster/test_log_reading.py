@@ -11,7 +11,7 @@ from actors.messages.calls import Answered
 from actors.messages.checkpoints import RawRead, ReadRaw
 from quorate.log_replies import WithEntries
 from quorate.protocol import Request
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Lead, Member

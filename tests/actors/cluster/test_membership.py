@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actors.cluster.membership import Membership, hello_fault
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.records import Member, Members, Remove
 from storage.vote_file import Identity
 

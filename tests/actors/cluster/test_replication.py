@@ -28,7 +28,8 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
-from storage.entry import LogEnd, StoredEntry, encode
+from storage.entry import LogEnd, StoredEntry
+from storage.entry_codec import encode
 from storage.log_tail import LogTail
 from storage.records import Member, Members, Remove
 from storage.vote_file import Identity

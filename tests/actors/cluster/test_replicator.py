@@ -21,7 +21,8 @@ from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote
 from quorate.protocol import Action, Reply, Request
-from storage.entry import StoredEntry, encode
+from storage.entry import StoredEntry
+from storage.entry_codec import encode
 from storage.log_tail import LogTail
 from storage.records import Lead, Member, Members, Remove
 from storage.vote_file import Identity

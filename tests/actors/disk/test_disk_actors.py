@@ -42,7 +42,8 @@ from actors.messages.disk import (
 )
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
-from storage.entry import StoredEntry, encode
+from storage.entry import StoredEntry
+from storage.entry_codec import encode
 from storage.errors import DiskFullError
 from storage.journal_writer import begin_journal
 from storage.log_store import LogStore, rows_now

@@ -10,7 +10,7 @@ from actors.queues.surroundings import Surroundings
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import decode_request, encode_reply
 from quorate.protocol import Reply, Request
-from storage import entry as entry_codec
+from storage import entry_codec
 from storage.records import Record
 from storage.state import ShardState
 

@@ -25,7 +25,7 @@ from actors.queues.broker import Limits
 from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from quorate.protocol import Reply, Request
-from storage.entry import decode
+from storage.entry_codec import decode
 from storage.records import Lead, Member, Members
 from storage.state import ShardState
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -126,7 +126,8 @@ def test_what_a_follower_applies_it_shows() -> None:
 
 
 def leading_entry(owner: Owner) -> Any:
-    from storage.entry import StoredEntry, encode
+    from storage.entry import StoredEntry
+    from storage.entry_codec import encode
 
     return StoredEntry(1, 1, 5, encode(5, 1, owner.runtime.now(), [Lead("", 1)]))
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import entry
-from storage.entry_encoding import ENTRY_VERSION
+from storage import entry_codec
+from storage.entry import StoredEntry
+from storage.entry_codec import ENTRY_VERSION
 from storage.errors import DamagedError, UnknownFormatError
 from storage.message_ids import message_id
 from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove
@@ -41,30 +42,30 @@ def records(draw: st.DrawFn) -> Record:
 
 @given(st.lists(records(), min_size=1, max_size=10), st.integers(1, 2**40), TIMES)
 def test_an_entry_comes_back_as_it_was(made: list[Record], first: int, time: float) -> None:
-    data = entry.encode(7, first, time, made)
-    decoded = entry.decode(data, "here")
+    data = entry_codec.encode(7, first, time, made)
+    decoded = entry_codec.decode(data, "here")
     assert decoded.records == made
     assert (decoded.vote_id, decoded.first_trans_id, decoded.time) == (7, first, time)
-    assert entry.stored_entry(data) == entry.StoredEntry(first, decoded.last_trans_id, 7, data)
+    assert entry_codec.stored_entry(data) == StoredEntry(first, decoded.last_trans_id, 7, data)
 
 
 @given(st.lists(records(), min_size=1, max_size=3), st.data())
 def test_any_changed_byte_is_noticed(made: list[Record], data: st.DataObject) -> None:
-    encoded = bytearray(entry.encode(1, 1, 1.0, made))
+    encoded = bytearray(entry_codec.encode(1, 1, 1.0, made))
     at = data.draw(st.integers(0, len(encoded) - 1))
     encoded[at] ^= data.draw(st.integers(1, 255))
     with pytest.raises(DamagedError):
-        entry.decode(bytes(encoded), "here")
+        entry_codec.decode(bytes(encoded), "here")
 
 
 def test_a_kind_of_a_newer_version_is_an_error_that_says_so() -> None:
     payload = msgspec.msgpack.encode([ENTRY_VERSION, 1, 1, 1.0, [[99, "queue", "news"]]])
     data = zlib.crc32(payload).to_bytes(4, "big") + payload
     with pytest.raises(UnknownFormatError, match="knows more than this one"):
-        entry.decode(data, "log entry 1")
+        entry_codec.decode(data, "log entry 1")
 
 
 def test_an_entry_is_plain_msgpack_behind_its_checksum() -> None:
     message = Message("mail", message_id(5, 0), b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k")
-    loose = entry.decode_loosely(entry.encode(1, 5, 9.5, [message]))
+    loose = entry_codec.decode_loosely(entry_codec.encode(1, 5, 9.5, [message]))
     assert loose == [1, 1, 5, 9.5, [[1, "mail", 5120, b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k", 0, 0, 0, 0, None]]]

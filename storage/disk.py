@@ -90,5 +90,5 @@ class AsyncWrites(Protocol):
         If not, some of it may be on the disk: it is to be written again.
         """
 
-    def close(self) -> None:
-        """Wait for those under way, and give everything back."""
+    def close(self, timeout_s: float) -> bool:
+        """Wait for those under way and give everything back; False if they did not end in time (s)."""

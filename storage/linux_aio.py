@@ -10,8 +10,10 @@ import ctypes
 import mmap
 import os
 import platform
+import select
 import struct
 import sys
+import time
 from typing import Any, Final, NamedTuple
 
 from storage.disk import DiskFile
@@ -49,10 +51,9 @@ _NUMBERS: Final = {
 
 
 class LinuxAio:
-    """`AsyncWrites` by Linux, for one thread. `context` is what `io_setup` gave."""
+    """`AsyncWrites` by Linux, for one thread. Raises OSError where the system has none, or gives no more."""
 
-    def __init__(self, numbers: _Numbers, context: int) -> None:
-        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    def __init__(self, numbers: _Numbers) -> None:
         self._memory = mmap.mmap(-1, SLOTS * SLOT_BYTES)
         self._blocks = mmap.mmap(-1, mmap.PAGESIZE)
         self._events = mmap.mmap(-1, mmap.PAGESIZE)
@@ -61,11 +62,16 @@ class LinuxAio:
         first = _address(self._blocks)
         self._pointers = (ctypes.c_uint64 * SLOTS)(*(first + slot * _BLOCK.size for slot in range(SLOTS)))
         self._pointers_at = ctypes.addressof(self._pointers)
-        self._context = context
         self._numbers = numbers
         self._free = list(range(SLOTS))
         self._under_way: dict[int, tuple[int, int]] = {}
-        self._call = _system_call(holds_interpreter=True)
+        self._call = _system_call()
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        context = ctypes.c_ulong(0)
+        if self._call(numbers.setup, SLOTS, ctypes.addressof(context), 0, 0, 0) != 0:
+            os.close(self.descriptor)
+            raise OSError("io_setup refuses")
+        self._context: int = context.value
 
     def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
         """One system call; the bytes are copied to where direct writes may come from."""
@@ -98,27 +104,36 @@ class LinuxAio:
             ended.append((token, result == size))
         return ended
 
-    def close(self) -> None:
-        """`io_destroy` waits for what is under way."""
-        _system_call(holds_interpreter=False)(self._numbers.destroy, self._context, 0, 0, 0, 0)
+    def close(self, timeout_s: float) -> bool:
+        """`io_destroy` would wait for what is under way, however long."""
+        until = time.monotonic() + timeout_s
+        poll = select.poll()
+        poll.register(self.descriptor, select.POLLIN)
+        while self._under_way:
+            left_s = until - time.monotonic()
+            if left_s < 0:
+                return False
+            if poll.poll(left_s * 1000):
+                self.finished()
+        self._call(self._numbers.destroy, self._context, 0, 0, 0, 0)
         os.close(self.descriptor)
+        return True
 
 
 def open_linux_aio() -> LinuxAio | None:
-    """Ask the system; None if it has no such writes, a sandbox forbids them, or too many processes use them."""
+    """Ask the system; None if it has no such writes, a sandbox forbids them, or there are too many."""
     numbers = _NUMBERS.get(platform.machine())
     if numbers is None or sys.platform != "linux" or sys.maxsize < 1 << 32 or sys.byteorder != "little":
         return None
-    context = ctypes.c_ulong(0)
-    if _system_call(holds_interpreter=True)(numbers.setup, SLOTS, ctypes.addressof(context), 0, 0, 0) != 0:
+    try:
+        return LinuxAio(numbers)
+    except OSError:
         return None
-    return LinuxAio(numbers, context.value)
 
 
-def _system_call(*, holds_interpreter: bool) -> Any:
-    """syscall(2) with a number and five arguments. Letting go of the interpreter costs more than a quick call takes."""
-    library = ctypes.PyDLL(None) if holds_interpreter else ctypes.CDLL(None)
-    call = library.syscall
+def _system_call() -> Any:
+    """syscall(2) with a number and five arguments. It keeps the interpreter: to let go of it would cost more."""
+    call = ctypes.PyDLL(None).syscall
     call.restype = ctypes.c_long
     call.argtypes = [ctypes.c_long] * 6
     return call

@@ -8,6 +8,7 @@ With `flush_interval_s` a write is left to the system at once, here on the loop 
 lane flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
 """
 
+import logging
 from collections import deque
 from typing import Any, Final
 
@@ -32,6 +33,8 @@ from actors.runtime.loop_actor import LoopActor
 from storage.disk import AsyncWrites
 from storage.entry import StoredEntry
 from storage.journal_writer import JournalWriter, Write
+
+log = logging.getLogger("quorate.disk")
 
 RETRY_S: Final = 0.7
 """How often a full disk is asked again for a segment; not in step with LMDB's tries (checkpointing.py)."""
@@ -83,6 +86,9 @@ class LogWriter(LoopActor):
 
     def on_start(self) -> None:
         """The system says when it has finished something."""
+        if self._flush_interval_s is None:
+            by = "a thread and the loop wait" if self._async_writes is None else "the system writes by itself"
+            log.info("the journal: %s", by)
         if self._async_writes is not None:
             self.runtime.watch(self._async_writes.descriptor, self._some_finished)
 
@@ -144,22 +150,26 @@ class LogWriter(LoopActor):
     def _begin(self, write: Write, now: float) -> bool:
         """Whether the system has it now."""
         writes = self._async_writes
-        if writes is None or not writes.start(write.file, write.offset, write.data, write.entry_count):
-            return False
-        self._begun[write.entry_count] = write
+        is_begun = writes is not None and writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self.runtime.monotonic()
         self._place.begun(after, after - now)
-        return True
+        if is_begun:
+            self._begun[write.entry_count] = write
+        return is_begun
 
     def _some_finished(self) -> None:
-        if self._async_writes is None or not self.actor_ref.is_alive():
+        finished = [] if self._async_writes is None else self._async_writes.finished()
+        if not self.actor_ref.is_alive():
             return
-        for entry_count, is_durable in self._async_writes.finished():
+        for entry_count, is_durable in finished:
             write = self._begun.pop(entry_count)
             if is_durable:
                 self._completed(write)
-            else:  # a lane writes it again, and says what is wrong if that fails, too
-                self._to_lane(write, self.runtime.monotonic())
+                continue
+            log.warning("the system gave up a write of %d bytes: a thread writes it again", len(write.data))
+            now = self.runtime.monotonic()
+            self._place.failed(now)
+            self._to_lane(write, now)  # which says what is wrong if that fails, too
         self._write()
 
     def _to_lane(self, write: Write, now: float) -> None:

@@ -6,8 +6,11 @@
 | LOOP | it has none; few records, nobody else is to be served, the disk was quick for a while | the loop waits |
 | LANE | otherwise | two thread switches, some 30 us, a third of a quick write |
 
-To begin a write takes no time, unless the system has too many of them in its queues: then it waits, and the loop with
-it. One that took long, and lanes have the writes for `AVOIDED_S`, each time twice as long. If the loop waited for small
+To begin a write takes little, but it may have to wait for a lock of the file system, or for room in the system's
+queues, and the loop with it. One that took very long, several that took long, or one that failed, and lanes have the
+writes for `AVOIDED_S`, each time twice as long.
+
+If the loop waited for small
 writes that the system could finish, 4 connections would do 8 % more, 8 as much, 16 10 % less and 64 5 % less (fsynced,
 medians of 22 alternating rounds).
 
@@ -37,7 +40,12 @@ PARDONED: Final = 4096
 """After so many quick writes in a row what was slow before is forgotten: a second of load, about."""
 
 BEGUN_S: Final = 0.005
-"""To begin a write takes 0.02 ms. Longer than this, and other clients and heartbeats would notice."""
+"""To begin a write takes 0.02 ms. Longer than this, and other clients and heartbeats notice each."""
+
+LONG_BEGUN_MAX: Final = 8
+"""So many of `BEGUN_WINDOW` may take longer than `QUICK_S` to begin, as they do now and then on a busy machine."""
+
+BEGUN_WINDOW: Final = 256
 
 AVOIDED_S: Final = 1.0
 AVOIDED_MAX_S: Final = 64.0
@@ -59,6 +67,7 @@ class WritePlace:
         self._quick = 0
         self._asked = ASKED_MIN
         self._begun = 0
+        self._long_begun = 0
         self._avoid_until = 0.0
         self._avoid_s = AVOIDED_S
 
@@ -74,15 +83,21 @@ class WritePlace:
         return Place.LOOP if may_wait else Place.LANE
 
     def begun(self, now: float, seconds: float) -> None:
-        """The system has a write now; to begin it took so long."""
-        if seconds > BEGUN_S:
-            self._avoid_until = now + self._avoid_s
-            self._avoid_s = min(2 * self._avoid_s, AVOIDED_MAX_S)
-            self._begun = 0
-            return
+        """The system was given a write, and took it or not; that took so long."""
         self._begun += 1
-        if self._begun >= PARDONED:
-            self._avoid_s = AVOIDED_S
+        self._long_begun += seconds > QUICK_S
+        if seconds > BEGUN_S or self._long_begun > LONG_BEGUN_MAX:
+            self.failed(now)
+        elif self._begun % BEGUN_WINDOW == 0:
+            self._long_begun = 0
+            if self._begun >= PARDONED:
+                self._avoid_s = AVOIDED_S
+
+    def failed(self, now: float) -> None:
+        """The system gave a write up, or holds up the loop."""
+        self._begun = self._long_begun = 0
+        self._avoid_until = now + self._avoid_s
+        self._avoid_s = min(2 * self._avoid_s, AVOIDED_MAX_S)
 
     def took(self, place: Place, seconds: float) -> None:
         """A write on the loop or on a lane is done; it took so long."""

@@ -75,8 +75,8 @@ class ShardActors:
         """
         for ref in (*self.lanes, self.checkpointer):
             ref.stop(block=True, timeout=timeout_s)
-        if self.async_writes is not None:
-            self.async_writes.close()
+        if self.async_writes is not None and not self.async_writes.close(timeout_s):
+            raise pykka.Timeout(f"writes to the journal did not end in {timeout_s:g} s")
         self.journal.close()
 
 

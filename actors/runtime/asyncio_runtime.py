@@ -99,7 +99,7 @@ class AsyncioRuntime:
         try:
             callback()
         except Exception as error:
-            log.exception("a timer failed")
+            log.exception("a callback failed")
             self.actor_failed(getattr(callback, "__qualname__", callback), error)
 
     def wake(self, turn: Turn) -> None:

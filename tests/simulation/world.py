@@ -23,7 +23,9 @@ from tests.storage.memory import SECTOR, MemoryFolder, MemoryWrites
 START = 1_800_000_000.0
 SLOW_DISK = [0.0001, 0.0002, 0.001, 0.02]
 QUICK_DISK = [0.0001, 0.0002, 0.0003] * 33 + [0.02]
-"""How long a write takes (s), each as likely as any other. On a quick disk the loop waits for small writes itself."""
+"""How long a write takes (s), each as likely as any other.
+
+On a quick disk the loop waits for small writes if the system does not finish them."""
 
 WRITES_HERE = "writes by the loop"
 CRASHES_HERE = "crashes while the loop wrote"
@@ -231,8 +233,11 @@ class SimulatedRuntime:
         self._watched[self._writes.descriptor]()
 
     def _finish(self, token: int, is_durable: bool) -> None:
-        if self._writes is not None:
-            self._writes.finish(token, is_durable=is_durable)
+        assert self._writes is not None
+        if not is_durable:  # some of it is there all the same
+            file, offset, data = self._writes.under_way[token]
+            self._write_some(file, offset, data)
+        self._writes.finish(token, is_durable=is_durable)
 
     def handle_in_lane(self, handle: Callable[[], None]) -> None:
         """What a thread of its own does, whose time has passed already."""
@@ -280,8 +285,11 @@ class SimulatedRuntime:
                 file.write_at(offset, data)
                 file.flush()
             return
+        self._write_some(file, offset, data)
+
+    def _write_some(self, file: DiskFile, offset: int, data: bytes) -> None:
         for at in range(0, len(data), SECTOR):
-            if random.random() < 0.5:
+            if self.world.random.random() < 0.5:
                 file.write_at(offset + at, data[at : at + SECTOR])
 
 

@@ -19,11 +19,13 @@ class MemoryFile:
     def __init__(self, folder: "MemoryFolder", content: bytes) -> None:
         self._folder = folder
         self.direct_fd = -1
+        self.is_closed = False
         self.content = bytearray(content)
         self.durable = bytearray(content)
 
     def write_at(self, offset: int, data: bytes) -> None:
         """Into the system's cache."""
+        assert not self.is_closed
         assert offset + len(data) <= len(self.content), "the journal never grows a file"
         self.content[offset : offset + len(data)] = data
 
@@ -48,10 +50,12 @@ class MemoryFile:
 
     def flush(self) -> None:
         """The disk has it all."""
+        assert not self.is_closed
         self.durable[:] = self.content
 
     def close(self) -> None:
-        """Nothing."""
+        """Nothing is written through it any more."""
+        self.is_closed = True
 
 
 class MemoryWrites:
@@ -85,9 +89,10 @@ class MemoryWrites:
         ended, self._ended = self._ended, []
         return ended
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> bool:
         """Noted."""
         self.is_closed = True
+        return not self.under_way
 
 
 class MemoryFolder:
@@ -120,6 +125,7 @@ class MemoryFolder:
 
     def open(self, name: str) -> DiskFile:
         """The file."""
+        self.files[name].is_closed = False
         return self.files[name]
 
     def rename(self, old: str, new: str) -> None:

@@ -1,7 +1,10 @@
 """The real folder and its files: what is asked of the system, in which order, noted call by call."""
 
+import ctypes
 import os
 import select
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,7 +122,7 @@ def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
             assert ended(writes, 2) == {token - 1: True, token: True}
     content = file.read_all()
     assert [content[at] for at in range(0, 64 << 10, 4096)] == [96, *range(97, 101), *range(85, 96)]
-    writes.close()
+    assert writes.close(1.0)
     file.close()
 
 
@@ -133,7 +136,7 @@ def test_too_many_or_too_large_writes_are_not_begun(folder: RealFolder) -> None:
     assert writes.start(file, 0, b"y" * SLOT_BYTES, 100)
     assert ended(writes, 1) == {100: True}
     assert file.read_all()[:SLOT_BYTES] == b"y" * SLOT_BYTES
-    writes.close()
+    assert writes.close(1.0)
 
 
 def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
@@ -143,7 +146,7 @@ def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
     assert not was_begun or ended(writes, 1) == {1: False}
     file.close()
     assert not writes.start(file, 0, b"x" * 4096, 2), "it is closed"
-    writes.close()
+    assert writes.close(1.0)
 
 
 def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
@@ -151,7 +154,7 @@ def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
     file, writes = folder.create("f", SLOT_BYTES), folder.async_writes()
     assert writes is not None
     assert writes.start(file, 0, b"x" * SLOT_BYTES, 1)
-    writes.close()
+    assert writes.close(10.0)
     file.close()
     assert folder.open("f").read_all() == b"x" * SLOT_BYTES
     assert len(os.listdir("/proc/self/fd")) == before + 2, "of the file that was just opened"
@@ -196,4 +199,59 @@ def test_writes_that_never_end_are_not_used(folder: RealFolder, monkeypatch: pyt
     assert folder.async_writes() is None
     assert len(asked) == 2, "one write was begun"
     assert folder.names() == []
+    assert len(os.listdir("/proc/self/fd")) == before + 1, "what never ends is not closed"
+
+
+def test_writes_that_end_while_they_begin_are_not_used(folder: RealFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, true = len(os.listdir("/proc/self/fd")), ctypes.PyDLL(None).syscall
+    true.restype, true.argtypes = ctypes.c_long, [ctypes.c_long] * 6
+    submitted = []
+
+    def slowly(number: int, *arguments: int) -> int:
+        answer: int = true(number, *arguments)
+        if arguments[1] == 1 and len(arguments) == 5 and arguments[2] > 1000:  # io_submit of one
+            submitted.append(number)
+            time.sleep(0.05)
+        return answer
+
+    answering(monkeypatch, slowly)
+    assert folder.async_writes() is None
+    assert len(submitted) > 2
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("name", ["pwrite", "open", "fsync", "eventfd"])
+def test_a_disk_or_system_at_its_limits_has_none(
+    name: str, folder: RealFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+
+    def fails(*arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, name, fails)
+    assert folder.async_writes() is None
+    monkeypatch.undo()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert folder.names() == []
+
+
+def test_threads_do_not_write_each_others_bytes(tmp_path: Path) -> None:
+    folder = RealFolder(tmp_path)
+    wrong: list[int] = []
+
+    def write(thread: int) -> None:
+        file = folder.create(f"f{thread}", 4096)
+        for number in range(200):
+            data = bytes([(thread * 100 + number) % 256]) * 4096
+            file.write_durably_at(0, data)
+            if file.read_all() != data:
+                wrong.append(number)
+        file.close()
+
+    threads = [threading.Thread(target=write, args=(thread,)) for thread in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []

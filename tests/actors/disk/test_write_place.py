@@ -1,11 +1,17 @@
 """The loop waits for the disk itself where that is quicker, and stops doing so after one slow write."""
 
+from collections.abc import Callable
+
+import pytest
+
 from actors.disk.write_place import (
     ASKED_MIN,
     AVOIDED_MAX_S,
     AVOIDED_S,
     BEGUN_S,
+    BEGUN_WINDOW,
     BYTES_MAX,
+    LONG_BEGUN_MAX,
     PARDONED,
     QUICK_S,
     RECORDS_MAX,
@@ -114,22 +120,47 @@ def test_the_system_gets_every_write_if_it_finishes_them_by_itself() -> None:
     for _ in range(ASKED_MIN + 1):
         assert place_at(place, 0.0) is Place.SYSTEM
         assert place.choose(0.0, 1, 512, is_alone=True, others_wait=False) is Place.SYSTEM
-        place.begun(0.0, BEGUN_S)
+        place.begun(0.0, QUICK_S)
         place.took(Place.LANE, 0.0)
     place.took(Place.LANE, 1.0)
     assert place_at(place, 0.0) is Place.SYSTEM, "a slow disk is no reason for lanes"
 
 
-def test_after_one_that_took_long_to_begin_lanes_have_the_writes_each_time_twice_as_long() -> None:
+def avoids(place: WritePlace, now: float, avoided_s: float) -> bool:
+    """Whether lanes have the writes for just so long."""
+    is_avoided = place_at(place, now + avoided_s * 0.99) is Place.LANE
+    return is_avoided and place_at(place, now + avoided_s) is Place.SYSTEM
+
+
+def very_long(place: WritePlace, now: float) -> None:
+    place.begun(now, BEGUN_S * 1.01)
+
+
+def several_long(place: WritePlace, now: float) -> None:
+    for _ in range(LONG_BEGUN_MAX):
+        place.begun(now, BEGUN_S)
+        assert place_at(place, now) is Place.SYSTEM
+    place.begun(now, QUICK_S * 1.01)
+
+
+@pytest.mark.parametrize("fault", [very_long, several_long, WritePlace.failed])
+def test_after_a_fault_lanes_have_the_writes_each_time_twice_as_long(
+    fault: Callable[[WritePlace, float], None],
+) -> None:
     place, now, avoided_s = WritePlace(has_async=True), 0.0, AVOIDED_S
     for _ in range(20):
-        place.begun(now, BEGUN_S * 1.01)
-        assert place_at(place, now + avoided_s * 0.99) is Place.LANE
+        fault(place, now)
+        assert avoids(place, now, avoided_s)
         now += avoided_s
-        assert place_at(place, now) is Place.SYSTEM
         avoided_s = min(2 * avoided_s, AVOIDED_MAX_S)
     for _ in range(PARDONED):
         place.begun(now, 0.0)
-    place.begun(now, 1.0)
-    assert place_at(place, now + AVOIDED_S) is Place.SYSTEM, "what was slow before is forgotten"
-    assert place_at(place, now + AVOIDED_S * 0.99) is Place.LANE
+    fault(place, now)
+    assert avoids(place, now, AVOIDED_S), "what was before is forgotten"
+
+
+def test_a_busy_machine_is_no_reason_for_lanes() -> None:
+    place = WritePlace(has_async=True)
+    for write in range(100_000):
+        place.begun(0.0, BEGUN_S if write % (BEGUN_WINDOW // LONG_BEGUN_MAX) == 0 else 0.0)
+        assert place_at(place, 0.0) is Place.SYSTEM

@@ -87,6 +87,7 @@ MODULES: Final = (
     "storage.journal_writer",
     "storage.linux_aio",
     "storage.live_messages",
+    "storage.log_store",
     "storage.log_tail",
     "storage.message_ids",
     "storage.order",

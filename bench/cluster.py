@@ -4,11 +4,11 @@
 `python -m bench.cluster throughput failover shards catch-up join` runs only the parts that are named.
 """
 
+import argparse
 import contextlib
 import multiprocessing
 import os
 import statistics
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -263,8 +263,14 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
 
 
 def main() -> None:
-    """Run what is named, or all."""
-    for name in sys.argv[1:] or PARTS:
+    """Run what is named, or all but `compiled`."""
+    parser = argparse.ArgumentParser(prog="python -m bench.cluster")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}, or compiled")
+    parts = parser.parse_args().parts
+    for name in parts:
+        if name not in PARTS and name != "compiled":
+            parser.error(f"there is no part {name!r}")
+    for name in parts or PARTS:
         compiled() if name == "compiled" else PARTS[name]()
 
 

@@ -201,10 +201,12 @@ class LogStore:
         with self._tables.read() as transaction:
             return transaction.bytes_of(self.log)
 
-    def plan_trim(self, until: int, records_max: int, rest: Callable[[], None] = lambda: None) -> TrimPlan | None:
+    def plan_trim(
+        self, until: int, records_max: int, rest: Callable[[], None], until_rest: int = RECORDS_UNTIL_REST
+    ) -> TrimPlan | None:
         """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about.
 
-        `rest` is called after every few records.
+        `rest` is called after every `until_rest` records, about.
         """
         trimmed = self.bounds.trimmed
         keys: list[bytes] = []
@@ -229,7 +231,7 @@ class LogStore:
                     maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)
                 keys.append(key)
                 last = end
-                if last - rested >= RECORDS_UNTIL_REST:
+                if last - rested >= until_rest:
                     rested = last
                     rest()
         return TrimPlan(last, keys, list(msg_ids), maybe_stored, list(queues), vote_id) if keys else None

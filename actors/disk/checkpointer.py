@@ -34,7 +34,7 @@ from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
 from actors.runtime.contract import BlockingActor, Runtime
 from storage.errors import DiskFullError
-from storage.log_store import LogStore, TrimPlan
+from storage.log_store import RECORDS_UNTIL_REST, LogStore, TrimPlan
 from storage.recovery import load_state
 from storage.state import ShardState
 
@@ -47,6 +47,9 @@ PIN_MAX_S: Final = 1800.0
 
 TRIM_RECORDS: Final = 5000
 """Records that one step of trimming takes: its question costs the owner a few ms at worst."""
+
+HURRY: Final = 8
+"""So many times as seldom it rests while more records come than go, which lets the slowest requests take longer."""
 
 
 class Checkpointer(BlockingActor):
@@ -169,10 +172,15 @@ class Checkpointer(BlockingActor):
 
     def _ask(self, *, is_going_on: bool) -> None:
         until = self._until(is_going_on=is_going_on)
-        self._plan = plan = None if until is None else self._store.plan_trim(until, TRIM_RECORDS, self.runtime.rest)
+        self._plan = plan = None if until is None else self._plan_up_to(until)
         self._is_trimming = plan is not None
         if plan is not None:
             self._replicator.tell(DescribeRows(plan))
+
+    def _plan_up_to(self, until: int) -> TrimPlan | None:
+        is_behind = self._retention.is_behind(self._store.bounds, until)
+        until_rest = RECORDS_UNTIL_REST * (HURRY if is_behind else 1)
+        return self._store.plan_trim(until, TRIM_RECORDS, self.runtime.rest, until_rest)
 
     def _trim(self) -> None:
         """Trim what was described, once the log holds all that the description rests on."""

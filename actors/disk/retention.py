@@ -45,6 +45,10 @@ class Retention:
             wanted = max(needed, bounds.checkpointed - limits.reader_records_max)
         return wanted if wanted > bounds.trimmed else None
 
+    def is_behind(self, bounds: Bounds, until: int) -> bool:
+        """Whether what may go, up to record `until`, is more than ordinary trimming leaves: records come quicker."""
+        return until - bounds.trimmed > self._limits.records_max // 5
+
     def trimmed(self, until: int) -> list[tuple[str, int]]:
         """The head has gone up to `until`: which readers have just lost records, and behind which one."""
         lost = [(name, at.upto) for name, at in self._readers.items() if at.upto < until and name not in self._lost]

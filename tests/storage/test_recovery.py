@@ -106,7 +106,9 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
         before = len(writer.entries)
         writer.grow(step)
         store.store(writer.entries[before:])
-        plan = store.plan_trim(writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30))
+        plan = store.plan_trim(
+            writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30), lambda: None
+        )
         if plan is not None:
             store.trim(plan, rows_now(plan, writer.state))
         recovered = ShardState()
@@ -137,7 +139,7 @@ def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
     writer.grow(40)
     store = LogStore(tables, 0)
     store.store(writer.entries)
-    plan = store.plan_trim(20, 100)
+    plan = store.plan_trim(20, 100, lambda: None)
     assert plan is not None
     store.trim(plan, rows_now(plan, writer.state))
     yield tables, folder, writer

@@ -8,23 +8,9 @@ from typing import Any
 
 import pytest
 
-from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import RETRY_S, LogWriter
-from actors.disk.retention import RetentionLimits
 from actors.disk.write_place import ASKED_MIN, AVOIDED_S
-from actors.messages.checkpoints import (
-    Checkpoint,
-    Checkpointed,
-    CheckpointFailed,
-    DescribeRows,
-    EntriesRead,
-    LoadState,
-    ReadEntries,
-    ReadSnapshot,
-    RowsDescribed,
-    SnapshotRead,
-)
 from actors.messages.disk import (
     BytesWritten,
     EntriesWritten,
@@ -40,25 +26,13 @@ from actors.messages.disk import (
     WriteBytes,
     WriteEntries,
 )
-from actors.messages.lifecycle import Attach
-from actors.messages.log import StateLoaded
-from storage.entry import StoredEntry
-from storage.entry_codec import encode
-from storage.errors import DiskFullError
 from storage.journal_writer import begin_journal
-from storage.log_store import LogStore, rows_now
-from storage.records import Configure, Record
-from storage.state import ShardState
 from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
-from tests.storage.memory import MemoryFolder, MemoryTables, MemoryWrites
+from tests.actors.disk.entries import entry
+from tests.storage.memory import MemoryFolder, MemoryWrites
 
 SEGMENT = 8192
-
-
-def entry(number: int, size: int = 100) -> StoredEntry:
-    records: list[Record] = [Configure("q" * size, 0, 1.0, 0.0, 0, None, False)]
-    return StoredEntry(number, number, 1, encode(1, number, float(number), records))
 
 
 class Writer:
@@ -315,73 +289,6 @@ def test_a_lane_on_a_full_disk_says_so() -> None:
     assert [ready.segment.number for ready in asker.take(SegmentReady)] == [errand.number]
 
 
-class Store:
-    """A Checkpointer over tables in memory."""
-
-    def __init__(self, log_records_max: int = 10) -> None:
-        self.runtime, self.replicator = CrankedRuntime(), Probe()
-        self.is_full = False
-        self.store = LogStore(MemoryTables(self._before_commit), 0)
-        self.actor = Checkpointer(self.runtime, self.store, RetentionLimits(log_records_max), ShardState, 1000)
-        self.actor.on_receive(Attach(ref(self.replicator)))
-
-    def _before_commit(self) -> None:
-        if self.is_full:
-            raise DiskFullError("no space")
-
-    def checkpoint(self, *numbers: int) -> list[Any]:
-        self.actor.on_receive(Checkpoint([entry(number) for number in numbers]))
-        return self.replicator.take(Checkpointed, CheckpointFailed)
-
-
-def test_entries_are_stored_once_and_it_is_said_up_to_where() -> None:
-    store = Store()
-    assert store.checkpoint(1, 2) == [Checkpointed(2, 0)]
-    assert store.checkpoint(2, 3) == [Checkpointed(3, 0)], "the second has one that it had already"
-    store.actor.on_receive(ReadEntries(2, 1, 100, 1 << 20))
-    [read] = store.replicator.take(EntriesRead)
-    assert (read.node_id, read.after, read.entries) == (2, 1, [entry(2).data, entry(3).data])
-
-
-def test_without_space_nothing_is_stored_and_it_is_said() -> None:
-    store = Store()
-    store.is_full = True
-    assert store.checkpoint(1) == [CheckpointFailed("no space")]
-    store.is_full = False
-    assert store.checkpoint(1) == [Checkpointed(1, 0)]
-
-
-def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_stored() -> None:
-    store = Store(log_records_max=10)
-    store.checkpoint(*range(1, 21))
-    [asked] = store.replicator.take(DescribeRows)
-    state = ShardState()
-    rows = rows_now(asked.plan, state)
-    store.actor.on_receive(RowsDescribed(asked.plan, rows, as_of=25))
-    assert store.replicator.take(Checkpointed) == [], "the description rests on records that are not stored yet"
-    assert store.checkpoint(*range(21, 26))[-1] == Checkpointed(25, 10)
-
-
-def test_nothing_is_trimmed_while_a_snapshot_is_read() -> None:
-    store = Store(log_records_max=10)
-    store.actor.on_receive(ReadSnapshot(2, b""))
-    assert len(store.replicator.take(SnapshotRead)) == 1
-    store.checkpoint(*range(1, 21))
-    assert store.replicator.take(DescribeRows) == []
-    store.runtime.time += 31.0
-    store.checkpoint(21)
-    assert len(store.replicator.take(DescribeRows)) == 1
-
-
-def test_a_fresh_state_is_what_lmdb_has() -> None:
-    store = Store()
-    store.checkpoint(1, 2)
-    store.actor.on_receive(LoadState())
-    [loaded] = store.replicator.take(StateLoaded)
-    assert (loaded.state.trans_id, len(loaded.state.queues)) == (2, 1)
-
-
-@pytest.mark.parametrize("make", [lambda: lane(MemoryFolder()), lambda: Store().actor])
-def test_a_message_that_nobody_knows_is_a_bug(make: Any) -> None:
+def test_a_message_that_no_lane_knows_is_a_bug() -> None:
     with pytest.raises(KeyError):
-        make().on_receive(object())
+        lane(MemoryFolder()).on_receive(object())

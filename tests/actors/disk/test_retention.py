@@ -50,3 +50,9 @@ def test_a_reader_that_is_forgotten_holds_nothing_up() -> None:
     retention.moved(readers(slow=40))
     retention.moved({})
     assert retention.until(Bounds(0, 500), 0, is_going_on=False) == 400
+
+
+def test_trimming_is_behind_when_a_fifth_more_could_go() -> None:
+    retention = Retention(LIMITS)
+    assert not retention.is_behind(Bounds(1000, 1120), until=1020)
+    assert retention.is_behind(Bounds(1000, 1121), until=1021)

@@ -38,6 +38,7 @@ _CHECKED: Final = struct.Struct("<QIQ")
 HEAD_BYTES: Final = 4096
 FRAME_HEAD_BYTES: Final = _FRAME.size
 ALIGNMENTS: Final = (8, 512, 4096)
+_ZEROS: Final = bytes(ALIGNMENTS[-1])
 SUFFIX: Final = ".journal"
 
 
@@ -95,7 +96,7 @@ def frame_size(payload_bytes: int, alignment: int) -> int:
 def frame(number: int, synced: int, payload: bytes, alignment: int) -> bytes:
     """A payload as it stands in segment `number`."""
     head = _FRAME.pack(FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced)
-    return b"".join((head, payload, bytes(-(len(head) + len(payload)) % alignment)))
+    return b"".join((head, payload, _ZEROS[: -(len(head) + len(payload)) % alignment]))
 
 
 def _frame_at(data: bytes, offset: int, number: int) -> tuple[int, bytes] | None:

@@ -58,20 +58,27 @@ class LinuxAio:
         self._blocks = mmap.mmap(-1, mmap.PAGESIZE)
         self._events = mmap.mmap(-1, mmap.PAGESIZE)
         self._address = _address(self._memory)
-        self._events_at = _address(self._events)
         first = _address(self._blocks)
         self._pointers = (ctypes.c_uint64 * SLOTS)(*(first + slot * _BLOCK.size for slot in range(SLOTS)))
-        self._pointers_at = ctypes.addressof(self._pointers)
-        self._numbers = numbers
         self._free = list(range(SLOTS))
         self._under_way: dict[int, tuple[int, int]] = {}
         self._call = _system_call()
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         context = ctypes.c_ulong(0)
-        if self._call(numbers.setup, SLOTS, ctypes.addressof(context), 0, 0, 0) != 0:
+        if self._call(numbers.setup, SLOTS, ctypes.byref(context)) != 0:
             os.close(self.descriptor)
             raise OSError("io_setup refuses")
-        self._context: int = context.value
+        one = ctypes.c_long(1)
+        pointers_at = ctypes.addressof(self._pointers)
+        # made once: to make a C number of each argument takes longer than the rest of a call
+        self._submit: list[Any] = [
+            (ctypes.c_long(numbers.submit), context, one, ctypes.c_void_p(pointers_at + 8 * slot))
+            for slot in range(SLOTS)
+        ]
+        events_at = ctypes.c_void_p(_address(self._events))
+        count = ctypes.c_long(SLOTS)
+        self._getevents: Any = (ctypes.c_long(numbers.getevents), context, ctypes.c_long(0), count, events_at, None)
+        self._destroy: Any = (ctypes.c_long(numbers.destroy), context)
 
     def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
         """One system call; the bytes are copied to where direct writes may come from."""
@@ -83,7 +90,7 @@ class LinuxAio:
         self._memory[at : at + size] = data
         where = (file.direct_fd, self._address + at, size, offset, 0)
         _BLOCK.pack_into(self._blocks, slot * _BLOCK.size, slot, 0, 0, _WRITE, 0, *where, _TELL, self.descriptor)
-        if self._call(self._numbers.submit, self._context, 1, self._pointers_at + 8 * slot, 0, 0) != 1:
+        if self._call(*self._submit[slot]) != 1:
             self._free.append(slot)
             return False
         self._under_way[slot] = (token, size)
@@ -95,7 +102,7 @@ class LinuxAio:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:
             return []
-        count = self._call(self._numbers.getevents, self._context, 0, SLOTS, self._events_at, 0)
+        count = self._call(*self._getevents)
         ended: list[tuple[int, bool]] = []
         for number in range(count):
             slot, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
@@ -115,7 +122,7 @@ class LinuxAio:
                 return False
             if poll.poll(left_s * 1000):
                 self.finished()
-        self._call(self._numbers.destroy, self._context, 0, 0, 0, 0)
+        self._call(*self._destroy)
         os.close(self.descriptor)
         return True
 
@@ -132,10 +139,9 @@ def open_linux_aio() -> LinuxAio | None:
 
 
 def _system_call() -> Any:
-    """syscall(2) with a number and five arguments. It keeps the interpreter: to let go of it would cost more."""
+    """syscall(2). It keeps the interpreter: to let go of it would cost more than a call does."""
     call = ctypes.PyDLL(None).syscall
     call.restype = ctypes.c_long
-    call.argtypes = [ctypes.c_long] * 6
     return call
 
 

@@ -127,7 +127,12 @@ class RealFolder:
         return 8
 
     def _file(self, path: Path, fd: int) -> RealFile:
-        direct_fd = os.open(path, os.O_RDWR | DIRECT | os.O_CLOEXEC) if self.alignment > 8 else -1
+        """Owns `fd` from here on."""
+        try:
+            direct_fd = os.open(path, os.O_RDWR | DIRECT | os.O_CLOEXEC) if self.alignment > 8 else -1
+        except OSError:
+            os.close(fd)
+            raise
         return RealFile(fd, direct_fd, self._buffers)
 
     def async_writes(self) -> LinuxAio | None:
@@ -150,16 +155,7 @@ class RealFolder:
 
     def _go_on_by_themselves(self, writes: LinuxAio) -> bool:
         """Whether most of a few writes, aligned as the journal's are, were still under way when they had begun."""
-        path = self._path / "probe"
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            os.pwrite(fd, bytes(8192), 0)
-            os.fsync(fd)
-            file = self._file(path, fd)
-        except OSError:
-            os.close(fd)
-            path.unlink()
-            raise
+        file = self.create("probe", 2 * self.alignment)
         try:
             poll = select.poll()
             poll.register(writes.descriptor, select.POLLIN)
@@ -172,11 +168,11 @@ class RealFolder:
                 if not poll.poll(PROBE_S * 1000) or writes.finished() != [(token, True)]:
                     return False
                 went_on += begun_s < (time.monotonic() - at) / 2
-            written = file.read_all()[self.alignment : 2 * self.alignment]
+            written = file.read_all()[self.alignment :]
             return went_on > PROBES // 2 and written == bytes([PROBES]) * self.alignment
         finally:
             file.close()
-            path.unlink()
+            (self._path / "probe").unlink()
 
     def names(self) -> list[str]:
         """The names of the files there, sorted."""

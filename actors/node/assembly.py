@@ -213,7 +213,7 @@ def _disk(
 def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits: Limits, writes_max: int) -> QueueOwner:
     owner_settings = OwnerSettings(
         AppendingLimits(
-            writes_max=writes_max if settings.flush_interval_s is None else 1,
+            writes_max=writes_max,
             entry_bytes_max=min(settings.segment_bytes // 4, ENTRY_BYTES_MAX),
             tail_bytes_max=settings.segment_bytes,
         ),

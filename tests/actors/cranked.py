@@ -27,6 +27,7 @@ class CrankedRuntime:
     def __init__(self) -> None:
         self.time = 100.0
         self.watcher: Watcher | None = None
+        self.rested = 0
         self.watched: dict[int, Callable[[], None]] = {}
         self.failures: list[BaseException] = []
         self._turns: deque[Turn] = deque()
@@ -49,7 +50,8 @@ class CrankedRuntime:
         return 1, 0
 
     def rest(self) -> None:
-        """Nobody else is there."""
+        """Nobody else is there; counted in `rested`."""
+        self.rested += 1
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> CrankedTimer:
         """When `crank` gets there."""

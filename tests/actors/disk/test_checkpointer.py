@@ -78,11 +78,9 @@ def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_sto
 def rests(kept: int, count: int) -> int:
     """How often the Checkpointer rests while it plans to trim a log of `count` records of which `kept` are to stay."""
     store = Store(log_records_max=kept)
-    rested: list[None] = []
-    store.runtime.rest = lambda: rested.append(None)  # type: ignore[method-assign]
     store.checkpoint(*range(1, count + 1))
     assert len(store.replicator.take(DescribeRows)) == 1
-    return len(rested)
+    return store.runtime.rested
 
 
 def test_trimming_rests_and_more_seldom_when_it_is_behind() -> None:

@@ -72,6 +72,7 @@ MODULES: Final = (
     "actors.runtime.gathering",
     "actors.runtime.loop_actor",
     "net.clients.connection",
+    "net.clients.reply_length",
     "net.clients.tcp",
     "net.peers.forwarding",
     "net.peers.link",

@@ -19,10 +19,10 @@ CHECKSUM_BYTES: Final = 4
 TRANS_ID_MAX: Final = 2**43 - 1
 """The last record whose message has an id below 2**53: see `storage.message_ids`."""
 
-_encode_payload = msgspec.msgpack.Encoder().encode
-_decode_payload = msgspec.msgpack.Decoder(Entry).decode
-_decode_header = msgspec.msgpack.Decoder(EntryHeader).decode
-_crc32 = zlib.crc32
+_encode_payload: Final = msgspec.msgpack.Encoder().encode
+_decode_payload: Final = msgspec.msgpack.Decoder(Entry).decode
+_decode_header: Final = msgspec.msgpack.Decoder(EntryHeader).decode
+_crc32: Final = zlib.crc32
 
 
 def encode(vote_id: int, first_trans_id: int, time: float, records: list[Record]) -> bytes:

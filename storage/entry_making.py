@@ -13,6 +13,10 @@ RECORD_BYTES: Final = 400
 
 ITEM_BYTES: Final = 40
 
+_Message: Final = Message
+_Members: Final = Members
+_StoredEntry: Final = StoredEntry
+
 
 def make_entries(
     vote_id: int,
@@ -30,7 +34,7 @@ def make_entries(
     entries: list[StoredEntry] = []
     for part in _parts(records, bytes_max, together) if records else ():
         data = encode(vote_id, first, time, part)
-        entries.append(StoredEntry(first, first + len(part) - 1, vote_id, data, type(part[0]) is Members))
+        entries.append(_StoredEntry(first, first + len(part) - 1, vote_id, data, type(part[0]) is _Members))
         first += len(part)
     return entries
 
@@ -38,7 +42,7 @@ def make_entries(
 def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, int]]) -> list[list[Record]]:
     """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
-        data_bytes = sum([len(record.data) for record in records if type(record) is Message])
+        data_bytes = sum([len(record.data) for record in records if type(record) is _Message])
         if data_bytes < bytes_max // 2:
             return [records]
     if sum([_size(record) for record in records]) <= bytes_max:

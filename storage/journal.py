@@ -35,8 +35,11 @@ JOURNAL_VERSION: Final = 1
 _HEAD: Final = struct.Struct("<8sIIQI")
 _FRAME: Final = struct.Struct("<4sIIIQ")
 _CHECKED: Final = struct.Struct("<QIQ")
+_pack_frame: Final = _FRAME.pack
+_pack_checked: Final = _CHECKED.pack
+_crc32: Final = zlib.crc32
 HEAD_BYTES: Final = 4096
-FRAME_HEAD_BYTES: Final = _FRAME.size
+FRAME_HEAD_BYTES: Final = int(_FRAME.size)
 ALIGNMENTS: Final = (8, 512, 4096)
 _ZEROS: Final = bytes(ALIGNMENTS[-1])
 SUFFIX: Final = ".journal"
@@ -85,26 +88,26 @@ def head_bytes(number: int, alignment: int) -> bytes:
 
 
 def _frame_crc(number: int, synced: int, payload: bytes | memoryview) -> int:
-    return zlib.crc32(payload, zlib.crc32(_CHECKED.pack(number, len(payload), synced)))
+    return _crc32(payload, _crc32(_pack_checked(number, len(payload), synced)))
 
 
 def frame_size(payload_bytes: int, alignment: int) -> int:
     """How much of a segment a payload of that size takes."""
-    return -(-(_FRAME.size + payload_bytes) // alignment) * alignment
+    return -(-(FRAME_HEAD_BYTES + payload_bytes) // alignment) * alignment
 
 
 def frame(number: int, synced: int, payload: bytes, alignment: int) -> bytes:
     """A payload as it stands in segment `number`."""
-    head = _FRAME.pack(FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced)
+    head = _pack_frame(FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced)
     return b"".join((head, payload, _ZEROS[: -(len(head) + len(payload)) % alignment]))
 
 
 def _frame_at(data: bytes, offset: int, number: int) -> tuple[int, bytes] | None:
     """`synced` and payload of the valid frame at `offset`, or None."""
-    if offset + _FRAME.size > len(data):
+    if offset + FRAME_HEAD_BYTES > len(data):
         return None
     magic, length, _, crc, synced = _FRAME.unpack_from(data, offset)
-    start = offset + _FRAME.size
+    start = offset + FRAME_HEAD_BYTES
     if magic != FRAME_MAGIC or start + length > len(data):
         return None
     payload = data[start : start + length]

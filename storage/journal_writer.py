@@ -6,9 +6,10 @@ records LMDB has, so that switching to it costs nothing and needs no space.
 """
 
 from collections import deque
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
+from msgspec.structs import astuple
 
 from storage.disk import UNFINISHED, DiskFile, Folder
 from storage.entry import StoredEntry
@@ -23,6 +24,8 @@ from storage.journal import (
     is_segment_name,
     segment_name,
 )
+
+_fields_of: Final = astuple
 
 
 class Segment(NamedTuple):
@@ -134,7 +137,8 @@ class JournalWriter:
 
         It waits for a segment to be made ready (`errand`), or for the writes under way, which end the old segment.
         """
-        need = frame_size(len(entries[0].data), self.alignment)
+        alignment = self.alignment
+        need = frame_size(len(entries[0].data), alignment)
         assert need <= self._segment_bytes - HEAD_BYTES, "an entry never outgrows a segment"
         if self._offset + need > self._segment_bytes:
             if self._under_way or self._ready is None or self._synced < self._offset:
@@ -147,16 +151,18 @@ class JournalWriter:
         start = self._offset
         frames: list[bytes] = []
         records = 0
-        while entries and self._offset + frame_size(len(entries[0].data), self.alignment) <= self._segment_bytes:
-            entry = entries.popleft()
-            self._last_trans_id = max(self._last_trans_id, entry.last_trans_id)
+        number, file = self._active
+        while self._offset + need <= self._segment_bytes:
+            first, last, _, data, _ = _fields_of(entries.popleft())
+            self._last_trans_id = max(self._last_trans_id, last)
             self._count += 1
-            records += entry.last_trans_id - entry.first_trans_id + 1
-            frames.append(frame(self._active.number, self._synced, entry.data, self.alignment))
-            self._offset += len(frames[-1])
-        write = Write(
-            self._active.file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count, records
-        )
+            records += last - first + 1
+            frames.append(frame(number, self._synced, data, alignment))
+            self._offset += need
+            if not entries:
+                break
+            need = frame_size(len(entries[0].data), alignment)
+        write = Write(file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count, records)
         self._under_way.append(write)
         return write
 

@@ -50,7 +50,11 @@ class LiveMessages:
 
     def pop(self, msg_id: int) -> Message | None:
         """Take out the message; None if it is not there."""
-        return self._by_key.pop(self._key(msg_id), None)
+        key = self._key(msg_id)
+        message = self._by_key.get(key)
+        if message is not None:
+            del self._by_key[key]
+        return message
 
     def values(self) -> Iterable[Message]:
         """All messages."""

@@ -7,8 +7,14 @@ is kept which vote_id made it, on disk or not. Two logs that have the same vote_
 
 from bisect import bisect_right
 from collections import deque
+from typing import Final
+
+from msgspec.structs import astuple
 
 from storage.entry import LogEnd, StoredEntry
+
+_fields_of: Final = astuple
+_LogEnd: Final = LogEnd
 
 
 class LogTail:
@@ -30,13 +36,15 @@ class LogTail:
 
     def append(self, entry: StoredEntry) -> None:
         """Add the next entry."""
-        assert entry.first_trans_id == self.end.trans_id + 1, (entry.place, self.end)
-        assert entry.vote_id >= self.end.vote_id, (entry.place, self.end)
-        if entry.vote_id != self.end.vote_id:
-            self._history.append((entry.first_trans_id, entry.vote_id))
+        first, last, vote_id, data, _ = _fields_of(entry)
+        end_vote_id, end = self.end.vote_id, self.end.trans_id
+        assert first == end + 1, (entry.place, self.end)
+        assert vote_id >= end_vote_id, (entry.place, self.end)
+        if vote_id != end_vote_id:
+            self._history.append((first, vote_id))
         self._entries.append(entry)
-        self.bytes += len(entry.data)
-        self.end = LogEnd(entry.vote_id, entry.last_trans_id)
+        self.bytes += len(data)
+        self.end = _LogEnd(vote_id, last)
 
     def cut(self, after: int) -> None:
         """Drop the entries behind record `after`, where one of them ends; LMDB has none of them."""

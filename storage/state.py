@@ -11,7 +11,9 @@ produced one when its record is committed.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final, cast
+
+from msgspec.structs import astuple
 
 from storage.entry import Entry
 from storage.kinds import KINDS
@@ -21,6 +23,7 @@ from storage.records import (
     CONSUMER,
     Bury,
     Configure,
+    Confirm,
     Deliver,
     Extend,
     Lead,
@@ -35,6 +38,23 @@ from storage.records import (
     Remove,
     messages_of,
 )
+
+_Message: Final = Message
+_Deliver: Final = Deliver
+_Confirm: Final = Confirm
+_fields_of: Final = astuple
+QUEUE_AT: Final = 0
+DATA_AT: Final = 2
+KEY_AT: Final = 8
+PLACE_AT: Final = 10
+_in_order: Final = Message.__struct_fields__
+assert (_in_order[QUEUE_AT], _in_order[DATA_AT], _in_order[KEY_AT], _in_order[PLACE_AT]) == (
+    "queue",
+    "data",
+    "key",
+    "place",
+)
+assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", "deliveries", "consumer")
 
 
 class ShardState:
@@ -80,10 +100,15 @@ class ShardState:
     def apply_next(self, record: Record) -> None:
         """As `apply`, for the record that the leader makes next."""
         self.trans_id = trans_id = self.trans_id + 1
-        if type(record) is Message:
-            self._produce(trans_id, record)
+        kind: Any = type(record)
+        if kind is _Message:
+            self._produce(trans_id, cast("Message", record))
+        elif kind is _Deliver:
+            self._deliver(trans_id, cast("Deliver", record))
+        elif kind is _Confirm:
+            self._remove_messages(trans_id, cast("Confirm", record))
         else:
-            self._apply[type(record)](trans_id, record)
+            self._apply[kind](trans_id, record)
 
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
@@ -173,10 +198,10 @@ class ShardState:
             queue.keys[message.key] = message.msg_id
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
-        live, loading, consumer = self.messages, self.loading, record.consumer
-        due_ats, counts = record.due_ats, record.deliveries
-        assert len(record.msg_ids) == len(due_ats) == len(counts)
-        for index, msg_id in enumerate(record.msg_ids):
+        live, loading = self.messages, self.loading
+        _, msg_ids, _, due_ats, counts, consumer = _fields_of(record)
+        assert len(msg_ids) == len(due_ats) == len(counts)
+        for index, msg_id in enumerate(msg_ids):
             message = live.get(msg_id)
             if message is None:
                 continue
@@ -205,14 +230,16 @@ class ShardState:
             message = live.pop(msg_id)
             if message is None:
                 continue
-            queue = self.queues[message.queue]
-            if message.place and not loading:
+            held = _fields_of(message)
+            queue = self.queues[held[QUEUE_AT]]
+            if held[PLACE_AT] and not loading:
                 queue.lift(message)
-            self.data_bytes -= len(message.data)
+            self.data_bytes -= len(held[DATA_AT])
             queue.unplaced -= 1
             queue.size -= 1
-            if message.key is not None:
-                del queue.keys[message.key]
+            key = held[KEY_AT]
+            if key is not None:
+                del queue.keys[key]
 
     def _release(self, trans_id: int, record: Release) -> None:
         for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):

@@ -8,11 +8,8 @@
 
 To begin a write takes little, but it may have to wait for a lock of the file system, or for room in the system's
 queues, and the loop with it. One that took very long, several that took long, or one that failed, and lanes have the
-writes for `AVOIDED_S`, each time twice as long.
-
-If the loop waited for small
-writes that the system could finish, 4 connections would do 8 % more, 8 as much, 16 10 % less and 64 5 % less (fsynced,
-medians of 22 alternating rounds).
+writes for `AVOIDED_S`, each time twice as long. If the loop waited for small writes that the system could finish,
+4 connections would do 8 % more, 8 as much, 16 10 % less and 64 5 % less (fsynced, medians of 22 alternating rounds).
 
 One slow write on the loop or on a lane, and lanes have the writes until as many quick ones in a row as are asked for
 have been seen there, up to `PARDONED`; after a slow one on the loop twice as many are asked for.

@@ -15,9 +15,9 @@ import pykka
 
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
-from actors.gateway.visitors import Visitor, Visitors
+from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
-from actors.messages.call import Answer, Call, Client
+from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge
 from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.rights import not_allowed
@@ -70,6 +70,8 @@ class ListenerLimits:
 
 
 _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
+_AUDITED: Final = AUDITED
+_STATUS: Final = StatusReply
 
 
 class Listener(LoopActor):
@@ -92,6 +94,7 @@ class Listener(LoopActor):
         runs: str = "",
     ) -> None:
         super().__init__(runtime)
+        self._itself: Any = self._actor_ref  # compiled code takes an attribute of pykka's from a dict
         self._auditor = auditor
         self.warnings = warnings
         self._runs = runs
@@ -171,7 +174,7 @@ class Listener(LoopActor):
         gathered = self._gathered
         if not gathered:
             self.runtime.wake(self)
-        gathered.append(Call(request, connection, order, self._actor_ref, principal=connection.principal))
+        gathered.append(Call(request, connection, order, self._itself, principal=connection.principal))
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
@@ -318,8 +321,8 @@ class Listener(LoopActor):
             missing = None if rights.is_unlimited else rights.missing(call.request)
             if missing is not None:
                 refused.append((call, not_allowed(call.request, missing)))
-            elif call.request.action in AUDITED and is_audited(call.request):
-                self._visitors.note([(call, _address_of(call.client), None)])
+            elif call.request.action in _AUDITED and is_audited(call.request):
+                self._visitors.note([(call, address_of(call.client), None)])
         if refused:
             gone = {id(call) for call, _ in refused}
             calls = [call for call in calls if id(call) not in gone]
@@ -346,18 +349,21 @@ class Listener(LoopActor):
     def _answer(self, answers: list[Answer]) -> None:
         self._open -= len(answers)
         for call, reply in answers:
-            if type(reply) is StatusReply and not reply.pid:
+            if type(reply) is _STATUS and not reply.pid:
                 self._complete(reply)
             client, request = call.client, call.request
-            if call.is_single and request.wait and type(client) is DatagramClient and request.action in WAITS:
-                self._datagram_answered(client)
-            client.answer(call.order, request, reply)
+            if isinstance(client, Connection):
+                client.answer(call.order, request, reply)
+            else:
+                if call.is_single and isinstance(client, DatagramClient) and request.wait and request.action in WAITS:
+                    self._datagram_answered(client)
+                client.answer(call.order, request, reply)
             if reply.error is not None:
                 self._refused(call, reply)
 
     def _refused(self, call: Call, reply: Reply) -> None:
         if isinstance(reply, NotAllowedReply):
-            self._visitors.note([(call, _address_of(call.client), reply.right)])
+            self._visitors.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
             self._limit_reached(reply.reason or "", reply.reason or "")
 
@@ -391,10 +397,3 @@ class Listener(LoopActor):
         for connection in list(self._connections):
             connection.close_when_answered()
         self._on_stopped()
-
-
-def _address_of(client: Client) -> str:
-    if isinstance(client, DatagramClient):
-        return f"{client.address[0]} (UDP)"
-    visitor = getattr(client, "visitor", None)
-    return visitor.address if isinstance(visitor, Visitor) else ""

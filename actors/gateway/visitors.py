@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import AccessTable, Known, Patience
 from actors.gateway.auditing import Auditing, Line
-from actors.messages.call import Call
+from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, Rights
 from actors.runtime.contract import Runtime
 from net.clients.connection import Connection
@@ -241,3 +241,11 @@ class Visitors:
         found = [line for line in lines if line is not None]
         if found:
             self._audit(found)
+
+
+def address_of(client: Client) -> str:
+    """Where a client is, for people; empty where that is not known."""
+    if isinstance(client, DatagramClient):
+        return f"{client.address[0]} (UDP)"
+    visitor = getattr(client, "visitor", None)
+    return visitor.address if isinstance(visitor, Visitor) else ""

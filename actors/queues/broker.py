@@ -43,8 +43,20 @@ MESSAGE_OVERHEAD_BYTES: Final = 500
 
 
 _fields_of: Final = astuple
-_WATCH: Final = Action.WATCH
-assert ProduceItem.__struct_fields__ == ("data", "delay", "ttl", "retry", "priority", "key", "encoding")
+"""A field of a Struct costs compiled code as much as ten of a tuple, and all of them as much as four."""
+
+_PRODUCE: Final = int(Action.PRODUCE)
+_WATCH: Final = int(Action.WATCH)
+_ABSENT: Final = NO_DATA
+_Message: Final = Message
+_Reply: Final = Reply
+ITEM_FIELDS: Final = ("data", "delay", "ttl", "retry", "priority", "key")
+"""What a message is asked for by; in one order in a request and in its items."""
+
+FIRST_AT: Final = 2
+ENCODING_AT: Final = Request.__struct_fields__.index("encoding")
+assert Request.__struct_fields__[FIRST_AT : FIRST_AT + 6] == ITEM_FIELDS
+assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding")
 
 
 class Limits(NamedTuple):
@@ -190,49 +202,48 @@ class Broker:
 
     def _produce(self, call: Call) -> None:
         request = call.request
-        if request.queue is None:
+        name, nodes = request.queue, request.replicate
+        if name is None:
             return self.ledger.refuse_field(call, "queue", "is missing")
-        if request.replicate is not None and request.replicate > self.queries.around.nodes:
-            reason = f"replicate: {request.replicate} nodes were asked for, there are {self.queries.around.nodes}"
+        if nodes is not None and nodes > self.queries.around.nodes:
+            reason = f"replicate: {nodes} nodes were asked for, there are {self.queries.around.nodes}"
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
-        queue = self._state.queues.get(request.queue)
-        if queue is None and len(self._state.queues) >= self._limits.queues_max:
+        state = self._state
+        queue = state.queues.get(name)
+        if queue is None and len(state.queues) >= self._limits.queues_max:
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
-        if request.messages is not None:
-            return self._produce_many(call, request, request.messages, queue)
-        if request.data is NO_DATA:
-            return self.ledger.refuse_field(call, "data", "is missing")
-        made = self._message(call, request.queue, queue, request, None, 0)
+        items = request.messages
+        if items is not None:
+            return self._produce_many(call, name, items, queue)
+        made = self._message(call, name, queue, _fields_of(request), None, 0)
         if made is None:
             return None
         if not self._has_room(call, queue, 1, len(made.data)):
             return None
         if queue is None:
-            self.ledger.make_queue(request.queue)
+            self.ledger.make_queue(name)
         self.ledger.append(made)
         self.ledger.produced(made)
-        self._park_produced(
-            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_id=made.msg_id)
-        )
+        msg_id: Any = made.msg_id
+        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_id=msg_id)
+        self._park_produced(call, nodes, reply)
         return None
 
-    def _park_produced(self, call: Call, reply: Reply) -> None:
-        nodes = call.request.replicate
+    def _park_produced(self, call: Call, nodes: int | None, reply: Reply) -> None:
         if nodes is None:
             self.ledger.park(call, reply)
         else:
             self.ledger.park_for(nodes, call, reply)
 
-    def _produce_many(self, call: Call, request: Request, items: list[ProduceItem], queue: QueueState | None) -> None:
+    def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
-        assert request.queue is not None
+        request = call.request
+        asked = _fields_of(request)
         messages: list[Message] = []
         keys: set[str] = set()
         size = 0
         for index, item in enumerate(items):
-            if item.data is NO_DATA:
-                return self.ledger.refuse_field(call, f"messages[{index}].data", "is missing")
-            made = self._message(call, request.queue, queue, request, item, index)
+            made = self._message(call, name, queue, asked, item, index)
             if made is None:
                 return None
             if made.key is not None:
@@ -243,29 +254,38 @@ class Broker:
             messages.append(made)
         if not self._has_room(call, queue, len(messages), size):
             return None
-        self.ledger.make_queue(request.queue)
+        self.ledger.make_queue(name)
         self.ledger.append_together(messages)
         for made in messages:
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
-        self._park_produced(
-            call, Reply(action=request.action, code=0, queue=request.queue, seq=request.seq, msg_ids=ids)
-        )
+        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_ids=ids)
+        self._park_produced(call, request.replicate, reply)
         return None
 
     def _message(
-        self, call: Call, name: str, queue: QueueState | None, request: Request, item: ProduceItem | None, index: int
+        self,
+        call: Call,
+        name: str,
+        queue: QueueState | None,
+        asked: tuple[Any, ...],
+        item: ProduceItem | None,
+        index: int,
     ) -> Message | None:
-        """The message that the request, or its `index`th item, asks for; None if it was refused."""
-        delay, ttl, retry, priority, key = request.delay, request.ttl, request.retry, request.priority, request.key
-        raw, encoding = request.data, request.encoding
-        if item is not None:  # its fields at once: a field of a Struct costs compiled code as much as all of them
+        """The message that a request with those fields, or its `index`th item, asks for; None if it was refused."""
+        raw, delay, ttl = asked[FIRST_AT], asked[FIRST_AT + 1], asked[FIRST_AT + 2]
+        retry, priority, key = asked[FIRST_AT + 3], asked[FIRST_AT + 4], asked[FIRST_AT + 5]
+        encoding = asked[ENCODING_AT]
+        if item is not None:
             raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding = _fields_of(item)
             delay = delay if own_delay is None else own_delay
             ttl = ttl if own_ttl is None else own_ttl
             retry = retry if own_retry is None else own_retry
             priority = priority if own_priority is None else own_priority
             key = key if own_key is None else own_key
+        if raw is _ABSENT:
+            self.ledger.refuse_field(call, "data" if item is None else f"messages[{index}].data", "is missing")
+            return None
         now = self.ledger.now
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         if not ttl:
@@ -284,7 +304,7 @@ class Broker:
         if retry is None:
             retry = 0.0 if queue is None else queue.default_retry_s
         if key is not None and queue is not None and (holder := queue.keys.get(key)) is not None:
-            reply = refusal(request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
+            reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
             reply.msg_id = holder
             self.ledger.park(call, reply)
             return None
@@ -300,7 +320,7 @@ class Broker:
         msg_id = message_id(trans_id, self._state.shard)
         at: Any = now  # one number for both, where compiled code would make two: 32 bytes a message
         due: Any = at if due_at == now else due_at
-        made = Message(name, msg_id, data, at, due, expires_at, retry, priority or 0, key)
+        made = _Message(name, msg_id, data, at, due, expires_at, retry, priority or 0, key)
         if encoding is not None:
             if self.ledger.level < PAYLOADS_LEVEL:
                 reason = f"encoding: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
@@ -332,10 +352,11 @@ class Broker:
 
     def _consume(self, call: Call) -> None:
         request = call.request
-        if request.queue is not None:
-            names = [request.queue, *(request.queues or ())]
-        elif request.queues is not None:
-            names = list(dict.fromkeys(request.queues))
+        name, others = request.queue, request.queues
+        if name is not None:
+            names = [name] if others is None else [name, *others]
+        elif others is not None:
+            names = list(dict.fromkeys(others))
         else:
             return self.ledger.refuse_field(call, "queue", "is missing, and so is queues")
         wait_s = request.wait or 0.0

@@ -11,7 +11,7 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -27,6 +27,9 @@ from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Expire, Message, Plac
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
+
+_Deliver: Final = Deliver
+_Take: Final = Take
 
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
@@ -228,11 +231,9 @@ class Delivery:
 
     def retry_at(self, message: Message, retry_s: float) -> float:
         """Until when a message delivered (or extended) now is in flight."""
-        now = self._ledger.now
+        now, expires_at = self._ledger.now, message.expires_at
         at = now + retry_s
-        if at < message.expires_at:
-            return at
-        return message.expires_at if now < message.expires_at else at
+        return expires_at if now < expires_at <= at else at
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ class Delivery:
         gone = [message for message in messages if not message.retry_s]
         lasting = [message for message in messages if message.retry_s] if gone else messages
         if gone:
-            self._ledger.append(Take(queue.name, *named(gone)))
+            self._ledger.append(_Take(queue.name, *named(gone)))
             for message in gone:
                 message.deliveries += 1
         if lasting:
@@ -351,18 +352,15 @@ class Delivery:
     def _log_delivery(self, queue: QueueState, messages: list[Message], consumer: str | None) -> None:
         """Messages go in flight."""
         if len(messages) == 1:
-            message = messages[0]
-            due_at = self.retry_at(message, message.retry_s)
-            self._ledger.append(
-                Deliver(
-                    queue.name, [message.msg_id], [newest_record(message)], [due_at], [message.deliveries + 1], consumer
-                )
-            )
+            message: Any = messages[0]
+            due_at: Any = self.retry_at(message, message.retry_s)  # one number for the record, the message and its key
+            ids, previous = [message.msg_id], [newest_record(message)]
+            self._ledger.append(_Deliver(queue.name, ids, previous, [due_at], [message.deliveries + 1], consumer))
             self.watch(queue.name, due_at)
             return
         due_ats = [self.retry_at(message, message.retry_s) for message in messages]
         self._ledger.append(
-            Deliver(
+            _Deliver(
                 queue.name,
                 *named(messages),
                 due_ats,

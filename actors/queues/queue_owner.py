@@ -8,6 +8,7 @@ only what is asked about this node. What it may do at the moment, `Tenure` says.
 from typing import Any
 
 import pykka
+from msgspec.structs import astuple
 
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
@@ -208,27 +209,27 @@ class QueueOwner(LoopActor):
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _log_advanced(self, message: LogAdvanced) -> None:
-        self._room_bytes = message.room_bytes
-        self._broker.disk_full = self._disk_full = message.disk_full
-        self._around.trimmed = message.trimmed
+        durable, committed, trimmed, replicas, until, confirmed_at, tail_bytes, room_bytes, full = astuple(message)
+        self._room_bytes, self._around.trimmed = room_bytes, trimmed
+        self._broker.disk_full = self._disk_full = full
         if not self._tenure.leads:
             return
         ledger = self._ledger
         monotonic = self.runtime.monotonic()
         ledger.pass_monotonic(monotonic)
-        ledger.lease(message.leased_until, message.confirmed_at)
-        self._appending.advanced(message.durable, message.tail_bytes)
+        ledger.lease(until, confirmed_at)
+        self._appending.advanced(durable, tail_bytes)
         answers_before = len(ledger.answers)
-        is_news = message.committed > ledger.committed
+        is_news = committed > ledger.committed
         if is_news:
-            self._around.committed = message.committed
-            self._broker.commit(self._now(), message.committed)
+            self._around.committed = committed
+            self._broker.commit(self._now(), committed)
         ledger.majority = self._around.voters // 2 + 1
-        ledger.durable(message.durable, message.replicas)
+        ledger.durable(durable, replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
             self._appending.committed(monotonic, ledger.parked_count, freed)
-        if self._tenure.committed(message.committed):
+        if self._tenure.committed(committed):
             held, self._held = self._held, []
             self._execute(held)
 

@@ -1,12 +1,18 @@
 """What consumers say of the messages that they hold: done, given back, worked on for longer. A part of the broker."""
 
+from typing import Any, Final
+
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
-from quorate.protocol import RELATIVE_TIME_LIMIT_S, ErrorWord, Reply, done
+from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done
 from storage.message_ids import named, newest_record
 from storage.records import Confirm, Extend, Message, Place, Release
+
+_Confirm: Final = Confirm
+_Reply: Final = Reply
+_CONFIRM: Final = int(Action.CONFIRM)
 
 
 class Settling:
@@ -32,10 +38,13 @@ class Settling:
         message = self._ledger.state.messages.get(msg_id)
         if message is None:
             return None
-        queue, rights = call.request.queue, call.principal.rights
-        if queue is not None and message.queue != queue:
+        named, rights = call.request.queue, call.principal.rights
+        if named is None and rights.is_unlimited:
+            return message
+        queue = message.queue
+        if named is not None and queue != named:
             return None
-        return message if rights.is_unlimited or rights.may(Right.CONSUME, message.queue) else None
+        return message if rights.is_unlimited or rights.may(Right.CONSUME, queue) else None
 
     def _found(self, call: Call, ids: list[int]) -> dict[str, list[Message]]:
         """Those of the messages that there are, by queue."""
@@ -49,24 +58,24 @@ class Settling:
     def confirm(self, call: Call) -> None:
         """The messages are done: they go away for good."""
         request = call.request
-        queue = request.queue
+        msg_id: Any = request.msg_id
         confirmed = 0
-        if request.msg_ids is None and request.msg_id is not None:
-            message = self._message(call, request.msg_id)
+        if msg_id is not None and request.msg_ids is None:
+            message = self._message(call, msg_id)
             if message is not None:
                 confirmed = 1
-                self._ledger.append(Confirm(message.queue, [message.msg_id], [newest_record(message)]))
+                self._ledger.append(_Confirm(message.queue, [msg_id], [newest_record(message)]))
         else:
             ids = self._named(call)
             if ids is None:
                 return
             for name, messages in self._found(call, ids).items():
                 confirmed += len(messages)
-                self._ledger.append(Confirm(name, *named(messages)))
-        reply = Reply(
-            action=request.action, code=0, queue=queue, seq=request.seq, msg_id=request.msg_id, confirmed=confirmed
+                self._ledger.append(_Confirm(name, *named(messages)))
+        queue, seq = request.queue, request.seq
+        self._ledger.park(
+            call, _Reply(action=_CONFIRM, code=0, queue=queue, seq=seq, msg_id=msg_id, confirmed=confirmed)
         )
-        self._ledger.park(call, reply)
 
     def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is."""

@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pykka
 from mypy_extensions import mypyc_attr
@@ -21,6 +21,11 @@ from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
 from actors.runtime.contract import TURN_MESSAGES_MAX, GuardedFuture, Runtime, Turn
+
+_PYKKA_MESSAGES: Final = frozenset(
+    {pykka_messages._ActorStop, pykka_messages.ProxyCall, pykka_messages.ProxyGetAttr, pykka_messages.ProxySetAttr}
+)
+_Envelope: Final = Envelope
 
 
 class LoopInbox:
@@ -91,11 +96,6 @@ class LoopRef(ActorRef[Any]):
                 inbox.runtime.wake(inbox.turn)
 
 
-_PYKKA_MESSAGES = frozenset(
-    {pykka_messages._ActorStop, pykka_messages.ProxyCall, pykka_messages.ProxyGetAttr, pykka_messages.ProxySetAttr}
-)
-
-
 @mypyc_attr(allow_interpreted_subclasses=True)
 class LoopActor(pykka.Actor):
     """An actor whose turns a runtime gives it on its loop. Subclasses pass the runtime to `super().__init__`."""
@@ -111,8 +111,11 @@ class LoopActor(pykka.Actor):
         self._actor_ref = LoopRef(self)
         self.runtime = runtime
 
-    def on_receive(self, message: Any) -> None:
-        """Dispatch by the message's type. Raises TypeError for one that this actor does not know."""
+    def on_receive(self, message: Any) -> Any:
+        """Dispatch by the message's type. Raises TypeError for one that this actor does not know.
+
+        What an actor's own returns goes to whoever asked.
+        """
         handler = self.handlers.get(type(message))
         if handler is None:
             raise TypeError(f"{type(self).__name__} takes no {type(message).__name__}")
@@ -148,16 +151,15 @@ class LoopActor(pykka.Actor):
             self._actor_loop_setup()
         inbox = self.actor_inbox
         envelopes = inbox.envelopes
-        receive = self.on_receive
         budget = TURN_MESSAGES_MAX
         while envelopes and budget and not inbox.is_closed:
             budget -= 1
             message = envelopes.popleft()
-            if type(message) is Envelope:
+            if type(message) is _Envelope:
                 self._handle_envelope(message)
                 continue
             try:
-                receive(message)
+                self.on_receive(message)
             except Exception as error:
                 self._raised(Envelope(message), error)
         if inbox.is_closed:

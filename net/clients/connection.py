@@ -20,9 +20,9 @@ from collections import deque
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
+from net.clients.reply_length import LONG, ONE_MESSAGE, reply_length
 from net.protocols.codec import Codec, CodecLimits, Fault
-from quorate.actions import LONG_REPLIES
-from quorate.protocol import Action, Code, ErrorWord, Reply, Request
+from quorate.protocol import Code, ErrorWord, Reply, Request
 
 AT_ONCE: Final = -1
 """The order of a request that may be answered out of order."""
@@ -111,15 +111,12 @@ class State(Enum):
     DEAD = "dead"
 
 
-_OPEN, _ENDED, _CLOSING = State.OPEN, State.ENDED, State.CLOSING
-_LINGERING, _DEAD = State.LINGERING, State.DEAD
-_CONSUME: Final = int(Action.CONSUME)
+_OPEN: Final = State.OPEN
+_ENDED: Final = State.ENDED
+_CLOSING: Final = State.CLOSING
+_LINGERING: Final = State.LINGERING
+_DEAD: Final = State.DEAD
 """An enum's members cost several times as much to look up, and these are on every request's way."""
-
-
-def _is_long(request: Request) -> bool:
-    """Whether a request's reply may be as long as one can be. A consumer that waits holds nobody up meanwhile."""
-    return request.action in LONG_REPLIES or (request.count is not None and not request.wait)
 
 
 class Connection:
@@ -249,9 +246,10 @@ class Connection:
             if found.is_fatal:
                 self.close_when_answered()
             return
-        if _is_long(found):
-            self._is_alone = True  # its reply may be long: what comes behind it waits, so that one is held at a time
-        elif found.action == _CONSUME and not found.wait:
+        length = reply_length(found)
+        if length == LONG:
+            self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
+        elif length == ONE_MESSAGE:
             self._messages += 1
         if found.seq is not None:
             self._sink.received(self, AT_ONCE, found)
@@ -287,10 +285,12 @@ class Connection:
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
-        if self._is_alone and _is_long(request):
-            self._is_alone = False
-        if self._messages and request.action == _CONSUME and not request.wait and request.count is None:
-            self._messages -= 1
+        if self._is_alone or self._messages:
+            length = reply_length(request)
+            if length == LONG:
+                self._is_alone = False
+            elif length == ONE_MESSAGE:
+                self._messages -= 1
         if self._state is _DEAD:
             return
         data = self._codec.encode(request, reply)

@@ -5,8 +5,11 @@ that any protocol runs on any listener. It is handed the request with its reply:
 depends on what was asked.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
+
+from mypy_extensions import mypyc_attr
 
 from quorate.protocol import Reply, Request
 
@@ -27,22 +30,31 @@ class CodecLimits(NamedTuple):
     depth_max: int = 32
 
 
-class Codec(Protocol):
-    """One client's stream, or, for datagrams, one at a time."""
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Codec(ABC):
+    """One client's stream, or, for datagrams, one at a time.
 
-    partial_bytes: int
-    """How much is held of a request that is not whole yet (bytes)."""
+    A base class, and no Protocol: compiled code calls what it knows the place of, and this is called with each request.
+    `partial_bytes`: how much is held of a request that is not whole yet.
+    """
+
+    def __init__(self) -> None:
+        self.partial_bytes = 0
 
     @property
+    @abstractmethod
     def is_idle(self) -> bool:
         """Whether nothing is remembered of what has come: another codec could go on from here."""
 
+    @abstractmethod
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order; any piece of the stream will do."""
 
+    @abstractmethod
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         """The reply to `request`, None: to a fault or to nobody's request, as the client gets it."""
 
+    @abstractmethod
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, with what can be read of its request."""
 

@@ -1,0 +1,26 @@
+"""What a reply may hold, as far as its request says: by that a connection bounds what it has open."""
+
+from typing import Final
+
+from quorate.actions import LONG_REPLIES
+from quorate.protocol import Action, Request
+
+SHORT: Final = 0
+"""A few words."""
+ONE_MESSAGE: Final = 1
+"""A message of any size."""
+LONG: Final = 2
+"""As much as a reply can."""
+
+_CONSUME: Final = int(Action.CONSUME)
+_LONG_REPLIES: Final = LONG_REPLIES
+
+
+def reply_length(request: Request) -> int:
+    """One of the above. A consumer that waits holds nobody up meanwhile, so its reply counts as short."""
+    action = request.action
+    if action != _CONSUME:
+        return LONG if action in _LONG_REPLIES else SHORT
+    if request.wait:
+        return SHORT
+    return ONE_MESSAGE if request.count is None else LONG

@@ -69,6 +69,7 @@ MODULES: Final = (
     "actors.queues.surroundings",
     "actors.queues.tenure",
     "actors.runtime.asyncio_runtime",
+    "actors.runtime.contract",
     "actors.runtime.gathering",
     "actors.runtime.loop_actor",
     "net.clients.connection",

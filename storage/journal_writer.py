@@ -8,7 +8,6 @@ records LMDB has, so that switching to it costs nothing and needs no space.
 from collections import deque
 from typing import Final, NamedTuple
 
-import msgspec
 from msgspec.structs import astuple
 
 from storage.disk import UNFINISHED, DiskFile, Folder
@@ -35,17 +34,20 @@ class Segment(NamedTuple):
     file: DiskFile
 
 
-class Write(msgspec.Struct):
+class Write:
     """Bytes of so many `records` that go to `offset` of a segment.
 
     With them `entry_count` entries have been placed since the start.
     """
 
-    file: DiskFile
-    offset: int
-    data: bytes
-    entry_count: int
-    records: int = 0
+    __slots__ = ("data", "entry_count", "file", "offset", "records")
+
+    def __init__(self, file: DiskFile, offset: int, data: bytes, entry_count: int, records: int = 0) -> None:
+        self.file = file
+        self.offset = offset
+        self.data = data
+        self.entry_count = entry_count
+        self.records = records
 
 
 class Errand(NamedTuple):

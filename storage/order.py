@@ -28,13 +28,14 @@ def _tail(line: deque[Any]) -> Any:
 class Order:
     """Keys, each at most once. `keys`, to begin with, come in any order."""
 
-    __slots__ = ("_gone", "_gone_max", "_is_plain", "_lines", "_rest", "_size")
+    __slots__ = ("_gone", "_gone_max", "_in_rest", "_is_plain", "_lines", "_rest", "_size")
 
     def __init__(self, keys: Iterable[Any] = (), gone_max: int = GONE_MAX) -> None:
         self._gone_max = gone_max
         line = deque(sorted(keys))
         self._lines: list[deque[Any]] = [line] if line else []  # no line is empty; their tails descend
         self._rest: SortedList[Any] = SortedList()
+        self._in_rest = 0
         self._gone: set[Any] = set()
         self._size = len(line)
         self._is_plain = len(self._lines) == 1  # one line, and nothing beside it: nearly always
@@ -60,7 +61,7 @@ class Order:
         if self._is_plain:
             return lines[0][0]
         heads = [line[0] for line in lines]
-        if self._rest:
+        if self._in_rest:
             heads.append(self._rest[0])
         if not heads:
             raise IndexError("no key is there")
@@ -81,6 +82,7 @@ class Order:
             lines.append(deque((key,)))
         else:
             self._rest.add(key)
+            self._in_rest += 1
         self._look()
 
     def pop_first(self) -> Any:
@@ -106,8 +108,9 @@ class Order:
                 self._pass_over(index)
                 break
         else:
-            if self._rest and key in self._rest:
+            if self._in_rest and key in self._rest:
                 self._rest.remove(key)
+                self._in_rest -= 1
                 self._look()
             elif key in gone or not self._lines or self._lines[0][-1] < key:
                 raise KeyError(key)
@@ -128,7 +131,7 @@ class Order:
         self._look()
 
     def _look(self) -> None:
-        self._is_plain = len(self._lines) == 1 and not self._rest
+        self._is_plain = len(self._lines) == 1 and not self._in_rest
 
     def _pass_over(self, index: int) -> None:
         """What is gone does not stand at a line's head, and a line that is empty is none."""
@@ -143,6 +146,7 @@ class Order:
         """Assert every invariant; for tests."""
         assert len(self._lines) <= LINES_MAX
         assert all(self._lines), "no line is empty"
+        assert self._in_rest == len(self._rest)
         assert self._is_plain == (len(self._lines) == 1 and not self._rest)
         assert not any(line[0] in self._gone for line in self._lines)
         tails = [line[-1] for line in self._lines]

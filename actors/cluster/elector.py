@@ -81,5 +81,5 @@ class Elector(LoopActor):
         self.runtime.call_later(delay_s, self._ring)
 
     def _ring(self) -> None:
-        if self.actor_ref.is_alive():
+        if not self.has_ended:
             self._arm()

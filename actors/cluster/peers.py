@@ -189,7 +189,7 @@ class Peers(LoopActor):
 
     def _introduce_again(self) -> None:
         """Say it again to those who do not belong to this cluster: they may not have heard, and wait for that."""
-        if self._has_stopped or not self.actor_ref.is_alive():
+        if self._has_stopped or self.has_ended:
             return
         for node in self._nodes.values():
             link = node.link
@@ -219,7 +219,7 @@ class Peers(LoopActor):
 
     def _dial(self, node_id: int) -> None:
         node = self._nodes.get(node_id)
-        if node is None or node.link is not None or node.is_dialling or not self.actor_ref.is_alive():
+        if node is None or node.link is not None or node.is_dialling or self.has_ended:
             return
         node.is_dialling = True
 
@@ -365,13 +365,13 @@ class Peers(LoopActor):
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
         was_incoming = self.doorway.left(link, reason)
-        if was_incoming and link.peer is not None and not self._has_stopped and self.actor_ref.is_alive():
+        if was_incoming and link.peer is not None and not self._has_stopped and not self.has_ended:
             self._router.tell(PeerUnheard(link.peer.node_id))
             if link.peer.node_id in self._nodes:
                 self._nodes[link.peer.node_id].take_answers()  # nobody waits for them any more
         if link.peer is not None and self._guests.get(link.peer.node_id) is link:
             self._guest_left(link.peer.node_id)
-        if not link.is_dialler or not self.actor_ref.is_alive():
+        if not link.is_dialler or self.has_ended:
             return
         node = next((one for one in self._nodes.values() if one.link is link), None)
         if node is not None:

@@ -240,7 +240,7 @@ class Replicator(LoopActor):
     # -- time --------------------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        if not self.actor_ref.is_alive() or self._has_stopped:
+        if self.has_ended or self._has_stopped:
             return
         now, machine = self._now(), self._machine
         self._do(machine.tick(now) + self._admin.tick(now))
@@ -287,7 +287,7 @@ class Replicator(LoopActor):
         self._do(self._machine.written(self._now(), message.entry_count, message.room_bytes))
 
     def _checkpoint_due(self) -> None:
-        if not self.actor_ref.is_alive() or self._has_stopped:
+        if self.has_ended or self._has_stopped:
             return
         may_store = not self._log.is_reloading and not self._log.is_installing
         entries = self._checkpointing.due(self._log.unstored(), may_store=may_store)
@@ -344,7 +344,7 @@ class Replicator(LoopActor):
 
     def _rested(self) -> None:
         self._reads_later = False
-        if self.actor_ref.is_alive() and not self._has_stopped:
+        if not self.has_ended and not self._has_stopped:
             self._read_on(self._reading.tick(self._now()))
 
     def _status_asked(self, message: StatusAsked) -> None:

@@ -32,7 +32,8 @@ from actors.messages.checkpoints import (
 )
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
-from actors.runtime.contract import BlockingActor, Runtime
+from actors.runtime.blocking import BlockingActor
+from actors.runtime.contract import Runtime
 from storage.errors import DiskFullError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore, TrimPlan
 from storage.recovery import load_state

@@ -17,7 +17,8 @@ from actors.messages.disk import (
     SegmentReady,
     WriteBytes,
 )
-from actors.runtime.contract import BlockingActor, Runtime
+from actors.runtime.blocking import BlockingActor
+from actors.runtime.contract import Runtime
 from storage.disk import Folder
 from storage.errors import DiskFullError
 from storage.journal_writer import run_errand

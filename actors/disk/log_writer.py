@@ -159,7 +159,7 @@ class LogWriter(LoopActor):
 
     def _some_finished(self) -> None:
         finished = [] if self._async_writes is None else self._async_writes.finished()
-        if not self.actor_ref.is_alive():
+        if self.has_ended:
             return
         for entry_count, is_durable in finished:
             write = self._begun.pop(entry_count)
@@ -208,7 +208,7 @@ class LogWriter(LoopActor):
 
     def _try_again(self) -> None:
         self._is_blocked = False
-        if self.actor_ref.is_alive():
+        if not self.has_ended:
             self._send_errand()
 
     def _flush_later(self) -> None:
@@ -219,6 +219,6 @@ class LogWriter(LoopActor):
     def _flush(self) -> None:
         self._is_flush_due = False
         unflushed = self._journal.written()
-        if unflushed is not None and not self._is_flushing and self.actor_ref.is_alive():
+        if unflushed is not None and not self._is_flushing and not self.has_ended:
             self._is_flushing = True
             self._lanes[0].tell(FlushFile(*unflushed, self.actor_ref))

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.messages.audit import Audit
-from actors.runtime.contract import BlockingActor, Runtime
+from actors.runtime.blocking import BlockingActor
+from actors.runtime.contract import Runtime
 
 log = logging.getLogger("quorate.audit")
 

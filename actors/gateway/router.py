@@ -241,7 +241,7 @@ class Router(LoopActor):
 
     def _ring(self) -> None:
         self._timer = None
-        if self.actor_ref.is_alive():
+        if not self.has_ended:
             self._do(self._machine.tick(self._now()))
             if self._stopping is not None and not self._machine.has_open:
                 self._stop_on()

@@ -267,7 +267,7 @@ class Siblings(LoopActor):
     # -- links -------------------------------------------------------------------------------------------------
 
     def _dial(self, worker: _Worker) -> None:
-        is_gone = self._has_stopped or not self.actor_ref.is_alive() or not self._is_wanted(worker)
+        is_gone = self._has_stopped or self.has_ended or not self._is_wanted(worker)
         if is_gone or worker.link is not None or worker.is_dialling:
             return
         worker.is_dialling = True
@@ -371,7 +371,7 @@ class Siblings(LoopActor):
         """A link is gone."""
         self._incoming.pop(link, None)
         worker = self._worker_of(link)
-        if worker is None or not self.actor_ref.is_alive():
+        if worker is None or self.has_ended:
             return
         if worker.incoming is link:  # neither its questions nor its answers come over that one any more
             worker.incoming = None

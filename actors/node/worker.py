@@ -36,7 +36,7 @@ from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
 from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
-from actors.runtime.contract import mark_loop_thread
+from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder

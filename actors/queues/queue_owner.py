@@ -35,7 +35,7 @@ from actors.queues.broker import Broker, Limits
 from actors.queues.leader_clock import LeaderClock
 from actors.queues.row_description import RowDescription
 from actors.queues.surroundings import OwnerSettings, Surroundings
-from actors.queues.tenure import Stage, Tenure
+from actors.queues.tenure import Tenure
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from quorate.actions import ASKS_NODE, WAITS, WRITES
@@ -163,7 +163,7 @@ class QueueOwner(LoopActor):
             self._held += others
         else:
             self._return(others)
-        if self._tenure.stage is not Stage.RELOADING:
+        if not self._tenure.is_reloading:
             return own
         of_queues = (Action.NODE_MONITOR, Action.NODE_LIST)
         reason = "this node reads its data again, since it lost its place as leader"
@@ -234,7 +234,7 @@ class QueueOwner(LoopActor):
             self._execute(held)
 
     def _apply(self, message: Apply) -> None:
-        if self._tenure.stage is Stage.RELOADING:
+        if self._tenure.is_reloading:
             return  # the fresh state has them, or they come again behind it
         state = self._ledger.state
         for stored in message.entries:
@@ -247,7 +247,7 @@ class QueueOwner(LoopActor):
 
     def _promoted(self, message: Promoted) -> None:
         """Apply what the log holds beyond the commit point, and put the first entry of the own vote_id behind it."""
-        if self._tenure.stage is Stage.RELOADING:
+        if self._tenure.is_reloading:
             return  # said again with the fresh state
         state, committed = self._ledger.state, self._ledger.committed
         uncertain, undone = self._broker.take_open(state.trans_id)
@@ -324,9 +324,9 @@ class QueueOwner(LoopActor):
         if self._broker.has_more and not self._continues:
             self._continues = True
             self.actor_ref.tell(_Continue())
-        if tenure.stage is Stage.DRAINING and ledger.is_settled and not self._broker.has_more and tenure.drained():
+        if tenure.is_draining and ledger.is_settled and not self._broker.has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
-        if ledger.state.readers is not self._rows.readers and tenure.stage is not Stage.RELOADING:
+        if ledger.state.readers is not self._rows.readers and not tenure.is_reloading:
             self._rows.readers_moved(ledger)
         for message in self._rows.take_ready() if self._rows.is_ready else ():
             self._checkpointer.tell(message)
@@ -379,7 +379,7 @@ class QueueOwner(LoopActor):
         self._describe()
 
     def _describe(self) -> None:
-        if self._tenure.stage is not Stage.RELOADING:
+        if not self._tenure.is_reloading:
             self._rows.describe(self._ledger, is_leading=self._tenure.leads)
 
     # -- stopping ----------------------------------------------------------------------------------------------

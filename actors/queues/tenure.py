@@ -41,12 +41,14 @@ class Tenure:
     """Begins as a follower. `vote_id` is that of the last time that it led.
 
     `leads`: records may be made. `serves`: requests may be done. `lets_time_pass`: what is due may be done, which it
-    may not while another node is to take over, which does it then.
+    may not while another node is to take over, which does it then. `is_draining`, `is_reloading`: what `stage` says,
+    for those who ask at each turn.
     """
 
     def __init__(self) -> None:
         self.stage = Stage.FOLLOWING
         self.leads = self.serves = self.lets_time_pass = False
+        self.is_draining = self.is_reloading = self._waits_to_serve = False
         self.vote_id = 0
         self.is_stopping = False
         self._serves_from = 0
@@ -58,12 +60,14 @@ class Tenure:
         self.leads = stage in LEADING
         self.serves = stage in LEADING and stage is not Stage.PROMOTED
         self.lets_time_pass = stage is Stage.SERVING
-        self._is_drain_open = stage is Stage.DRAINING
+        self._waits_to_serve = stage is Stage.PROMOTED
+        self.is_reloading = stage is Stage.RELOADING
+        self.is_draining = self._is_drain_open = stage is Stage.DRAINING
 
     @property
     def is_urgent(self) -> bool:
         """Whether all that there is should go to the log at once."""
-        return self.is_stopping or self.stage is Stage.DRAINING
+        return self.is_stopping or self.is_draining
 
     def promoted(self, vote_id: int, lead_trans_id: int) -> None:
         """The node leads; it serves when record `lead_trans_id`, its first, is committed.
@@ -76,7 +80,7 @@ class Tenure:
 
     def committed(self, trans_id: int) -> bool:
         """Records up to there are committed; whether requests may be done from now on."""
-        if self.stage is not Stage.PROMOTED or trans_id < self._serves_from:
+        if not self._waits_to_serve or trans_id < self._serves_from:
             return False
         self._become(Stage.SERVING)
         return True

@@ -20,7 +20,8 @@ from pykka import ActorDeadError, ActorRef, ActorRegistry
 from pykka import messages as pykka_messages
 from pykka._envelope import Envelope
 
-from actors.runtime.contract import TURN_MESSAGES_MAX, GuardedFuture, Runtime, Turn
+from actors.runtime.blocking import GuardedFuture
+from actors.runtime.contract import TURN_MESSAGES_MAX, Runtime, Turn
 
 _PYKKA_MESSAGES: Final = frozenset(
     {pykka_messages._ActorStop, pykka_messages.ProxyCall, pykka_messages.ProxyGetAttr, pykka_messages.ProxySetAttr}
@@ -127,6 +128,11 @@ class LoopActor(pykka.Actor):
         actor = cls(*arguments, **named)
         actor.begin()
         return actor
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it takes no more messages: as `actor_ref.is_alive()`, at a tenth of the cost."""
+        return self.actor_inbox.is_closed
 
     def begin(self) -> None:
         """Start an actor that was made already: where actors know each other, all are made before one begins."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pykka
 
-from actors.runtime.contract import BlockingActor, Turn, Watcher
+from actors.runtime.blocking import BlockingActor
+from actors.runtime.contract import Runtime, Turn
 
 
 class CrankedTimer:
@@ -21,12 +22,12 @@ class CrankedTimer:
         self.callback = None
 
 
-class CrankedRuntime:
+class CrankedRuntime(Runtime):
     """Begins at 100 s by the monotonic clock, and 1,800,000,000 s by the other."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.time = 100.0
-        self.watcher: Watcher | None = None
         self.rested = 0
         self.watched: dict[int, Callable[[], None]] = {}
         self.failures: list[BaseException] = []

@@ -15,7 +15,8 @@ import pykka
 from pykka._envelope import Envelope
 
 from actors.messages.disk import SaveIdentity, WriteBytes
-from actors.runtime.contract import BlockingActor, GuardedFuture, Timer, Turn, Watcher
+from actors.runtime.blocking import BlockingActor, GuardedFuture
+from actors.runtime.contract import Runtime, Timer, Turn, Watcher
 from actors.runtime.loop_actor import LoopActor, LoopInbox
 from storage.disk import DiskFile
 from tests.storage.memory import SECTOR, MemoryFolder, MemoryWrites
@@ -120,13 +121,14 @@ class CrashedError(Exception):
     """The node died in the middle of what it did."""
 
 
-class SimulatedRuntime:
+class SimulatedRuntime(Runtime):
     """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way.
 
     A write that the loop waits for itself is under way while nothing else happens on this node: `_write_here`.
     """
 
     def __init__(self, world: World, folder: MemoryFolder, clock: Clock, watcher: Watcher | None = None) -> None:
+        super().__init__()
         self.watcher = watcher
         self.world = world
         self.folder = folder

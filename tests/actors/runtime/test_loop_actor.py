@@ -15,7 +15,8 @@ import uvloop
 from pykka import ActorDeadError, ActorRegistry
 
 from actors.runtime.asyncio_runtime import AsyncioRuntime
-from actors.runtime.contract import TURN_MESSAGES_MAX, BlockedLoopError, BlockingActor, Turn, mark_loop_thread
+from actors.runtime.blocking import BlockedLoopError, BlockingActor, mark_loop_thread
+from actors.runtime.contract import TURN_MESSAGES_MAX, Turn
 from actors.runtime.loop_actor import LoopActor
 
 

@@ -7,7 +7,6 @@ message's own id would cost none.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from storage.message_ids import SHARDS_MAX
 from storage.records import Message
@@ -44,9 +43,9 @@ class LiveMessages:
         """The message; None if it is not there."""
         return self._by_key.get(self._key(msg_id))
 
-    def add(self, message: Any) -> bool:
-        """Take in a message; whether it was not there."""
-        return self._by_key.setdefault(self._key(message.msg_id), message) is message
+    def add(self, msg_id: int, message: Message) -> bool:
+        """Take in the message of that id; whether it was not there."""
+        return self._by_key.setdefault(self._key(msg_id), message) is message
 
     def pop(self, msg_id: int) -> Message | None:
         """Take out the message; None if it is not there."""

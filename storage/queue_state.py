@@ -10,11 +10,14 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
+from msgspec.structs import astuple
+
 from storage.order import Order
-from storage.records import Configure, Message, Place
+from storage.records import At, Configure, Message, Place
 
 DEFAULT_TTL_S: Final = 3600.0
 NEVER: Final = math.inf
+_fields_of: Final = astuple
 
 
 def _ready_key(message: Any) -> Any:
@@ -101,20 +104,23 @@ class QueueState:
         self.dead_letter = record.dead_letter
         self.paused = record.paused
 
-    def place(self, message: Message, now: float) -> None:
-        """Put an unplaced message where the time says it belongs."""
-        assert message.place == Place.UNPLACED
+    def place(self, message: Message, now: float) -> int:
+        """Put an unplaced message where the time says it belongs; its place now."""
+        held = _fields_of(message)
+        msg_id, due_at = held[At.MSG_ID], held[At.DUE_AT]
+        assert held[At.PLACE] == Place.UNPLACED
         self.unplaced -= 1
-        if message.due_at > now:
+        if due_at > now:
             message.place = Place.DELAYED
-            self.waiting.add(_due_key(message))
-            return
-        self.ready.add(_ready_key(message))
-        if message.deliveries:
+            self.waiting.add((due_at, msg_id))
+            return Place.DELAYED
+        self.ready.add((-held[At.PRIORITY], due_at, msg_id))
+        if held[At.DELIVERIES]:
             message.place = Place.READY_AGAIN
-            self.waiting.add(expiry_key(message))
-        else:
-            message.place = Place.READY
+            self.waiting.add((held[At.EXPIRES_AT], msg_id))
+            return Place.READY_AGAIN
+        message.place = Place.READY
+        return Place.READY
 
     def place_in_flight(self, message: Message) -> None:
         """Put an unplaced message in flight until its `due_at`."""

@@ -21,6 +21,7 @@ from storage.live_messages import LiveMessages
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
+    At,
     Bury,
     Configure,
     Confirm,
@@ -43,17 +44,6 @@ _Message: Final = Message
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
 _fields_of: Final = astuple
-QUEUE_AT: Final = 0
-DATA_AT: Final = 2
-KEY_AT: Final = 8
-PLACE_AT: Final = 10
-_in_order: Final = Message.__struct_fields__
-assert (_in_order[QUEUE_AT], _in_order[DATA_AT], _in_order[KEY_AT], _in_order[PLACE_AT]) == (
-    "queue",
-    "data",
-    "key",
-    "place",
-)
 assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", "deliveries", "consumer")
 
 
@@ -147,7 +137,7 @@ class ShardState:
         assert self.loading
         queue = self.queue(message.queue)
         message.queue = queue.name
-        self.messages.add(message)
+        self.messages.add(message.msg_id, message)
         self.data_bytes += len(message.data)
         queue.size += 1
         queue.unplaced += 1
@@ -184,18 +174,21 @@ class ShardState:
             self.queues[name].check(messages)
 
     def _produce(self, trans_id: int, message: Message) -> None:
-        if not self.messages.add(message):
+        held = _fields_of(message)
+        name, msg_id, key = held[At.QUEUE], held[At.MSG_ID], held[At.KEY]
+        if not self.messages.add(msg_id, message):
             return
-        queue = self.queues.get(message.queue)
+        queue = self.queues.get(name)
         if queue is None:
-            queue = self.queue(message.queue)
-        message.queue = queue.name  # one string for all: a decoded message brings its own copy
-        self.data_bytes += len(message.data)
+            queue = self.queue(name)
+        if queue.name is not name:
+            message.queue = queue.name  # one string for all: a decoded message brings its own copy
+        self.data_bytes += len(held[At.DATA])
         queue.size += 1
         queue.unplaced += 1
-        queue.max_id = message.msg_id
-        if message.key is not None:
-            queue.keys[message.key] = message.msg_id
+        queue.max_id = msg_id
+        if key is not None:
+            queue.keys[key] = msg_id
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         live, loading = self.messages, self.loading
@@ -231,13 +224,13 @@ class ShardState:
             if message is None:
                 continue
             held = _fields_of(message)
-            queue = self.queues[held[QUEUE_AT]]
-            if held[PLACE_AT] and not loading:
+            queue = self.queues[held[At.QUEUE]]
+            if held[At.PLACE] and not loading:
                 queue.lift(message)
-            self.data_bytes -= len(held[DATA_AT])
+            self.data_bytes -= len(held[At.DATA])
             queue.unplaced -= 1
             queue.size -= 1
-            key = held[KEY_AT]
+            key = held[At.KEY]
             if key is not None:
                 del queue.keys[key]
 

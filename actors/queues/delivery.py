@@ -202,8 +202,7 @@ class Delivery:
         if message.deliveries and self._may_not_go_out(queue, message):
             self._end(queue, [message])
             return
-        queue.place(message, self._ledger.now)
-        place = message.place
+        place = queue.place(message, self._ledger.now)
         if place == Place.DELAYED:
             self.watch(queue.name, message.due_at)
             return
@@ -221,8 +220,7 @@ class Delivery:
             if live.get(message.msg_id) is None:
                 continue  # cleared before it was committed
             queue = self._state.queues[message.queue]
-            queue.place(message, now)
-            if message.place == Place.DELAYED:
+            if queue.place(message, now) == Place.DELAYED:
                 self.watch(queue.name, message.due_at)
             elif queue.name in lines:
                 to_serve[queue.name] = queue

@@ -3,20 +3,26 @@
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import astuple
 
 from quorate.protocol import PLAIN, Action, DeliveredItem, DeliveredReply, Reply, Request
-from storage.records import Encoding, Message
+from storage.records import At, Encoding, Message
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply
 _DeliveredReply: Final = DeliveredReply
 _DeliveredItem: Final = DeliveredItem
 _CONSUME: Final = int(Action.CONSUME)
+_fields_of: Final = astuple
 
 
 def wire_encoding(message: Message) -> str | None:
     """A message's encoding as replies say it."""
-    return PLAIN if message.encoding == Encoding.PLAIN else None
+    return _wire(message.encoding)
+
+
+def _wire(encoding: int) -> str | None:
+    return PLAIN if encoding == Encoding.PLAIN else None
 
 
 def delivered_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
@@ -25,20 +31,20 @@ def delivered_reply(request: Request, queue: str, messages: list[Message], count
     if count is not None:
         items = [_delivered(message) for message in messages]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
-    message: Any = messages[0]
+    held = _fields_of(messages[0])
     return _Reply(
         action=_CONSUME,
         code=0,
         queue=queue,
         seq=seq,
-        msg_id=message.msg_id,
-        data=_raw(message.data),
-        encoding=wire_encoding(message) if message.encoding else None,
-        deliveries=message.deliveries,
+        msg_id=held[At.MSG_ID],
+        data=_raw(held[At.DATA]),
+        encoding=_wire(held[At.ENCODING]),
+        deliveries=held[At.DELIVERIES],
     )
 
 
-def _delivered(message: Any) -> DeliveredItem:
-    """Any, so that compiled code takes the message's numbers as they are."""
-    encoding = wire_encoding(message) if message.encoding else None
-    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding)
+def _delivered(message: Message) -> DeliveredItem:
+    held = _fields_of(message)
+    encoding = _wire(held[At.ENCODING])
+    return _DeliveredItem(held[At.MSG_ID], _raw(held[At.DATA]), held[At.QUEUE], held[At.DELIVERIES], encoding)

@@ -19,7 +19,7 @@ def test_it_holds_what_a_dict_would(steps: list[tuple[int, bool]]) -> None:
     for msg_id, is_added in steps:
         if is_added:
             one = message(msg_id)
-            assert live.add(one) == (msg_id not in model)
+            assert live.add(msg_id, one) == (msg_id not in model)
             model.setdefault(msg_id, one)
         else:
             assert live.pop(msg_id) is model.pop(msg_id, None)
@@ -37,5 +37,5 @@ def test_it_holds_what_a_dict_would(steps: list[tuple[int, bool]]) -> None:
 def test_messages_in_a_row_stand_in_a_row() -> None:
     live = LiveMessages(3)
     for number in range(1, 6):
-        live.add(message(1024 * number + 3))
+        live.add(1024 * number + 3, message(1024 * number + 3))
     assert list(live._by_key) == [1, 2, 3, 4, 5]

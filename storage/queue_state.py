@@ -152,18 +152,20 @@ class QueueState:
         waiting: list[Any] = []
         self.in_flight = 0
         for message in messages:
-            if message.place == Place.IN_FLIGHT:
+            held = _fields_of(message)
+            msg_id, due_at = held[At.MSG_ID], held[At.DUE_AT]
+            if held[At.PLACE] == Place.IN_FLIGHT:
                 self.in_flight += 1
-                waiting.append(_due_key(message))
-            elif message.due_at > now:
+                waiting.append((due_at, msg_id))
+            elif due_at > now:
                 message.place = Place.DELAYED
-                waiting.append(_due_key(message))
+                waiting.append((due_at, msg_id))
             else:
-                ready.append(_ready_key(message))
+                ready.append((-held[At.PRIORITY], due_at, msg_id))
                 message.place = Place.READY
-                if message.deliveries:
+                if held[At.DELIVERIES]:
                     message.place = Place.READY_AGAIN
-                    waiting.append(expiry_key(message))
+                    waiting.append((held[At.EXPIRES_AT], msg_id))
         self.unplaced = 0
         self.ready = Order(ready)
         self.waiting = Order(waiting)

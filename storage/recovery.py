@@ -27,7 +27,7 @@ from storage.log_store import (
     decode_readers,
     trimmed_vote_id,
 )
-from storage.records import Lead, Members
+from storage.records import Lead, Members, Message
 from storage.state import ShardState
 from storage.tables import META, Tables
 
@@ -111,9 +111,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
         for key, data in transaction.range(store.queues):
             settings, max_id = row(decode_queue_row, data, f"queue row {key!r}")
             state.restore_queue(settings, max_id)
-        for key, data in transaction.range(store.backlog):
-            message = row(decode_message_row, data, f"backlog row {int.from_bytes(key, 'big')}")
-            state.restore_message(message)
+        _load_messages(transaction.range(store.backlog), state.restore_message)
         members = transaction.get(META, MEMBERS_KEY)
         readers = transaction.get(META, READERS_KEY)
     if members is not None:
@@ -122,6 +120,16 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
         state.readers = row(decode_readers, readers, "the readers' row")
     state.trans_id = store.bounds.trimmed
     return len(state.messages)
+
+
+def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Message], None]) -> None:
+    """A million of them: so nothing is said of a row before it is known to be wrong."""
+    decode, key = decode_message_row, b""
+    try:
+        for key, data in rows:  # noqa: B007
+            restore(decode(data))
+    except msgspec.DecodeError as error:
+        raise DamagedError(f"backlog row {int.from_bytes(key, 'big')}", str(error)) from error
 
 
 def load_state(tables: Tables, store: LogStore, state: ShardState, now: float) -> None:

@@ -135,15 +135,18 @@ class ShardState:
     def restore_message(self, message: Message) -> None:
         """Add a message as a row of the backlog holds it; only while loading."""
         assert self.loading
-        queue = self.queue(message.queue)
+        held = _fields_of(message)
+        msg_id, key = held[At.MSG_ID], held[At.KEY]
+        queue = self.queue(held[At.QUEUE])
         message.queue = queue.name
-        self.messages.add(message.msg_id, message)
-        self.data_bytes += len(message.data)
+        self.messages.add(msg_id, message)
+        self.data_bytes += len(held[At.DATA])
         queue.size += 1
         queue.unplaced += 1
-        queue.max_id = max(queue.max_id, message.msg_id)
-        if message.key is not None:
-            queue.keys[message.key] = message.msg_id
+        if msg_id > queue.max_id:
+            queue.max_id = msg_id
+        if key is not None:
+            queue.keys[key] = msg_id
 
     def restore_queue(self, settings: Configure, max_id: int) -> None:
         """Add a queue as its row holds it."""

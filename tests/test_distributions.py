@@ -57,7 +57,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]
     make = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", make, folder, folder=copy, PYTHONPATH="")
     [archive] = folder.glob("*.tar.gz")
-    shutil.unpack_archive(archive, folder)
+    shutil.unpack_archive(archive, folder, filter="data")
     source = archive.with_name(archive.name.removesuffix(".tar.gz"))
     if (ROOT / "build").exists():  # what the checkout has compiled of the same sources need not be compiled again
         shutil.copytree(ROOT / "build", source / "build", ignore=shutil.ignore_patterns("wheels", "bdist*"))

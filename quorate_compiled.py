@@ -95,7 +95,6 @@ MODULES: Final = (
     "storage.order",
     "storage.queue_state",
     "storage.real_disk",
-    "storage.recovery",
     "storage.state",
     "storage.tables",
 )

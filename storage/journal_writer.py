@@ -25,6 +25,7 @@ from storage.journal import (
 )
 
 _fields_of: Final = astuple
+assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members")
 
 
 class Segment(NamedTuple):

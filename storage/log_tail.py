@@ -14,6 +14,7 @@ from msgspec.structs import astuple
 from storage.entry import LogEnd, StoredEntry
 
 _fields_of: Final = astuple
+assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members")
 _LogEnd: Final = LogEnd
 
 

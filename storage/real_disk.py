@@ -23,7 +23,7 @@ PROBE_S: Final = 1.0
 """How long a first asynchronous write may take (s; it takes 0.0002); otherwise there are none."""
 
 PROBES_MAX: Final = 15
-WENT_ON: Final = 3
+WENT_ON: Final = 5
 """So many first writes must still be under way when they have begun.
 
 Not most of them: on a busy virtual machine the host may do a write before it lets us go on.

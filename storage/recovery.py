@@ -7,7 +7,7 @@ the recovery with `DamagedError`; `storage.repair` inspects and mends that.
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 
@@ -32,6 +32,9 @@ from storage.state import ShardState
 from storage.tables import META, Tables
 
 RowT = TypeVar("RowT")
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError)
+"""What a decoder says of a row that is damaged."""
 
 
 class Belonging(NamedTuple):
@@ -128,7 +131,7 @@ def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Messa
     try:
         for key, data in rows:  # noqa: B007
             restore(decode(data))
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise DamagedError(f"backlog row {int.from_bytes(key, 'big')}", str(error)) from error
 
 
@@ -244,5 +247,5 @@ def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:
     """A decoded row. Raises `DamagedError`."""
     try:
         return decode(data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise DamagedError(where, str(error)) from error

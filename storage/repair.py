@@ -8,8 +8,6 @@ confirmed come back. The caller copies the folder first.
 
 from dataclasses import dataclass, field
 
-import msgspec
-
 from storage import entry_codec
 from storage.disk import Folder
 from storage.entry import Entry
@@ -26,7 +24,7 @@ from storage.log_store import (
     queue_row,
     trimmed_vote_id,
 )
-from storage.recovery import standing_entries
+from storage.recovery import UNREADABLE, standing_entries
 from storage.state import ShardState
 from storage.tables import META, Tables
 
@@ -123,18 +121,18 @@ def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Fin
         if members is not None:
             try:
                 state.members = decode_members(members)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 findings.faults.append(f"the members' row: {error}")
         for key, data in transaction.range(store.queues):
             try:
                 state.restore_queue(*decode_queue_row(data))
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 findings.faults.append(f"queue row {key!r}: {error}")
         for key, data in transaction.range(store.backlog):
             try:
                 state.restore_message(decode_message_row(data))
                 findings.backlog_messages += 1
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 findings.faults.append(f"backlog row {int.from_bytes(key, 'big')}: {error}")
 
 

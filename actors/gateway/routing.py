@@ -392,7 +392,7 @@ def _may_consume(call: Call) -> bool:
     if call.client.is_gone:
         return False
     if call.request.wait:
-        call.request = replace(call.request, wait=None)
+        call.request = replace(call.request, wait=0.001)  # not None: its connection knows the reply as one that waits
     return True
 
 

@@ -45,9 +45,7 @@ from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
 
-
-class _Continue:
-    """To itself: go on with work that was cut into pieces."""
+assert LogAdvanced.__struct_fields__[:5] == ("durable", "committed", "trimmed", "replicas", "leased_until")
 
 
 class _TimePassed:
@@ -76,8 +74,7 @@ class QueueOwner(LoopActor):
         self._disk_full: str | None = None
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._linger: Timer | None = None
-        self._is_looking_again = False
-        self._continues = False
+        self._is_looking_again = self._continues = False
         self._stopping: Stop | None = None
         self._take_state(state)
         self.handlers = {
@@ -96,7 +93,6 @@ class QueueOwner(LoopActor):
             ClientGone: self._client_gone,
             Rejudge: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
             _TimePassed: self._time_passed,
-            _Continue: self._continue,
             DescribeRows: self._describe_rows,
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
@@ -192,9 +188,12 @@ class QueueOwner(LoopActor):
         if self._tenure.lets_time_pass:
             self._broker.pass_time(self._now())
 
-    def _continue(self, message: _Continue) -> None:
+    def _continue(self) -> None:
+        """One piece more of work that was cut; the loop has looked at sockets and timers since the one before."""
         self._continues = False
-        self._broker.go_on(self._now())
+        if not self.has_ended:
+            self._broker.go_on(self._now())
+            self._carry_out()
 
     def _reconfigure(self, message: Reconfigure) -> None:
         limits = message.limits
@@ -323,7 +322,7 @@ class QueueOwner(LoopActor):
             self._alarm.set(self._broker.next_event_at, self._now())
         if self._broker.has_more and not self._continues:
             self._continues = True
-            self.actor_ref.tell(_Continue())
+            self.runtime.call_later(0.0, self._continue)
         if tenure.is_draining and ledger.is_settled and not self._broker.has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
         if ledger.state.readers is not self._rows.readers and not tenure.is_reloading:

@@ -38,11 +38,11 @@ class Settling:
         message = self._ledger.state.messages.get(msg_id)
         if message is None:
             return None
-        named, rights = call.request.queue, call.principal.rights
-        if named is None and rights.is_unlimited:
+        asked, rights = call.request.queue, call.principal.rights
+        if asked is None and rights.is_unlimited:
             return message
         queue = message.queue
-        if named is not None and queue != named:
+        if asked is not None and queue != asked:
             return None
         return message if rights.is_unlimited or rights.may(Right.CONSUME, queue) else None
 

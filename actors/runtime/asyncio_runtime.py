@@ -18,7 +18,7 @@ from typing import Any, Final
 import pykka
 from mypy_extensions import mypyc_attr
 
-from actors.runtime.blocking import BlockingActor, mark_loop_thread
+from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.contract import Runtime, Timer, Turn
 from actors.runtime.loop_actor import LoopActor
 
@@ -26,9 +26,6 @@ log = logging.getLogger("quorate.runtime")
 
 SERVE_MAX_S: Final = 0.005
 """How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
-
-TURNS_UNTIMED: Final = 4
-"""The clock is looked at after so many turns, which take 0.02 ms each on the whole."""
 
 SWITCH_INTERVAL_S: Final = 0.0001
 """How long a busy thread may keep the interpreter from the others, set for the whole process.
@@ -121,11 +118,9 @@ class AsyncioRuntime(Runtime):
     def _serve(self) -> None:
         line = self._line
         until = _monotonic() + SERVE_MAX_S
-        taken = 0
         while line:
             self._take(line.popleft())
-            taken += 1
-            if taken % TURNS_UNTIMED == 0 and line and _monotonic() > until:
+            if line and _monotonic() > until:
                 self._loop.call_soon(self._serve)
                 return
         self._is_serving = False
@@ -133,8 +128,8 @@ class AsyncioRuntime(Runtime):
     def _take(self, turn: Turn) -> None:
         """One turn. What it raises ends the worker."""
         try:
-            if isinstance(turn, LoopActor):  # so compiled code knows the way
-                turn.take_turn()
+            if isinstance(turn, LoopActor):
+                turn.take_turn()  # as below, but compiled code knows where this one is, and needs not look for it
             else:
                 turn.take_turn()
         except Exception as error:
@@ -162,6 +157,6 @@ class AsyncioRuntime(Runtime):
             else:
                 self._loop.call_soon_threadsafe(self._on_failure, who, error)
 
-    def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
+    def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """On a thread of its own."""
         return actor_class.start(self, *arguments)

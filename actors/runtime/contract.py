@@ -7,13 +7,10 @@ on both.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import pykka
 from mypy_extensions import mypyc_attr
-
-if TYPE_CHECKING:
-    from actors.runtime.blocking import BlockingActor
 
 TURN_MESSAGES_MAX: Final = 64
 """Messages that an actor handles before another has its turn."""
@@ -47,7 +44,7 @@ class Runtime(ABC):
     an inbox's `put` may be called from any thread.
 
     A base class, and no Protocol: compiled code calls what it knows the place of, and each turn asks for something.
-    `watcher` is told what actors decide; None but in the simulator and in tests.
+    `watcher` is told what actors decide; None but in the simulator and in tests. A subclass calls `super().__init__()`.
     """
 
     def __init__(self) -> None:
@@ -56,18 +53,22 @@ class Runtime(ABC):
     @abstractmethod
     def now(self) -> float:
         """The wall clock (Unix seconds). It may jump."""
+        raise NotImplementedError
 
     @abstractmethod
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
+        raise NotImplementedError
 
     @abstractmethod
     def random(self) -> float:
         """A number from [0, 1), each as likely as any other."""
+        raise NotImplementedError
 
     @abstractmethod
     def process(self) -> tuple[int, int]:
         """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
+        raise NotImplementedError
 
     @abstractmethod
     def rest(self) -> None:
@@ -76,18 +77,22 @@ class Runtime(ABC):
         The loop lets go of the interpreter with every system call, a hundred times in one round. Whoever computes
         beside it without resting takes it each time for as long as `sys.setswitchinterval` says.
         """
+        raise NotImplementedError
 
     @abstractmethod
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
+        raise NotImplementedError
 
     @abstractmethod
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop whenever `descriptor` has something to read."""
+        raise NotImplementedError
 
     @abstractmethod
     def wake(self, turn: Turn) -> None:
         """Give `turn` its turn soon, on the loop. May be called from any thread."""
+        raise NotImplementedError
 
     @abstractmethod
     def actor_failed(self, who: object, error: BaseException) -> None:
@@ -95,7 +100,9 @@ class Runtime(ABC):
 
         What an actor knew when it raised can't be trusted any more. `who` is it, or what it happened in.
         """
+        raise NotImplementedError
 
     @abstractmethod
-    def start_blocking(self, actor_class: "type[BlockingActor]", *arguments: Any) -> pykka.ActorRef[Any]:
+    def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """Start an actor that blocks (on a disk) where that holds up nobody; the runtime is its first argument."""
+        raise NotImplementedError

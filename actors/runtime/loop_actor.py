@@ -131,7 +131,7 @@ class LoopActor(pykka.Actor):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no more messages: as `actor_ref.is_alive()`, at a tenth of the cost."""
+        """Whether it takes no more messages: the opposite of `actor_ref.is_alive()`, at a tenth of the cost."""
         return self.actor_inbox.is_closed
 
     def begin(self) -> None:

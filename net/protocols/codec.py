@@ -35,7 +35,7 @@ class Codec(ABC):
     """One client's stream, or, for datagrams, one at a time.
 
     A base class, and no Protocol: compiled code calls what it knows the place of, and this is called with each request.
-    `partial_bytes`: how much is held of a request that is not whole yet.
+    `partial_bytes`: how much is held of a request that is not whole yet. A subclass calls `super().__init__()`.
     """
 
     def __init__(self) -> None:
@@ -45,18 +45,22 @@ class Codec(ABC):
     @abstractmethod
     def is_idle(self) -> bool:
         """Whether nothing is remembered of what has come: another codec could go on from here."""
+        raise NotImplementedError
 
     @abstractmethod
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order; any piece of the stream will do."""
+        raise NotImplementedError
 
     @abstractmethod
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         """The reply to `request`, None: to a fault or to nobody's request, as the client gets it."""
+        raise NotImplementedError
 
     @abstractmethod
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, with what can be read of its request."""
+        raise NotImplementedError
 
 
 MakeCodec = Callable[[CodecLimits], Codec]

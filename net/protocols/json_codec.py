@@ -161,7 +161,7 @@ def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
 
 
 def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with the fields that nearly all requests have; `_MORE` where there are others, or one stands twice.
+    """What is wrong with the fields that nearly all requests have; `_MORE` where there may be others, or one twice.
 
     Each field has a colon. As many colons as fields that are known to be there: no other is, and each is there once.
     So most requests are known to be right when two or three of their fields were looked at; a field of a Struct is the

@@ -6,7 +6,6 @@ from typing import Any
 
 import pykka
 
-from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime, Turn
 
 
@@ -72,7 +71,7 @@ class CrankedRuntime(Runtime):
         """Noted."""
         self.failures.append(error)
 
-    def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
+    def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """Not here: blocking actors are tested by their `on_receive`."""
         raise AssertionError("a blocking actor is tested by its on_receive")
 

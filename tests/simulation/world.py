@@ -15,7 +15,7 @@ import pykka
 from pykka._envelope import Envelope
 
 from actors.messages.disk import SaveIdentity, WriteBytes
-from actors.runtime.blocking import BlockingActor, GuardedFuture
+from actors.runtime.blocking import GuardedFuture
 from actors.runtime.contract import Runtime, Timer, Turn, Watcher
 from actors.runtime.loop_actor import LoopActor, LoopInbox
 from storage.disk import DiskFile
@@ -255,7 +255,7 @@ class SimulatedRuntime(Runtime):
             return
         raise AssertionError(f"{type(who).__name__} failed: {error!r}") from error
 
-    def start_blocking(self, actor_class: type[BlockingActor], *arguments: Any) -> pykka.ActorRef[Any]:
+    def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """The same class, its thread replaced by virtual time that passes before each message is handled."""
         simulated = type(f"Simulated{actor_class.__name__}", (SimulatedBlocking, actor_class), {})
         ref: pykka.ActorRef[Any] = simulated.start(self, *arguments)  # type: ignore[attr-defined]  # from actor_class

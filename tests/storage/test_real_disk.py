@@ -6,6 +6,7 @@ import select
 import threading
 import time
 from collections.abc import Callable
+from itertools import accumulate, cycle
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,6 @@ def folder(tmp_path: Path) -> RealFolder:
     return folder
 
 
-def asynchronous(folder: RealFolder) -> LinuxAio:
-    """Its writes; a busy machine may need some tries to see that they go on by themselves."""
-    for _ in range(20):
-        writes = folder.async_writes()
-        if writes is not None:
-            return writes
-        time.sleep(0.05)
-    pytest.skip("this machine does writes before they have begun")
-
-
 def ended(writes: LinuxAio, count: int) -> dict[int, bool]:
     """Wait until so many have."""
     poll = select.poll()
@@ -124,8 +115,8 @@ def ended(writes: LinuxAio, count: int) -> dict[int, bool]:
 
 
 def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
-    file, writes = folder.create("f", 64 << 10), asynchronous(folder)
-    assert folder.names() == ["f"], "the probe is gone"
+    file, writes = folder.create("f", 64 << 10), open_linux_aio()
+    assert writes is not None
     for token in range(1, 101):
         assert writes.start(file, 4096 * (token % 16), bytes([token]) * 4096, token)
         if token % 2 == 0:
@@ -136,8 +127,22 @@ def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
     file.close()
 
 
+@pytest.mark.parametrize(("begun_s", "is_used"), [(0.1, True), (0.9, False)])
+def test_writes_that_go_on_when_they_have_begun_are_used(
+    begun_s: float, is_used: bool, folder: RealFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = accumulate(cycle([1.0, begun_s, 1.0 - begun_s]))  # before a probe, when it has begun, when it is done
+    with monkeypatch.context() as patched:
+        patched.setattr(time, "monotonic", lambda: next(clock))
+        writes = folder.async_writes()
+    assert folder.names() == [], "the probe is gone"
+    assert (writes is not None) == is_used
+    assert writes is None or writes.close(1.0)
+
+
 def test_too_many_or_too_large_writes_are_not_begun(folder: RealFolder) -> None:
-    file, writes = folder.create("f", 2 * SLOT_BYTES), asynchronous(folder)
+    file, writes = folder.create("f", 2 * SLOT_BYTES), open_linux_aio()
+    assert writes is not None
     assert not writes.start(file, 0, bytes(SLOT_BYTES + 4096), 1)
     assert all(writes.start(file, 4096 * token, b"x" * 4096, token) for token in range(SLOTS))
     assert not writes.start(file, 0, bytes(4096), 99)
@@ -149,7 +154,8 @@ def test_too_many_or_too_large_writes_are_not_begun(folder: RealFolder) -> None:
 
 
 def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
-    file, writes = folder.create("f", 8192), asynchronous(folder)
+    file, writes = folder.create("f", 8192), open_linux_aio()
+    assert writes is not None
     was_begun = writes.start(file, 1, b"x" * 4096, 1)  # not aligned
     assert not was_begun or ended(writes, 1) == {1: False}
     file.close()
@@ -159,7 +165,8 @@ def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
 
 def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
     before = len(os.listdir("/proc/self/fd"))
-    file, writes = folder.create("f", SLOT_BYTES), asynchronous(folder)
+    file, writes = folder.create("f", SLOT_BYTES), open_linux_aio()
+    assert writes is not None
     assert writes.start(file, 0, b"x" * SLOT_BYTES, 1)
     assert writes.close(10.0)
     file.close()

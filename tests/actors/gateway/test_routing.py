@@ -8,6 +8,7 @@ import pytest
 from actors.gateway.routing import ANSWER_S, HOLD_S, LAST_S, RETURN_S, ForwardedClient, Routing
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
+from net.clients.reply_length import reply_length
 from quorate.protocol import Reply, Request
 
 
@@ -185,11 +186,15 @@ def test_a_client_that_is_gone_gets_its_held_requests_done_but_takes_no_message(
 def test_a_client_that_reads_on_is_served_what_is_there_but_waits_for_nothing() -> None:
     routing = Routing(forwards=True)
     client = Somebody()
-    routing.route(0.0, [call(2, client, wait=60.0)])
+    asked = call(2, client, wait=60.0)
+    taken_for = reply_length(asked.request)
+    routing.route(0.0, [asked])
     client.has_left = True
     assert routing.forget(client) == []
     [served] = routing.leader_changed(1.0, LeaderChanged(1, True, "a", 1)).own
-    assert served.request.wait is None
+    assert served.request.wait is not None
+    assert served.request.wait < 0.01
+    assert reply_length(served.request) == taken_for, "its connection counts it as what it was taken for"
 
 
 def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_were_forwarded() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute, Returned, StatusAsked
 from actors.messages.lifecycle import Stop
@@ -22,9 +24,10 @@ from actors.messages.log import (
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
+from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
-from quorate.protocol import Reply, Request
+from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode
 from storage.records import Lead, Member, Members
 from storage.state import ShardState
@@ -267,3 +270,21 @@ def test_the_members_say_how_many_disks_there_are_and_what_may_be_written() -> N
     assert owner.replies() == []
     owner.advance(2, replicas=(2, 2, 0))
     assert [reply.code for reply in owner.replies()] == [0]
+
+
+def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
+    owner, pieces = leading(), 5
+    owner.ask(1, queue="q", messages=[ProduceItem(Raw(b"1")) for _ in range(pieces * CLEAR_CHUNK)])
+    owner.appended()
+    owner.advance(1 + pieces * CLEAR_CHUNK)
+    sizes: list[int] = []
+
+    def look() -> None:
+        size = owner.actor._ledger.state.queues["q"].size
+        if size and len(sizes) < 10 * pieces:
+            sizes.append(size)
+            owner.runtime.call_later(0.0, look)
+
+    owner.runtime.call_later(0.0, look)
+    owner.ask(6, queue="q")
+    assert len(set(sizes)) >= pieces - 1, "a timer rang after each piece"

@@ -45,6 +45,8 @@ class Runtime(ABC):
 
     A base class, and no Protocol: compiled code calls what it knows the place of, and each turn asks for something.
     `watcher` is told what actors decide; None but in the simulator and in tests. A subclass calls `super().__init__()`.
+    What a subclass lacks raises when it is called: mypyc lets an incomplete one be made, and a body that is a docstring
+    alone would give undefined memory.
     """
 
     def __init__(self) -> None:

@@ -36,6 +36,8 @@ class Codec(ABC):
 
     A base class, and no Protocol: compiled code calls what it knows the place of, and this is called with each request.
     `partial_bytes`: how much is held of a request that is not whole yet. A subclass calls `super().__init__()`.
+    What a subclass lacks raises when it is called: mypyc lets an incomplete one be made, and a body that is a docstring
+    alone would give undefined memory.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,11 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
+from typing import Any
+
+import pytest
+
 from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection, ConnectionLimits
-from net.protocols.codec import CodecLimits
+from net.protocols.codec import Codec, CodecLimits
 from net.protocols.json_codec import JsonCodec
 from quorate.protocol import Reply, Request
 
@@ -282,3 +286,10 @@ def test_who_does_not_move_is_not_told_of() -> None:
     connection.receive(b'{"action":4,"queue":"q"}')
     connection.answer(0, end.requests[0][1], reply(1))
     assert end.settled_count == 0
+
+
+def test_a_codec_that_lacks_a_method_fails_with_an_exception_compiled_too() -> None:
+    end = FakeEnd()
+    incomplete: Any = type("Incomplete", (Codec,), {"is_idle": True, "receive": lambda self, data: [ASKED]})
+    with pytest.raises((TypeError, NotImplementedError)):  # when it is made, or compiled, when it is called
+        Connection(end, end, incomplete(), LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))

@@ -91,6 +91,7 @@ MODULES: Final = (
     "storage.live_messages",
     "storage.log_store",
     "storage.log_tail",
+    "storage.message",
     "storage.message_ids",
     "storage.order",
     "storage.queue_state",

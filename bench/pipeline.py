@@ -36,7 +36,7 @@ from storage import entry_codec
 from storage.log_reader import LogReader
 from storage.log_store import LogStore
 from storage.message_ids import message_id
-from storage.records import Confirm, Deliver, Message, Record
+from storage.records import Confirm, Deliver, Produce, Record
 from storage.tables import LmdbTables
 
 PORT: Final = 11_420
@@ -57,7 +57,7 @@ def make_log(folder: Path, records: int) -> Path:
         for _ in range(ENTRY_RECORDS // 3):
             number = first + len(made)
             queue, msg_id = f"queue-{number % QUEUES}", message_id(number, 0)
-            made.append(Message(queue, msg_id, b'"' + b"x" * 58 + b'"', now, now, now + 3600, 60.0, 0, None))
+            made.append(Produce(queue, msg_id, b'"' + b"x" * 58 + b'"', now, now, now + 3600, 60.0, 0, None))
             made.append(Deliver(queue, [msg_id], [number], [now + 60], [1]))
             made.append(Confirm(queue, [msg_id], [number + 1]))
         store.store([entry_codec.stored_entry(entry_codec.encode(1, first, now, made))])

@@ -24,7 +24,7 @@ from storage.records import (
     Encoding,
     Expire,
     Extend,
-    Message,
+    Produce,
     Record,
     Release,
     Take,
@@ -126,7 +126,7 @@ class _Rows:
         for record in records:
             if is_wanted is not None and not is_wanted(record):
                 pass
-            elif isinstance(record, Message):
+            elif isinstance(record, Produce):
                 if has_data:
                     self.data_bytes += len(record.data)
                 add(

@@ -5,6 +5,7 @@ Layout: 4 bytes big-endian CRC-32 (zlib's) of all that follows, then one msgpack
 """
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgpack
@@ -12,6 +13,7 @@ import msgspec
 
 from storage.entry import Entry, EntryHeader, StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
+from storage.message import Message
 from storage.records import Record
 
 ENTRY_VERSION: Final = 1
@@ -25,9 +27,10 @@ _decode_header: Final = msgspec.msgpack.Decoder(EntryHeader).decode
 _crc32: Final = zlib.crc32
 
 
-def encode(vote_id: int, first_trans_id: int, time: float, records: list[Record]) -> bytes:
-    """The entry's bytes. `records` is empty in a cut alone."""
-    payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, records))
+def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Message]) -> bytes:
+    """The entry's bytes. `records` is empty in a cut alone; a message among them is the record that produced it."""
+    written = [record.record() if isinstance(record, Message) else record for record in records]
+    payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, written))
     return _crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
 
 

@@ -5,7 +5,8 @@ from typing import Final
 
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
-from storage.records import Members, Message, Record, messages_of
+from storage.message import Message
+from storage.records import Members, Produce, Record, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
 RECORD_BYTES: Final = 400
@@ -13,7 +14,6 @@ RECORD_BYTES: Final = 400
 
 ITEM_BYTES: Final = 40
 
-_Message: Final = Message
 _Members: Final = Members
 _StoredEntry: Final = StoredEntry
 
@@ -22,7 +22,7 @@ def make_entries(
     vote_id: int,
     first: int,
     time: float,
-    records: list[Record],
+    records: Sequence[Record | Message],
     bytes_max: int,
     together: Sequence[tuple[int, int]] = (),
 ) -> list[StoredEntry]:
@@ -39,16 +39,18 @@ def make_entries(
     return entries
 
 
-def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, int]]) -> list[list[Record]]:
+def _parts(
+    records: Sequence[Record | Message], bytes_max: int, together: Sequence[tuple[int, int]]
+) -> Sequence[Sequence[Record | Message]]:
     """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
-        data_bytes = sum([len(record.data) for record in records if type(record) is _Message])
+        data_bytes = sum([len(record.data) for record in records if isinstance(record, Message)])
         if data_bytes < bytes_max // 2:
             return [records]
     if sum([_size(record) for record in records]) <= bytes_max:
         return [records]
     inside = {index for begin, end in together for index in range(begin + 1, end)}
-    parts: list[list[Record]] = [[]]
+    parts: list[list[Record | Message]] = [[]]
     size = 0
     for index, record in enumerate(records):
         if parts[-1] and size > bytes_max and index not in inside:
@@ -59,8 +61,10 @@ def _parts(records: list[Record], bytes_max: int, together: Sequence[tuple[int, 
     return parts
 
 
-def _size(record: Record) -> int:
+def _size(record: Record | Message) -> int:
     """What a record takes (bytes, at most about)."""
-    if type(record) is Message:
+    if isinstance(record, Message):
+        return len(record.data) + RECORD_BYTES
+    if isinstance(record, Produce):
         return len(record.data) + RECORD_BYTES
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

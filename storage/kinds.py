@@ -20,8 +20,8 @@ from storage.records import (
     Extend,
     Lead,
     Members,
-    Message,
     Position,
+    Produce,
     Record,
     Release,
     Remove,
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 
 
 KINDS: Final = (
-    Kind(Message, "produce", "produce", unplaces=True, hidden=("deliveries", "place", "last", "encoding")),
+    Kind(Produce, "produce", "produce", unplaces=True, hidden=("deliveries", "place", "last", "encoding")),
     Kind(Deliver, "deliver", "deliver"),
     Kind(Take, "take", "remove_messages"),
     Kind(Confirm, "confirm", "remove_messages"),
@@ -80,8 +80,8 @@ def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:
     for name in ABSENT_UNLESS_SET:
         if fields.get(name, False) is None:
             del fields[name]
-    if isinstance(record, Message) and record.encoding == Encoding.JSON:
+    if isinstance(record, Produce) and record.encoding == Encoding.JSON:
         fields["data"] = msgspec.Raw(record.data)
-    elif isinstance(record, Message):
+    elif isinstance(record, Produce):
         fields["encoding"] = "base64"  # which is how JSON encoders here say bytes
     return {"trans_id": trans_id, "kind": kind.name, "time": time, **fields}

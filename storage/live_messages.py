@@ -8,8 +8,8 @@ message's own id would cost none.
 
 from collections.abc import Iterable, Iterator
 
+from storage.message import Message
 from storage.message_ids import SHARDS_MAX
-from storage.records import Message
 
 
 class LiveMessages:

@@ -20,7 +20,7 @@ from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState
-from storage.records import Configure, Members, Message, ReaderPosition, messages_of
+from storage.records import Configure, Members, Produce, ReaderPosition, messages_of
 from storage.state import ShardState
 from storage.tables import (
     BACKLOG,
@@ -50,7 +50,7 @@ RECORDS_UNTIL_REST: Final = 32
 """So many records take some 30 us of Python."""
 
 encode_row = msgspec.msgpack.Encoder().encode
-decode_message_row = msgspec.msgpack.Decoder(Message).decode
+decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
 decode_members = msgspec.msgpack.Decoder(Members).decode
 decode_readers = msgspec.msgpack.Decoder(dict[str, ReaderPosition]).decode
@@ -124,10 +124,10 @@ def queue_row(queue: QueueState) -> bytes:
 
 def rows_now(plan: TrimPlan, state: ShardState) -> TrimRows:
     """The rows of a plan's messages and queues as they are in memory."""
-    messages, queues = state.messages, state.queues
+    live = [message for msg_id in plan.msg_ids if (message := state.messages.get(msg_id)) is not None]
     return TrimRows(
-        [(msg_id, encode_row(message)) for msg_id in plan.msg_ids if (message := messages.get(msg_id)) is not None],
-        [(name, queue_row(queues[name]) if name in queues else None) for name in plan.queues],
+        [(message.msg_id, encode_row(message.record())) for message in live],
+        [(name, queue_row(state.queues[name]) if name in state.queues else None) for name in plan.queues],
         None if state.members is None else encode_row(state.members),
         encode_row(state.readers) if state.readers else None,
     )

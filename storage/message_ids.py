@@ -1,6 +1,8 @@
 """The numbers of messages: a message has that of the record that produced it, with its shard in it."""
 
-from typing import Any, Final
+from typing import Final
+
+from storage.message import Message
 
 SHARDS_MAX: Final = 1024
 """A message id is its produce record's trans_id times this, plus its shard."""
@@ -11,11 +13,11 @@ def message_id(trans_id: int, shard: int) -> int:
     return trans_id * SHARDS_MAX + shard
 
 
-def newest_record(message: Any) -> Any:
-    """The trans_id of a live message's newest record. Any, so that compiled code keeps its numbers as they are."""
+def newest_record(message: Message) -> int:
+    """The trans_id of a live message's newest record."""
     return message.last or message.msg_id // SHARDS_MAX
 
 
-def named(messages: list[Any]) -> tuple[list[int], list[int]]:
+def named(messages: list[Message]) -> tuple[list[int], list[int]]:
     """How a record names live messages: their ids, and each one's newest record before it."""
     return [message.msg_id for message in messages], [newest_record(message) for message in messages]

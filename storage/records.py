@@ -1,4 +1,4 @@
-"""The kinds of record in the change log, and `Message`, which is both the produce record and a live message.
+"""The kinds of record in the change log. What a live message is in memory stands in `storage.message`.
 
 A record says absolutely what holds after it (an instant, a count), never a difference, so that applying it twice is
 the same as once. It names its queue, and for every message it touches the trans_id of that message's previous
@@ -42,12 +42,8 @@ class Place:
     """Delivered before and ready again: in the ready index, and in the waiting index at `expires_at`."""
 
 
-class Message(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_fields=True):
-    """A live message; as it is encoded when produced, the produce record; as it stands, a row of the backlog.
-
-    Life: produced, it is unplaced until its record is committed; then delayed until `due_at`, then ready; delivered,
-    it is gone (`retry_s` 0) or in flight until `due_at`, and then ready again, until it is confirmed or may not be
-    delivered any more. `last` is the trans_id of its newest record, 0 while that is the produce record.
+class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_fields=True):
+    """A message was produced; and a row of the backlog: what became of it by now. See `storage.message.Message`.
 
     `data` are the payload's bytes, of which `encoding` says what they are. `marks` are what a protocol keeps of a
     message beside what all have in common (counters, where it came from); `consumer` there is who got it last.
@@ -67,21 +63,6 @@ class Message(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     last: int = 0
     encoding: int = 0
     marks: dict[str, Any] | None = None
-
-
-class At:
-    """Where a message's fields stand in `astuple` of it: all of them cost compiled code as much as three or four do."""
-
-    QUEUE: Final = 0
-    MSG_ID: Final = 1
-    DATA: Final = 2
-    DUE_AT: Final = 4
-    EXPIRES_AT: Final = 5
-    PRIORITY: Final = 7
-    KEY: Final = 8
-    DELIVERIES: Final = 9
-    PLACE: Final = 10
-    ENCODING: Final = 12
 
 
 class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False, forbid_unknown_fields=True):
@@ -260,7 +241,7 @@ class ReaderPosition(NamedTuple):
 
 
 Record = (
-    Message
+    Produce
     | Deliver
     | Take
     | Confirm
@@ -281,7 +262,7 @@ ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
 
 def messages_of(record: Record) -> tuple[list[int], list[int]]:
     """The ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
-    if isinstance(record, Message):
+    if isinstance(record, Produce):
         return [record.msg_id], [0]
     if isinstance(record, ABOUT_NO_MESSAGE):
         return [], []

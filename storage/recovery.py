@@ -27,7 +27,7 @@ from storage.log_store import (
     decode_readers,
     trimmed_vote_id,
 )
-from storage.records import Lead, Members, Message
+from storage.records import Lead, Members, Produce
 from storage.state import ShardState
 from storage.tables import META, Tables
 
@@ -125,7 +125,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState) -> int:
     return len(state.messages)
 
 
-def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Message], None]) -> None:
+def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Produce], None]) -> None:
     """A million of them: so nothing is said of a row before it is known to be wrong."""
     decode, key = decode_message_row, b""
     try:

@@ -62,7 +62,7 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
     if not findings.faults:
         return findings
     rows = TrimRows(
-        [(msg_id, encode_row(state.messages[msg_id])) for msg_id in sorted(state.messages)],
+        [(msg_id, encode_row(state.messages[msg_id].record())) for msg_id in sorted(state.messages)],
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
         None if state.members is None else encode_row(state.members),
         encode_row(state.readers) if state.readers else None,

@@ -18,10 +18,10 @@ from msgspec.structs import astuple
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
+from storage.message import Message, live
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
-    At,
     Bury,
     Configure,
     Confirm,
@@ -29,9 +29,9 @@ from storage.records import (
     Extend,
     Lead,
     Members,
-    Message,
     Place,
     Position,
+    Produce,
     ReaderPosition,
     Record,
     Release,
@@ -79,7 +79,7 @@ class ShardState:
         """Apply an entry's records, the next ones."""
         trans_id = entry.first_trans_id
         for record in entry.records:
-            if type(record) is Message:  # as `apply` does, but at once: a restart brings a million of them
+            if type(record) is Produce:  # as `apply` does, but at once: a restart brings a million of them
                 self.trans_id = trans_id
                 self._produce(trans_id, record)
             else:
@@ -87,12 +87,12 @@ class ShardState:
             trans_id += 1
         self.time = entry.time
 
-    def apply_next(self, record: Record) -> None:
-        """As `apply`, for the record that the leader makes next."""
+    def apply_next(self, record: Record | Message) -> None:
+        """As `apply`, for the record that the leader makes next; a message is the record that produces it."""
         self.trans_id = trans_id = self.trans_id + 1
         kind: Any = type(record)
         if kind is _Message:
-            self._produce(trans_id, cast("Message", record))
+            self._take_in(cast("Message", record))
         elif kind is _Deliver:
             self._deliver(trans_id, cast("Deliver", record))
         elif kind is _Confirm:
@@ -105,7 +105,7 @@ class ShardState:
         self.trans_id = trans_id
         kind = type(record)
         self._apply[kind](trans_id, record)
-        if isinstance(record, Message):
+        if isinstance(record, Produce):
             self._place(record.msg_id, time)
         elif kind in self._unplaced_by:
             for msg_id in messages_of(record)[0]:
@@ -132,21 +132,10 @@ class ShardState:
             queue = self.queues[name] = QueueState(name)
         return queue
 
-    def restore_message(self, message: Message) -> None:
+    def restore_message(self, row: Produce) -> None:
         """Add a message as a row of the backlog holds it; only while loading."""
         assert self.loading
-        held = _fields_of(message)
-        msg_id, key = held[At.MSG_ID], held[At.KEY]
-        queue = self.queue(held[At.QUEUE])
-        message.queue = queue.name
-        self.messages.add(msg_id, message)
-        self.data_bytes += len(held[At.DATA])
-        queue.size += 1
-        queue.unplaced += 1
-        if msg_id > queue.max_id:
-            queue.max_id = msg_id
-        if key is not None:
-            queue.keys[key] = msg_id
+        self._take_in(live(row))
 
     def restore_queue(self, settings: Configure, max_id: int) -> None:
         """Add a queue as its row holds it."""
@@ -176,20 +165,21 @@ class ShardState:
         for name, messages in by_queue.items():
             self.queues[name].check(messages)
 
-    def _produce(self, trans_id: int, message: Message) -> None:
-        held = _fields_of(message)
-        name, msg_id, key = held[At.QUEUE], held[At.MSG_ID], held[At.KEY]
+    def _produce(self, trans_id: int, record: Produce) -> None:
+        self._take_in(live(record))
+
+    def _take_in(self, message: Message) -> None:
+        name, msg_id, key = message.queue, message.msg_id, message.key
         if not self.messages.add(msg_id, message):
             return
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queue(name)
-        if queue.name is not name:
-            message.queue = queue.name  # one string for all: a decoded message brings its own copy
-        self.data_bytes += len(held[At.DATA])
+        message.queue = queue.name  # one string for all: a decoded message brings its own copy
+        self.data_bytes += len(message.data)
         queue.size += 1
         queue.unplaced += 1
-        queue.max_id = msg_id
+        queue.max_id = max(queue.max_id, msg_id)
         if key is not None:
             queue.keys[key] = msg_id
 
@@ -226,14 +216,13 @@ class ShardState:
             message = live.pop(msg_id)
             if message is None:
                 continue
-            held = _fields_of(message)
-            queue = self.queues[held[At.QUEUE]]
-            if held[At.PLACE] and not loading:
+            queue = self.queues[message.queue]
+            if message.place and not loading:
                 queue.lift(message)
-            self.data_bytes -= len(held[At.DATA])
+            self.data_bytes -= len(message.data)
             queue.unplaced -= 1
             queue.size -= 1
-            key = held[At.KEY]
+            key = message.key
             if key is not None:
                 del queue.keys[key]
 

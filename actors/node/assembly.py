@@ -214,6 +214,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
     owner_settings = OwnerSettings(
         AppendingLimits(
             writes_max=writes_max,
+            waits_for_disk=settings.flush_interval_s is None,
             entry_bytes_max=min(settings.segment_bytes // 4, ENTRY_BYTES_MAX),
             tail_bytes_max=settings.segment_bytes,
         ),

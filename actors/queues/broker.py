@@ -30,9 +30,10 @@ from quorate.protocol import (
     Request,
     refusal,
 )
+from storage.message import Message
 from storage.message_ids import message_id
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import PAYLOADS_LEVEL, Encoding, Message
+from storage.records import PAYLOADS_LEVEL, Encoding
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -48,7 +49,6 @@ _fields_of: Final = astuple
 _PRODUCE: Final = int(Action.PRODUCE)
 _WATCH: Final = int(Action.WATCH)
 _ABSENT: Final = NO_DATA
-_Message: Final = Message
 _Reply: Final = Reply
 ITEM_FIELDS: Final = ("data", "delay", "ttl", "retry", "priority", "key")
 """What a message is asked for by; in one order in a request and in its items."""
@@ -224,8 +224,7 @@ class Broker:
             self.ledger.make_queue(name)
         self.ledger.append(made)
         self.ledger.produced(made)
-        msg_id: Any = made.msg_id
-        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_id=msg_id)
+        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_id=made.msg_id)
         self._park_produced(call, nodes, reply)
         return None
 
@@ -318,9 +317,7 @@ class Broker:
         if queue is None:
             trans_id += self.ledger.records_to_make(name)
         msg_id = message_id(trans_id, self._state.shard)
-        at: Any = now  # one number for both, where compiled code would make two: 32 bytes a message
-        due: Any = at if due_at == now else due_at
-        made = _Message(name, msg_id, data, at, due, expires_at, retry, priority or 0, key)
+        made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
             if self.ledger.level < PAYLOADS_LEVEL:
                 reason = f"encoding: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"

@@ -11,7 +11,7 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from typing import Any, Final
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -21,9 +21,10 @@ from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from actors.queues.message_replies import delivered_reply
 from quorate.protocol import ErrorWord, Reply, refusal
+from storage.message import Message
 from storage.message_ids import named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Expire, Message, Place, Take
+from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Expire, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
@@ -350,8 +351,8 @@ class Delivery:
     def _log_delivery(self, queue: QueueState, messages: list[Message], consumer: str | None) -> None:
         """Messages go in flight."""
         if len(messages) == 1:
-            message: Any = messages[0]
-            due_at: Any = self.retry_at(message, message.retry_s)  # one number for the record, the message and its key
+            message = messages[0]
+            due_at = self.retry_at(message, message.retry_s)
             ids, previous = [message.msg_id], [newest_record(message)]
             self._ledger.append(_Deliver(queue.name, ids, previous, [due_at], [message.deliveries + 1], consumer))
             self.watch(queue.name, due_at)

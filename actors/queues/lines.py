@@ -13,8 +13,9 @@ from sortedcontainers import SortedList
 
 from actors.messages.call import Call, Client
 from quorate.protocol import Reply
+from storage.message import Message
 from storage.queue_state import NEVER
-from storage.records import Encoding, Message
+from storage.records import Encoding
 
 TOLD_S: Final = 1.0
 """For so long a message is kept from those in line for one who was told of it: some requests' way there and back."""

@@ -3,17 +3,16 @@
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import astuple
 
 from quorate.protocol import PLAIN, Action, DeliveredItem, DeliveredReply, Reply, Request
-from storage.records import At, Encoding, Message
+from storage.message import Message
+from storage.records import Encoding
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply
 _DeliveredReply: Final = DeliveredReply
 _DeliveredItem: Final = DeliveredItem
 _CONSUME: Final = int(Action.CONSUME)
-_fields_of: Final = astuple
 
 
 def wire_encoding(message: Message) -> str | None:
@@ -31,20 +30,19 @@ def delivered_reply(request: Request, queue: str, messages: list[Message], count
     if count is not None:
         items = [_delivered(message) for message in messages]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
-    held = _fields_of(messages[0])
+    message = messages[0]
     return _Reply(
         action=_CONSUME,
         code=0,
         queue=queue,
         seq=seq,
-        msg_id=held[At.MSG_ID],
-        data=_raw(held[At.DATA]),
-        encoding=_wire(held[At.ENCODING]),
-        deliveries=held[At.DELIVERIES],
+        msg_id=message.msg_id,
+        data=_raw(message.data),
+        encoding=_wire(message.encoding),
+        deliveries=message.deliveries,
     )
 
 
 def _delivered(message: Message) -> DeliveredItem:
-    held = _fields_of(message)
-    encoding = _wire(held[At.ENCODING])
-    return _DeliveredItem(held[At.MSG_ID], _raw(held[At.DATA]), held[At.QUEUE], held[At.DELIVERIES], encoding)
+    encoding = _wire(message.encoding)
+    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding)

@@ -29,9 +29,10 @@ from quorate.protocol import (
     done,
     refusal,
 )
+from storage.message import Message
 from storage.message_ids import newest_record
 from storage.queue_state import QueueState
-from storage.records import CONSUMER, Message, Place
+from storage.records import CONSUMER, Place
 
 PEEK_DEFAULT: Final = 1
 STATE_NAMES: Final = {

@@ -7,8 +7,9 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done
+from storage.message import Message
 from storage.message_ids import named, newest_record
-from storage.records import Confirm, Extend, Message, Place, Release
+from storage.records import Confirm, Extend, Place, Release
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply

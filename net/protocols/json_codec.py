@@ -33,6 +33,10 @@ LONG_DATA_BYTES: Final = 4096
 OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
+PLAIN_ITEM: Final = b'{"data":"'
+SPACED_ITEM: Final = b'{"data": "'
+"""How an item of a batch begins that has nothing but a string."""
+
 _MORE: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
 
@@ -192,8 +196,18 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         + (request.seq is not None)
         + (request.delay is not None)
         + (request.ttl is not None)
+        + (request.msg_ids is not None)
+        + (request.count is not None)
+        + (request.wait is not None)
+        + (request.priority is not None)
     )
-    return _MORE if colons else None
+    if not colons:
+        return None
+    messages = request.messages
+    if messages is None or data is not _ABSENT or colons != len(messages) + 1 or not body.isascii():
+        return _MORE
+    # each colon that is left stands in the beginning of an item, so there is nothing else in one
+    return None if (body.count(PLAIN_ITEM) or body.count(SPACED_ITEM)) == len(messages) else _MORE
 
 
 def _not_utf8(body: bytes) -> Fault | None:

@@ -12,8 +12,8 @@ from storage.records import (
     Expire,
     Extend,
     Lead,
-    Message,
     Position,
+    Produce,
     Record,
     Release,
     Remove,
@@ -40,10 +40,10 @@ class LogMaker:
 
     def produce(
         self, queue: str, data: bytes = b'"x"', key: str | None = None, encoding: int = Encoding.JSON
-    ) -> Message:
+    ) -> Produce:
         """The next record produces a message."""
         msg_id = message_id(self.trans_id + 1, self.shard)
-        made = Message(queue, msg_id, data, self.time, self.time, self.time + 3600, 60.0, 3, key, encoding=encoding)
+        made = Produce(queue, msg_id, data, self.time, self.time, self.time + 3600, 60.0, 3, key, encoding=encoding)
         self.add(made)
         return made
 

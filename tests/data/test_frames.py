@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from data import frames
 from data.decode import Selection, batches
 from data.jobs import report, trace
-from storage.records import Bury, Confirm, Deliver, Expire, Message
+from storage.records import Bury, Confirm, Deliver, Expire, Produce
 from tests.data.records import TIME, LogMaker, every_kind
 
 
@@ -26,7 +26,7 @@ def random_log(seed: int, messages: int = 400) -> LogMaker:
     for _ in range(messages * 3):
         choice = draw.random()
         if choice < 0.4 or not live:
-            made: Message = log.produce(draw.choice(["a", "b", "c"]))
+            made: Produce = log.produce(draw.choice(["a", "b", "c"]))
             live[made.msg_id] = [made.queue, log.trans_id, 0]
             log.time += draw.random()
             continue

@@ -16,7 +16,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
-from storage.records import Message
+from storage.records import Produce
 from storage.state import ShardState
 from tests.simulation.world import World
 
@@ -117,7 +117,7 @@ class Observer:
                 break
             entry = decode(data, "a committed entry")
             for offset, record in enumerate(entry.records):
-                if isinstance(record, Message):
+                if isinstance(record, Produce):
                     self.produced[record.queue, json.loads(record.data)] += 1
                 state.follow(first + offset, record, entry.time)
             if state.trans_id != last:

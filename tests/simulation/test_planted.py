@@ -29,7 +29,7 @@ from quorate.protocol import Reply
 from storage.errors import StorageError
 from storage.journal_writer import Write
 from storage.log_store import LogStore, TrimPlan, TrimRows
-from storage.records import Confirm, Message
+from storage.records import Confirm, Produce
 from storage.state import ShardState
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
@@ -220,9 +220,9 @@ def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:
 
     def follow(self: ShardState, trans_id: int, record: Any, time: float) -> None:
         true(self, trans_id, record, time)
-        if isinstance(record, Message) and record.key is not None:
+        if isinstance(record, Produce) and record.key is not None:
             self.queues[record.queue].keys.pop(record.key, None)
-            record.key = None
+            self.messages[record.msg_id].key = None
 
     patch.setattr(ShardState, "follow", follow)
 

@@ -12,7 +12,7 @@ from storage.entry import StoredEntry
 from storage.entry_codec import ENTRY_VERSION
 from storage.errors import DamagedError, UnknownFormatError
 from storage.message_ids import message_id
-from storage.records import Bury, Configure, Confirm, Deliver, Message, Record, Remove
+from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove
 
 NAMES = st.text(min_size=1, max_size=20)
 IDS = st.lists(st.integers(1, 2**53 - 1), min_size=1, max_size=5)
@@ -26,7 +26,7 @@ def records(draw: st.DrawFn) -> Record:
     times = [draw(TIMES) for _ in ids]
     kind = draw(st.integers(0, 5))
     if kind == 0:
-        return Message(
+        return Produce(
             draw(NAMES), ids[0], draw(st.binary(max_size=50)), 1.0, times[0], 9.0, 60.0, draw(st.integers(-9, 9)), None
         )
     if kind == 1:
@@ -66,6 +66,6 @@ def test_a_kind_of_a_newer_version_is_an_error_that_says_so() -> None:
 
 
 def test_an_entry_is_plain_msgpack_behind_its_checksum() -> None:
-    message = Message("mail", message_id(5, 0), b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k")
+    message = Produce("mail", message_id(5, 0), b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k")
     loose = entry_codec.decode_loosely(entry_codec.encode(1, 5, 9.5, [message]))
     assert loose == [1, 1, 5, 9.5, [[1, "mail", 5120, b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k", 0, 0, 0, 0, None]]]

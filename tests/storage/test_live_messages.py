@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.live_messages import LiveMessages
-from storage.records import Message
+from storage.message import Message
 
 IDS = st.sampled_from([shard + 1024 * number for number in range(4) for shard in (0, 3, 4)]) | st.integers(-3000, 3000)
 

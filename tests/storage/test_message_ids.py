@@ -1,7 +1,7 @@
 """The numbers of messages and of their records."""
 
+from storage.message import Message
 from storage.message_ids import message_id, named, newest_record
-from storage.records import Message
 
 
 def message(msg_id: int, last: int = 0) -> Message:

@@ -15,7 +15,7 @@ from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
-from storage.records import Clear, Configure, Confirm, Deliver, Message, Place, Record, Release, Remove
+from storage.records import Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
 from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
@@ -53,7 +53,7 @@ class Writer:
         if choice < 0.5 or not live:
             trans_id = state.trans_id + 1
             key = f"k{trans_id}" if random.random() < 0.3 else None
-            return Message(
+            return Produce(
                 queue, message_id(trans_id, 0), b'"x"', NOW, NOW + random.choice([-1, 5]), NOW + 99, 60.0, 0, key
             )
         message = random.choice(live)

@@ -10,7 +10,7 @@ from storage.entry_codec import encode
 from storage.log_store import LogStore, SnapshotPart, TrimPlan, TrimRows, encode_row, queue_row
 from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import Member, Members, Message, Remove
+from storage.records import Member, Members, Produce, Remove
 from storage.recovery import load_state
 from storage.state import ShardState
 from storage.tables import LmdbTables
@@ -18,8 +18,8 @@ from storage.tables import LmdbTables
 MEMBERS = Members("", 7, [Member(1, "a", 1, 11, is_voter=True)], [])
 
 
-def message(number: int) -> Message:
-    return Message(f"q{number % 3}", message_id(number, 0), b'"x"', 1.0, 1.0, 99.0, 5.0, 0, None)
+def message(number: int) -> Produce:
+    return Produce(f"q{number % 3}", message_id(number, 0), b'"x"', 1.0, 1.0, 99.0, 5.0, 0, None)
 
 
 def source(path: Path, count: int) -> LogStore:

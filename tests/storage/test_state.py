@@ -1,17 +1,17 @@
 """The state: what a record does, and that doing it again over a later state ends in the same."""
 
 from storage.message_ids import message_id
-from storage.records import At, Bury, Configure, Confirm, Deliver, Message, Record, Remove
+from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove
 from storage.state import ShardState
 
 NOW = 100.0
 
 
-def produced(trans_id: int, queue: str) -> Message:
-    return Message(queue, message_id(trans_id, 0), b'"x"', NOW, NOW, NOW + 99, 5.0, 0, None)
+def produced(trans_id: int, queue: str) -> Produce:
+    return Produce(queue, message_id(trans_id, 0), b'"x"', NOW, NOW, NOW + 99, 5.0, 0, None)
 
 
-def replay(records: list[Record], *, rows: list[Message], settings: list[Configure], trimmed: int) -> ShardState:
+def replay(records: list[Record], *, rows: list[Produce], settings: list[Configure], trimmed: int) -> ShardState:
     """A backlog, and the records behind `trimmed` over it."""
     state = ShardState()
     state.loading = True
@@ -54,10 +54,3 @@ def test_records_about_messages_that_are_gone_change_nothing() -> None:
     )
     assert not state.messages
     assert state.data_bytes == 0
-
-
-def test_a_messages_fields_stand_where_at_says() -> None:
-    named = {name: place for name, place in vars(At).items() if not name.startswith("_")}
-    assert len(named) > 9
-    for name, place in named.items():
-        assert Message.__struct_fields__[place] == name.lower()

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from storage.records import Deliver, Message
+from storage.records import Deliver, Produce
 from tests.actors.queues.shard import Shard
 
 
@@ -376,7 +376,7 @@ def test_nothing_is_written_that_a_member_does_not_understand() -> None:
     shard.ask(1, queue="q", data="x", retry=9)
     shard.ask(2, queue="q", consumer="worker 7")
     [produced, delivered] = shard.log
-    assert isinstance(produced, Message)
+    assert isinstance(produced, Produce)
     assert isinstance(delivered, Deliver)
     assert (produced.encoding, produced.marks, delivered.consumer) == (0, None, None)
 

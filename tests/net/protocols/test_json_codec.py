@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from net.protocols import json_codec
 from net.protocols.codec import CodecLimits, Fault
 from net.protocols.json_codec import JsonCodec, decode_request, encode_reply, fault_reply
 from quorate.protocol import PLAIN, Reply, Request
@@ -179,6 +180,55 @@ def test_no_field_stands_twice_in_what_is_taken(
         assert not has_twice
     else:
         assert has_twice or "twice" not in found.reason
+
+
+ITEMS = st.sampled_from(
+    [
+        '{"data":"x"}',
+        '{"data": "x"}',
+        "{}",
+        '{"data":"x","data":"y"}',
+        '{"data":"{\\"data\\":\\""}',
+        '{"data":{"data":"x"}}',
+        '{"data":{"x{\\"data":"x"}}',
+        '{"data":"a:b"}',
+        '{"data":"\\u003a"}',
+        '{"d\\u0061ta":"x"}',
+        '{"data":"x","key":"k"}',
+        '{"key":"a\\u0001"}',
+        '{"data":"x","encoding":"utf8"}',
+        '{"data":1e999}',
+        '{"data":"\u00e9"}',
+        '{"data":null}',
+    ]
+)
+BESIDE = st.sampled_from(
+    ['"queue":"q"', '"queue":"q{\\"data\\":\\""', '"seq":"a:b"', '"retry":1', '"count":2', '"msg_ids":[1]', '"wait":1']
+)
+
+
+@given(st.lists(ITEMS, min_size=1, max_size=4), st.lists(BESIDE, max_size=3, unique=True), st.booleans())
+def test_a_batch_that_looks_usual_is_judged_as_any_other(items: list[str], beside: list[str], is_last: bool) -> None:
+    """The short way and the long one say the same of it."""
+    messages = f'"messages":[{",".join(items)}]'
+    fields = ['"action":1', *beside, messages] if is_last else ['"action":1', messages, *beside]
+    body = ("{" + ",".join(fields) + "}").encode()
+    request = msgspec.json.Decoder(Request).decode(body)
+    usual = json_codec._fault_in_usual(request, body, LIMITS.depth_max)
+    if usual is not json_codec._MORE:
+        assert usual is None
+        assert json_codec._fault_in_more(request, body, LIMITS.depth_max) is None
+        assert json_codec._plain_fault_in(request, body) is None
+        assert request.encoding is None
+        assert all(item.encoding is None for item in request.messages or ())
+
+
+@pytest.mark.parametrize("colon", [":", ": "])
+def test_batches_of_strings_are_usual(colon: str) -> None:
+    for rest in ('"queue":"q","retry":60,"messages":[{"data"@"x"},{"data"@"y"}]', '"msg_ids":[1,2]', '"count":100'):
+        body = ('{"action":1,' + rest.replace("@", colon) + "}").encode()
+        request = msgspec.json.Decoder(Request).decode(body)
+        assert json_codec._fault_in_usual(request, body, LIMITS.depth_max) is None
 
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:

@@ -7,7 +7,9 @@ with Client("127.0.0.1", 1111) as client:
         client.confirm(message)
 """
 
-from quorate.client import Client, Message, NewMessage
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from quorate.errors import (
     ConnectionFailedError,
     ProtocolViolationError,
@@ -16,6 +18,9 @@ from quorate.errors import (
     UnknownOutcomeError,
 )
 from quorate.version import VERSION
+
+if TYPE_CHECKING:
+    from quorate.client import Client, Message, NewMessage
 
 __version__ = VERSION
 __all__ = [
@@ -28,3 +33,11 @@ __all__ = [
     "RefusedError",
     "UnknownOutcomeError",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The client's own module is read when it is asked for: a server needs the protocol's alone, and starts sooner."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module("quorate.client"), name)
+    return value

@@ -116,7 +116,8 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     """Recover the shard. LMDB is opened afresh afterwards: the pages that recovery touched are given back."""
     path = Path(config["data_dir"]) / f"shard-{settings.shard}"
     begun = time.monotonic()
-    gc.collect()  # before there are a million messages, which all stay
+    gc.collect()  # before there are a million messages, which all stay: nobody is to look through them once
+    gc.disable()
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
     try:
@@ -127,6 +128,7 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     opened.store.reopen(LmdbTables(path))
     state = opened.state
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 50)
     if opened.recovered.torn:
         log.warning("cut off at the log's end: %s", opened.recovered.torn)

@@ -1,5 +1,6 @@
 """python -m bench.memory: what a million live messages cost, how long a restart takes, and what an idle node uses."""
 
+import statistics
 import time
 
 from bench.load import load
@@ -33,14 +34,19 @@ def main() -> None:
         print(f"with {LIVE} live messages of 100 bytes: {resident:.0f} MiB resident (wanted: under 900)")
         many = [load("quorate", PORT, 8, 48_000)["rps"] for _ in range(ROUNDS)]
         _ratio(f"{LIVE} live messages in the queue against none", many, few)
-        node.kill()
-        begun = time.monotonic()
-        node.start()
-        took_s = time.monotonic() - begun
+        took_s = []
+        for _ in range(ROUNDS):
+            node.kill()
+            begun = time.monotonic()
+            node.start()
+            took_s.append(time.monotonic() - begun)
         client.close()
         resident = resident_bytes(int(client.status()["pid"])) / MIB
         live = client.monitor("bench0")["size"]
-        print(f"after kill -9: ready in {took_s:.2f} s with {live} messages, {resident:.0f} MiB (wanted: under 8 s)")
+        print(
+            f"after kill -9: ready in {statistics.median(took_s):.2f} s (the longest of {ROUNDS}: {max(took_s):.2f}) "
+            f"with {live} messages, {resident:.0f} MiB (wanted: under 1.5 s)"
+        )
     with running_node(PORT) as node, Client("127.0.0.1", PORT, timeout=60) as client:
         one = [load("quorate", PORT, 8, 48_000)["rps"] for _ in range(ROUNDS)]
         for number in range(10_000):

@@ -23,6 +23,19 @@ if TYPE_CHECKING:
     from quorate.client import Client, Message, NewMessage
 
 __version__ = VERSION
+_MODULES = (
+    "actions",
+    "attempt",
+    "client",
+    "connection",
+    "credentials",
+    "payload",
+    "pool",
+    "protocol",
+    "shard_map",
+)
+"""What the client is made of."""
+
 __all__ = [
     "Client",
     "ConnectionFailedError",
@@ -35,9 +48,17 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The client's own module is read when it is asked for: a server needs the protocol's alone, and starts sooner."""
-    if name not in __all__:
+if not TYPE_CHECKING:  # or no wrong name would be found by those who check types
+
+    def __getattr__(name: str) -> Any:
+        """The client's own modules are read when they are asked for: a server needs but the protocol's."""
+        if name in __all__:
+            value = globals()[name] = getattr(import_module("quorate.client"), name)
+            return value
+        if name in _MODULES:
+            return import_module(f"quorate.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module("quorate.client"), name)
-    return value
+
+    def __dir__() -> list[str]:
+        """With what is not read yet."""
+        return sorted({*globals(), *__all__, *_MODULES})

@@ -13,7 +13,7 @@ import msgspec
 
 from storage.entry import Entry, EntryHeader, StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.message import Message
+from storage.message import Made, Message
 from storage.records import Record
 
 ENTRY_VERSION: Final = 1
@@ -27,7 +27,7 @@ _decode_header: Final = msgspec.msgpack.Decoder(EntryHeader).decode
 _crc32: Final = zlib.crc32
 
 
-def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Message]) -> bytes:
+def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Made]) -> bytes:
     """The entry's bytes. `records` is empty in a cut alone; a message among them is the record that produced it."""
     written = [record.record() if isinstance(record, Message) else record for record in records]
     payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, written))

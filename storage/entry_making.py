@@ -5,8 +5,8 @@ from typing import Final
 
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
-from storage.message import Message
-from storage.records import Members, Produce, Record, messages_of
+from storage.message import Made, Message
+from storage.records import Members, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
 RECORD_BYTES: Final = 400
@@ -22,7 +22,7 @@ def make_entries(
     vote_id: int,
     first: int,
     time: float,
-    records: Sequence[Record | Message],
+    records: Sequence[Made],
     bytes_max: int,
     together: Sequence[tuple[int, int]] = (),
 ) -> list[StoredEntry]:
@@ -39,9 +39,7 @@ def make_entries(
     return entries
 
 
-def _parts(
-    records: Sequence[Record | Message], bytes_max: int, together: Sequence[tuple[int, int]]
-) -> Sequence[Sequence[Record | Message]]:
+def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int, int]]) -> Sequence[Sequence[Made]]:
     """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
         data_bytes = sum([len(record.data) for record in records if isinstance(record, Message)])
@@ -50,7 +48,7 @@ def _parts(
     if sum([_size(record) for record in records]) <= bytes_max:
         return [records]
     inside = {index for begin, end in together for index in range(begin + 1, end)}
-    parts: list[list[Record | Message]] = [[]]
+    parts: list[list[Made]] = [[]]
     size = 0
     for index, record in enumerate(records):
         if parts[-1] and size > bytes_max and index not in inside:
@@ -61,10 +59,8 @@ def _parts(
     return parts
 
 
-def _size(record: Record | Message) -> int:
+def _size(record: Made) -> int:
     """What a record takes (bytes, at most about)."""
     if isinstance(record, Message):
-        return len(record.data) + RECORD_BYTES
-    if isinstance(record, Produce):
         return len(record.data) + RECORD_BYTES
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

@@ -2,8 +2,7 @@
 
 A dict of its own, since ids are multiples of `SHARDS_MAX` and a shard more: Python hashes an int to itself and takes
 its low bits, so of a million such keys 500 begin at one place, and looking one up takes four times as long. What stands
-before the shard is the number of a record, and numbers in a row stand in a row. It costs 32 bytes a message, where the
-message's own id would cost none.
+before the shard is the number of a record, and numbers in a row stand in a row.
 """
 
 from collections.abc import Iterable, Iterator

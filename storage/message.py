@@ -2,6 +2,8 @@
 
 A class of its own, beside the record: a field of a Struct costs compiled code 160 instructions and one of these 5, and
 a message's are read and written some thirty times between its first record and its last (bench/instructions.py).
+Interpreted code pays for it: the garbage collector looks through what it makes of this class, and not through Structs.
+With two million of them its longest pause was 120 instead of 19 ms.
 """
 
 from typing import Any, Final
@@ -9,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import astuple
 from mypy_extensions import mypyc_attr
 
-from storage.records import Produce
+from storage.records import Change, Produce
 
 _fields_of: Final = astuple
 _TAG: Final = 1
@@ -33,7 +35,7 @@ assert Produce.__struct_fields__ == (
 )
 
 
-@mypyc_attr(acyclic=True)  # no part of a cycle: a million of them are nothing to the garbage collector
+@mypyc_attr(acyclic=True)  # no part of a cycle: compiled, a million of them are nothing to the garbage collector
 class Message:
     """A live message. Its fields are a `Produce`'s, and mean the same.
 
@@ -112,7 +114,11 @@ class Message:
         )
 
 
-def live(record: Produce) -> Message:
+Made = Message | Change
+"""What a leader makes: records, and messages, which stand for the record that produces them."""
+
+
+def message_of(record: Produce) -> Message:
     """The message that a record, or a row of the backlog, is about."""
     (
         queue,

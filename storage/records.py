@@ -240,22 +240,12 @@ class ReaderPosition(NamedTuple):
     at: float
 
 
-Record = (
-    Produce
-    | Deliver
-    | Take
-    | Confirm
-    | Expire
-    | Clear
-    | Release
-    | Extend
-    | Bury
-    | Configure
-    | Remove
-    | Lead
-    | Members
-    | Position
+Change = (
+    Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members | Position
 )
+"""A record that produces no message."""
+
+Record = Produce | Change
 Removal = Take | Confirm | Expire | Clear
 ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
 

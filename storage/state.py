@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
-from storage.message import Message, live
+from storage.message import Made, Message, message_of
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
@@ -87,7 +87,7 @@ class ShardState:
             trans_id += 1
         self.time = entry.time
 
-    def apply_next(self, record: Record | Message) -> None:
+    def apply_next(self, record: Made) -> None:
         """As `apply`, for the record that the leader makes next; a message is the record that produces it."""
         self.trans_id = trans_id = self.trans_id + 1
         kind: Any = type(record)
@@ -135,7 +135,7 @@ class ShardState:
     def restore_message(self, row: Produce) -> None:
         """Add a message as a row of the backlog holds it; only while loading."""
         assert self.loading
-        self._take_in(live(row))
+        self._take_in(message_of(row))
 
     def restore_queue(self, settings: Configure, max_id: int) -> None:
         """Add a queue as its row holds it."""
@@ -166,7 +166,7 @@ class ShardState:
             self.queues[name].check(messages)
 
     def _produce(self, trans_id: int, record: Produce) -> None:
-        self._take_in(live(record))
+        self._take_in(message_of(record))
 
     def _take_in(self, message: Message) -> None:
         name, msg_id, key = message.queue, message.msg_id, message.key

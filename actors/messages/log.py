@@ -17,7 +17,7 @@
 import msgspec
 
 from storage.entry import StoredEntry
-from storage.records import Record
+from storage.records import Change
 from storage.state import ShardState
 
 
@@ -89,7 +89,7 @@ class Propose(msgspec.Struct):
     """Put this record into the log."""
 
     vote_id: int
-    record: Record
+    record: Change
 
 
 class Drain(msgspec.Struct):

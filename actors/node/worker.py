@@ -43,6 +43,7 @@ from net.peers.workers import SocketFolder
 from net.sockets import listening_socket
 from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.real_disk import RealFolder
+from storage.recovery import paused_gc
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -117,18 +118,17 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     path = Path(config["data_dir"]) / f"shard-{settings.shard}"
     begun = time.monotonic()
     gc.collect()  # before there are a million messages, which all stay: nobody is to look through them once
-    gc.disable()
     tables = LmdbTables(path)
     folder = RealFolder(path / "journal")
-    try:
-        tables.warm(WARM_SHARE / config["shards"])
-        opened = open_shard(tables, folder, settings, time.time(), random.random)
-    finally:
-        tables.close()
-    opened.store.reopen(LmdbTables(path))
-    state = opened.state
-    gc.freeze()
-    gc.enable()
+    with paused_gc():
+        try:
+            tables.warm(WARM_SHARE / config["shards"])
+            opened = open_shard(tables, folder, settings, time.time(), random.random)
+        finally:
+            tables.close()
+        opened.store.reopen(LmdbTables(path))
+        state = opened.state
+        gc.freeze()
     gc.set_threshold(50_000, 20, 50)
     if opened.recovered.torn:
         log.warning("cut off at the log's end: %s", opened.recovered.torn)

@@ -1,7 +1,8 @@
 """When the records that have gathered become an entry, and which ones do. A machine; its host is the QueueOwner.
 
 While entries are on their way to the disk, records gather for the next. Those that somebody waits for go at once, or
-after the moment that `Gathering` wants; those that nobody waits for (deliveries) may linger for others to come along.
+after the moment that `Gathering` wants, where it is asked; those that nobody waits for (deliveries) may linger for
+others to come along.
 """
 
 from collections import deque
@@ -13,7 +14,7 @@ from actors.messages.log import Append
 from actors.queues.ledger import Ledger
 from actors.runtime.gathering import Gathering
 from storage.entry_making import make_entries
-from storage.records import Record
+from storage.records import Change
 
 LINGER_S: Final = 0.002
 """How long records that no reply waits for may wait for others to be flushed with."""
@@ -38,7 +39,8 @@ class AppendingLimits:
 
     `entry_bytes_max`: an entry is closed when it passes this; a quarter of a journal segment at most, so that it fits.
     `tail_bytes_max`: entries that wait for LMDB; more are not sent to the journal before some have left.
-    `waits_for_disk`: a reply does. Else an entry costs some 10 us, and waiting for others to share it more than that.
+    `waits_for_disk`: replies wait until it has what they are about. Where they don't, and no other node is to have
+    it, an entry costs some 10 us, and to wait for others to share it costs more.
     """
 
     writes_max: int = 2
@@ -55,7 +57,7 @@ class Appending:
         self._limits = limits
         self._under_way: deque[int] = deque()
         self._tail_bytes = 0
-        self._proposal: Record | None = None
+        self._proposal: Change | None = None
         self._gathering = Gathering()
 
     def begin(self, logged: int) -> None:
@@ -65,7 +67,7 @@ class Appending:
         self._tail_bytes = 0
         self._proposal = None
 
-    def propose(self, record: Record) -> None:
+    def propose(self, record: Change) -> None:
         """This record is to be in the log, in an entry of its own."""
         self._proposal = record
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from actors.messages.call import Answer, Call
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
-from storage.message import Message
+from storage.message import Made, Message
 from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import LEVEL, Record
+from storage.records import LEVEL
 from storage.state import ShardState
 
 
@@ -33,7 +33,7 @@ class Ledger:
         self.committed = state.trans_id if committed is None else committed
         self.queue_size = 0
         self.level = LEVEL
-        self.records: list[Record | Message] = []
+        self.records: list[Made] = []
         self._together: list[tuple[int, int]] = []
         self._monotonic = 0.0
         self._leased_until = math.inf
@@ -52,12 +52,12 @@ class Ledger:
         if now > self.now:
             self.now = now
 
-    def append(self, record: Record | Message) -> None:
+    def append(self, record: Made) -> None:
         """Apply a new record and queue it for the log."""
         self.state.apply_next(record)
         self.records.append(record)
 
-    def append_together(self, records: Sequence[Record | Message]) -> None:
+    def append_together(self, records: Sequence[Made]) -> None:
         """As `append`, for records that are to be committed all or none."""
         begin = len(self.records)
         for record in records:
@@ -196,7 +196,7 @@ class Ledger:
             placeable.append(unplaced.popleft())
         return placeable
 
-    def take_records(self) -> tuple[list[Record | Message], list[tuple[int, int]]]:
+    def take_records(self) -> tuple[list[Made], list[tuple[int, int]]]:
         """The records that are to be logged next, and which of them belong together (see `make_entries`)."""
         records, together = self.records, self._together
         self.records, self._together = [], []

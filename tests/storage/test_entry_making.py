@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from storage.entry_codec import decode
 from storage.entry_making import make_entries
-from storage.message import Message, live
+from storage.message import Message, message_of
 from storage.message_ids import message_id
 from storage.records import Produce
 
@@ -41,7 +41,7 @@ def test_no_group_is_ever_parted_and_nothing_is_lost(requests: list[tuple[int, b
     records = messages(count, 700)
     entries = make_entries(3, 1, 9.0, records, bytes_max, together)
     decoded = [record for entry in entries for record in decode(entry.data, "test").records]
-    assert [live(record).record() for record in decoded if isinstance(record, Produce)] == [
+    assert [message_of(record).record() for record in decoded if isinstance(record, Produce)] == [
         record.record() for record in records
     ]
     ends = {entry.last_trans_id for entry in entries}

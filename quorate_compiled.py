@@ -96,6 +96,7 @@ MODULES: Final = (
     "storage.order",
     "storage.queue_state",
     "storage.real_disk",
+    "storage.recovery",
     "storage.state",
     "storage.tables",
 )

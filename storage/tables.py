@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import lmdb
 
@@ -98,9 +98,8 @@ class _LmdbTransaction:
 
     def range(self, table: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         cursor = self._transaction.cursor(db=self._tables[table])
-        if cursor.set_range(start) if start else cursor.first():
-            for key, value in cursor:
-                yield bytes(key), bytes(value)
+        is_any = cursor.set_range(start) if start else cursor.first()
+        return cast("Iterator[tuple[bytes, bytes]]", iter(cursor) if is_any else iter(()))
 
     def last(self, table: str) -> tuple[bytes, bytes] | None:
         cursor = self._transaction.cursor(db=self._tables[table])

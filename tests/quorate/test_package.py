@@ -7,6 +7,8 @@ import pytest
 
 import quorate
 
+WRONG = "Cleint"
+
 
 def test_all_that_it_says_is_there() -> None:
     names: dict[str, object] = {}
@@ -15,7 +17,7 @@ def test_all_that_it_says_is_there() -> None:
     assert set(quorate.__all__) <= set(dir(quorate))
     assert names["Client"] is quorate.Client
     with pytest.raises(AttributeError, match="no attribute 'Cleint'"):
-        _ = quorate.Cleint  # type: ignore[attr-defined]
+        getattr(quorate, WRONG)
 
 
 def test_modules_are_found_without_being_imported_by_name() -> None:

@@ -1,5 +1,7 @@
 """A live message, and the record and row that it is on disk."""
 
+from typing import Any
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,9 +32,9 @@ FIELDS = st.tuples(
 
 
 @given(FIELDS)
-def test_a_message_is_written_as_its_record_and_read_as_it_was(fields: tuple[object, ...]) -> None:
+def test_a_message_is_written_as_its_record_and_read_as_it_was(fields: tuple[Any, ...]) -> None:
     """Also by those versions that had one class for both: the bytes are the record's."""
-    record, message = Produce(*fields), Message(*fields)  # type: ignore[arg-type]
+    record, message = Produce(*fields), Message(*fields)
     assert encode_row(message.record()) == msgspec.msgpack.encode(record)
     assert encode(1, 2, 3.0, [message, message]) == encode(1, 2, 3.0, [record, record])
     assert decode(encode(1, 2, 3.0, [message]), "here").records == [record]

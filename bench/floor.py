@@ -1,8 +1,7 @@
 """python -m bench.floor: what a server on uvloop costs that looks at nothing, beside beanstalkd in memory.
 
 It answers each request with a constant that the load generator takes for a reply: what a request costs beside the
-work itself, in this language, by this event loop and on this machine's network. What beanstalkd takes less than that,
-or not much more, no server like ours can do.
+work itself, in this language, by this event loop and on this machine's network. No server like ours can take less.
 """
 
 import asyncio

@@ -119,7 +119,10 @@ Made = Message | Change
 
 
 def message_of(record: Produce) -> Message:
-    """The message that a record, or a row of the backlog, is about."""
+    """The message that a record, or a row of the backlog, is about.
+
+    Spelled out, since a restart makes a million of them: compiled, `Message(*fields)` takes 190 ns instead of 140.
+    """
     (
         queue,
         msg_id,

@@ -40,7 +40,6 @@ from storage.records import (
     messages_of,
 )
 
-_Message: Final = Message
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
 _fields_of: Final = astuple
@@ -90,10 +89,11 @@ class ShardState:
     def apply_next(self, record: Made) -> None:
         """As `apply`, for the record that the leader makes next; a message is the record that produces it."""
         self.trans_id = trans_id = self.trans_id + 1
+        if isinstance(record, Message):
+            self._take_in(record)
+            return
         kind: Any = type(record)
-        if kind is _Message:
-            self._take_in(cast("Message", record))
-        elif kind is _Deliver:
+        if kind is _Deliver:
             self._deliver(trans_id, cast("Deliver", record))
         elif kind is _Confirm:
             self._remove_messages(trans_id, cast("Confirm", record))

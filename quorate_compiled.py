@@ -73,6 +73,7 @@ MODULES: Final = (
     "actors.runtime.gathering",
     "actors.runtime.loop_actor",
     "net.clients.connection",
+    "net.clients.held_bytes",
     "net.clients.reply_length",
     "net.clients.tcp",
     "net.peers.forwarding",

@@ -1,6 +1,7 @@
 """Taking in connections a few at a time: a flood of them is a loop's turn of many short steps, not one long one.
 
-asyncio's own servers accept as many as wait in one go, hundreds of them, and have one TLS context for ever.
+All ports take their connections so: clients' and nodes', with TLS and without. asyncio's own servers accept as many as
+wait in one go, hundreds of them, and have one TLS context for ever.
 """
 
 import asyncio
@@ -39,14 +40,14 @@ class Acceptor:
     The address is the other end's host, "" where it has none.
     """
 
-    def __init__(self, sock: socket.socket, came: Callable[[socket.socket, str], None]) -> None:
+    def __init__(self, sock: socket.socket, came: Callable[[socket.socket, str], None], backlog: int = BACKLOG) -> None:
         self._sock = sock
         self._came = came
         self._is_closed = False
         self._left = BURST
         self._at = time.monotonic()
         self._loop = asyncio.get_running_loop()
-        sock.listen(BACKLOG)
+        sock.listen(backlog)
         self._loop.add_reader(sock.fileno(), self._readable)
 
     def close(self) -> None:

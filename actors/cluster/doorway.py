@@ -9,6 +9,7 @@ from typing import Final
 from actors.runtime.contract import Runtime
 from net.peers.link import PeerLink
 from net.peers.messages import Hello
+from net.refusals import Refusals
 
 log = logging.getLogger("quorate.peers")
 
@@ -18,54 +19,13 @@ PROOF_S: Final = 2.0
 INCOMING_MAX: Final = 200
 """Links from other nodes; who has not proved himself makes room for who comes after him."""
 
-REFUSED_MAX: Final = 100
-"""So many that were refused are remembered."""
-
-QUIET_S: Final = 60.0
-"""Who was refused is told of again after so long, if it still comes."""
-
-FAULT_CHARACTERS: Final = 40
-"""By its first so many a reason is known again: it may hold numbers that differ."""
-
-LINES_MAX: Final = 20
-"""Lines about those who are refused, within `QUIET_S`."""
-
-
-class Refusals:
-    """Logs who is refused: each once in a while, and so many at most, whoever comes however often."""
-
-    def __init__(self) -> None:
-        self._logged_at: dict[str, float] = {}
-        self._begun_at = 0.0
-        self._lines = 0
-        self._unsaid = 0
-
-    def log(self, now: float, who: str, fault: str) -> None:
-        """They are refused for that, at `now` (monotonic s)."""
-        if now - self._begun_at >= QUIET_S:
-            if self._unsaid:
-                log.warning("%d more were refused on the nodes' port", self._unsaid)
-            self._begun_at, self._lines, self._unsaid = now, 0, 0
-        known = f"{who}: {fault[:FAULT_CHARACTERS]}"
-        known_at = self._logged_at.pop(known, None)
-        if (known_at is not None and now - known_at < QUIET_S) or self._lines >= LINES_MAX:
-            if known_at is not None:
-                self._logged_at[known] = known_at
-            self._unsaid += 1
-            return
-        while len(self._logged_at) >= REFUSED_MAX:
-            del self._logged_at[next(iter(self._logged_at))]
-        self._logged_at[known] = now
-        self._lines += 1
-        log.warning("%s is refused on the nodes' port: %s", who, fault)
-
 
 class Doorway:
     """Of one worker. `links` are in the order in which they came."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._refusals = Refusals()
+        self._refusals = Refusals(log, "the nodes' port")
         self.links: dict[PeerLink, None] = {}
 
     def admit(self, link: PeerLink) -> None:

@@ -1,7 +1,8 @@
 """Auditing: what of the requests is written down. A machine; the Auditor writes.
 
-Everything that manages a queue or operates a node, and everything that is refused for want of a right. Of refusals so
-many lines a second at most, so that nobody fills the disk by being refused: what is left out is counted.
+Everything that manages a queue or operates a node and may have changed something, and everything that is refused for
+want of a right. Of refusals so many lines a second at most, and of what was allowed so many for each principal: nobody
+fills the disk by being refused, and nobody moves the others' lines out of the file. What is left out is counted.
 """
 
 from typing import Any, Final
@@ -13,6 +14,10 @@ from quorate.protocol import Action, Request
 LINES_PER_S: Final = 50.0
 LINES_MAX: Final = 500
 """So many may come at once."""
+
+ALLOWED_PER_S: Final = 2.0
+ALLOWED_MAX: Final = 1000
+"""The same for what one principal was allowed. At this rate the files that are kept hold two days of it."""
 
 AUDITED: Final = frozenset(facts.action for facts in BY_NUMBER.values() if facts.right in (Right.MANAGE, Right.OPERATE))
 TEXT_MAX: Final = 100
@@ -31,13 +36,38 @@ def is_audited(request: Request) -> bool:
     return request.action != Action.CLUSTER or request.command not in CLUSTER_LOOKS
 
 
+class _Lines:
+    """How many lines may be written, as of a moment (monotonic s), and how many were not."""
+
+    def __init__(self, now: float, most: float, per_s: float) -> None:
+        self._most = most
+        self._per_s = per_s
+        self._at = now
+        self._left = most
+        self.unsaid = 0
+
+    def may_say(self, now: float) -> bool:
+        """Whether one more may be; counts it where it may not."""
+        self._left = min(self._left + (now - self._at) * self._per_s, self._most)
+        self._at = now
+        if self._left < 1:
+            self.unsaid += 1
+            return False
+        self._left -= 1
+        return True
+
+    def take_unsaid(self) -> int:
+        """How many were left out since this was asked last."""
+        unsaid, self.unsaid = self.unsaid, 0
+        return unsaid
+
+
 class Auditing:
     """For one worker."""
 
     def __init__(self) -> None:
-        self._left = float(LINES_MAX)
-        self._at = 0.0
-        self._unsaid = 0
+        self._refused = _Lines(0.0, LINES_MAX, LINES_PER_S)
+        self._allowed: dict[str, _Lines] = {}
 
     def line(self, now: float, monotonic: float, call: Call, address: str, missing: str | None) -> Line | None:
         """What is written of a request at `now` (Unix s); None if too much was already."""
@@ -55,17 +85,28 @@ class Auditing:
         self, now: float, monotonic: float, name: str, address: str, what: Line, missing: str | None
     ) -> Line | None:
         """As `line`, of anything."""
-        if missing is not None:
-            self._left = min(self._left + (monotonic - self._at) * LINES_PER_S, LINES_MAX)
-            self._at = monotonic
-            if self._left < 1:
-                self._unsaid += 1
-                return None
-            self._left -= 1
+        lines = self._refused
+        if missing is None:
+            lines = self._allowed.setdefault(name, _Lines(monotonic, ALLOWED_MAX, ALLOWED_PER_S))
+        if not lines.may_say(monotonic):
+            return None
         line: Line = {"at": round(now, 3), "principal": name, "from": address[:TEXT_MAX], **what}
         line["allowed"] = missing is None
         if missing is not None:
             line["missing"] = missing
-        if missing is not None and self._unsaid:
-            line["left_out_before"], self._unsaid = self._unsaid, 0
+        if unsaid := lines.take_unsaid():
+            line["left_out_before"] = unsaid
         return line
+
+    def left_out(self, now: float, monotonic: float) -> list[Line]:
+        """A line for each principal of whose allowed requests some were left out, as far as lines may be written."""
+        found: list[Line] = []
+        for name, lines in self._allowed.items():
+            if lines.unsaid:
+                unsaid = lines.take_unsaid()
+                if lines.may_say(monotonic):
+                    line = {"at": round(now, 3), "principal": name, "action": "left out", "left_out_before": unsaid}
+                    found.append({**line, "allowed": True})
+                else:
+                    lines.unsaid = unsaid
+        return found

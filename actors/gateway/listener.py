@@ -1,7 +1,7 @@
 """Listener: the clients. Gathers what one turn of the loop read into one message, and takes replies back to them.
 
 Bounds: how many clients there may be (some places are kept for those on this machine), how many requests may be open in
-all, how much unfinished requests and unread replies may take together, how many datagrams' consumers wait, and by
+all, how many bytes clients may make this worker hold (`HeldBytes`), how many datagrams' consumers wait, and by
 sweeping, all that is of time. A limit that is reached is logged once, and again when it was not reached for a while.
 Its sockets are opened and closed by the composition root; it only ever sees connections.
 """
@@ -24,7 +24,10 @@ from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
+from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
+from net.protocols.codec import LARGE_BYTES
+from net.refusals import Refusals
 from net.sockets import is_loopback
 from quorate.actions import NOT_BY_DATAGRAM, WAITS
 from quorate.authentication import NotAllowedReply
@@ -42,6 +45,14 @@ ROOM: Final = 0.9
 REFUSED_S: Final = 3.0
 """A client that found no place has so long to read that."""
 
+REFUSED_MAX: Final = 100
+"""So many of them at once; others are closed without a word."""
+
+BROKEN: Final = "what it sent, or was to be answered, broke the codec: {!r}"
+
+MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
+"""The errors of what is written down as done: what was refused has changed nothing."""
+
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 
 CALM_SWEEPS: Final = 60
@@ -56,14 +67,13 @@ Move = Callable[[Connection, int], bool]
 class ListenerLimits:
     """Counts and bytes; `connection` holds those of one client.
 
-    `partial_bytes_max`: unfinished requests of all clients. `unsent_bytes_max`: replies of all that do not read.
+    `held_bytes_max`: all that clients make this worker hold: see `net.clients.held_bytes`.
     `datagram_waits_max`: consumers that wait for a datagram's reply; `datagram_waits_each`: of one address.
     """
 
     connections_max: int = 10_000
     requests_max: int = 100_000
-    partial_bytes_max: int = 256 << 20
-    unsent_bytes_max: int = 256 << 20
+    held_bytes_max: int = 512 << 20
     datagram_waits_max: int = 1000
     datagram_waits_each: int = 64
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -105,10 +115,12 @@ class Listener(LoopActor):
         self._on_stopped = on_stopped
         self.limits = limits
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
-        self._stalled: dict[Connection, None] = {}
+        self._turned_away: dict[Connection, None] = {}
+        self._held = HeldBytes(limits.held_bytes_max)
+        self._of_datagrams = Account(self._held)
+        self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
         self._open = 0
-        self._partial_bytes = 0
         self._datagram_waits: dict[str, int] = {}
         self._datagrams: dict[DatagramClient, None] = {}
         self._reached: dict[str, int] = {}
@@ -144,7 +156,11 @@ class Listener(LoopActor):
         allowed = self.limits.connections_max
         if not self._visitors.has_place(connection, len(self._connections), allowed):
             self._limit_reached("max_connections", f"{allowed} clients are connected")
-            self.runtime.call_later(REFUSED_S, connection.abort)  # nobody sweeps it
+            if len(self._turned_away) >= REFUSED_MAX:
+                connection.abort()
+            else:
+                self._turned_away[connection] = None
+                self.runtime.call_later(REFUSED_S, connection.abort)  # nobody sweeps it
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
         return None
@@ -191,6 +207,12 @@ class Listener(LoopActor):
             if refused is not None:
                 client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
                 return
+        if client.size > LARGE_BYTES:
+            if not self._of_datagrams.may_open(client.size):
+                reason = "requests and replies of all clients take as much as they may: ask again later"
+                client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, reason))
+                return
+            self._of_datagrams.take(client.size)
         if not self._gathered:
             self.runtime.wake(self)
         self._gathered.append(call)
@@ -222,40 +244,53 @@ class Listener(LoopActor):
 
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""
-        self._stalled.pop(connection, None)
+        self._turned_away.pop(connection, None)
         self._moving.pop(connection, None)
         self._visitors.left(connection)
         if connection in self._connections:
             del self._connections[connection]
             self.ended(connection)
 
-    def stalled(self, connection: Connection, is_stalled: bool) -> None:
-        """A client leaves its replies unread, or reads again."""
-        if is_stalled:
-            self._stalled[connection] = None
-            self._bound_unsent()
-        else:
-            self._stalled.pop(connection, None)
+    # -- bytes -------------------------------------------------------------------------------------------------
 
-    def partial(self, connection: Connection, grown: int) -> None:
-        """A request that is not whole takes so much more."""
-        self._partial_bytes += grown
-        if grown > 0 and self._partial_bytes > self.limits.partial_bytes_max:
-            allowed = self.limits.partial_bytes_max
-            self._limit_reached("max_partial_bytes", f"unfinished requests take {allowed} bytes")
-            reason = f"the unfinished requests of all clients take more than {allowed} bytes"
+    def account(self) -> Account:
+        """A new client's."""
+        return Account(self._held)
+
+    def overdrawn(self, connection: Connection, wanted: int) -> None:
+        """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
+        held = self._held
+        while held.is_full or held.are_strangers_full or (connection.account.is_known and not self._fits(wanted)):
+            strangers = [one for one in self._connections if not one.account.is_known and one.account.yielding]
+            may_be_known = held.is_full and not strangers
+            others = [one for one in self._connections if one.account.yielding] if may_be_known else strangers
+            if not others:
+                return  # what is left is being done, and goes when it is answered
+            self._cut_off(max(others, key=lambda one: one.account.yielding))
+
+    def _fits(self, wanted: int) -> bool:
+        return self._held.used + wanted <= self._held.bytes_max
+
+    def _cut_off(self, connection: Connection) -> None:
+        held = self._held
+        self._limit_reached("max_held_bytes", f"clients' requests and replies take {held.used} bytes; some are cut off")
+        if connection.account.partial * 2 > connection.account.yielding:
+            reason = f"the requests and replies of all clients take more than {held.bytes_max} bytes"
             connection.refuse_all(ErrorWord.OVERLOADED, reason)
-
-    def _bound_unsent(self) -> None:
-        """Close the clients that owe the most reading, if all replies that wait unread take too much."""
-        sizes = sorted(((one.unsent_bytes, index, one) for index, one in enumerate(self._stalled)), reverse=True)
-        total = sum(size for size, _, _ in sizes)
-        for size, _, connection in sizes:
-            if total <= self.limits.unsent_bytes_max:
-                return
-            self._limit_reached("max_unsent_bytes", f"unread replies take {total} bytes; clients are cut off")
-            total -= size
+        if connection.account.yielding:
             connection.abort()
+
+    def broken(self, connection: Connection, error: Exception) -> None:
+        """The codec has raised: whoever made it do so pays, and nobody else."""
+        self._refusals.log(self.runtime.monotonic(), connection.visitor.address, BROKEN.format(error))
+
+    def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
+        """The codec has raised."""
+        self._refusals.log(self.runtime.monotonic(), f"{client.address[0]} (UDP)", BROKEN.format(error))
+
+    def turned_away(self, address: str, why: str) -> None:
+        """Somebody at that address did not get as far as a connection."""
+        self._refusals.log(self.runtime.monotonic(), address or "somebody", why)
 
     # -- clients that move to another worker ---------------------------------------------------------------------
 
@@ -286,6 +321,7 @@ class Listener(LoopActor):
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self.limits = message.limits
+        self._held.bytes_max = self.limits.held_bytes_max
 
     def _stop_asked(self, message: Stop) -> None:
         self._hand_over()
@@ -321,8 +357,6 @@ class Listener(LoopActor):
             missing = None if rights.is_unlimited else rights.missing(call.request)
             if missing is not None:
                 refused.append((call, not_allowed(call.request, missing)))
-            elif call.request.action in _AUDITED and is_audited(call.request):
-                self._visitors.note([(call, address_of(call.client), None)])
         if refused:
             gone = {id(call) for call, _ in refused}
             calls = [call for call in calls if id(call) not in gone]
@@ -355,11 +389,16 @@ class Listener(LoopActor):
             if isinstance(client, Connection):
                 client.answer(call.order, request, reply)
             else:
-                if call.is_single and isinstance(client, DatagramClient) and request.wait and request.action in WAITS:
-                    self._datagram_answered(client)
+                if isinstance(client, DatagramClient):
+                    if client.size > LARGE_BYTES:
+                        self._of_datagrams.take(-client.size)
+                    if call.is_single and request.wait and request.action in WAITS:
+                        self._datagram_answered(client)
                 client.answer(call.order, request, reply)
             if reply.error is not None:
                 self._refused(call, reply)
+            if request.action in _AUDITED and is_audited(request) and reply.error in MAY_HAVE_CHANGED:
+                self._visitors.note([(call, address_of(client), None)])
 
     def _refused(self, call: Call, reply: Reply) -> None:
         if isinstance(reply, NotAllowedReply):
@@ -389,7 +428,7 @@ class Listener(LoopActor):
     def _sweep(self) -> None:
         for connection in list(self._connections):
             connection.sweep(SWEEP_S)
-        self._bound_unsent()
+        self._visitors.say_left_out()
         self._reached = {limit: quiet + 1 for limit, quiet in self._reached.items() if quiet < CALM_SWEEPS}
         self.runtime.call_later(SWEEP_S, self._sweep)
 

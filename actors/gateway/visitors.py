@@ -3,8 +3,9 @@
 A connection carries its visitor and, for each of its requests, its principal. Who shows a token that is none hears of
 it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
 
-When all places are taken, some are left for those who mend that: clients on this machine, and whoever may operate the
-node. Since a token comes after its connection, a few more may come in for a moment, to show one.
+When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And some
+are left for those who mend that: clients on this machine, and whoever may operate the node. Since a token comes after
+its connection, a few more may come in for a moment, to show one.
 """
 
 from collections.abc import Callable
@@ -68,6 +69,7 @@ class Visitors:
         self._auditing = Auditing()
         self._patience = Patience()
         self._beside: dict[Connection, str] = {}
+        self._unproved: dict[Connection, None] = {}
         self.datagrams_near = table.stranger(is_near=True).principal
         self.datagrams_far = table.stranger(is_near=False).principal
 
@@ -101,6 +103,12 @@ class Visitors:
     def _is(self, connection: Connection, visitor: Visitor) -> None:
         connection.visitor = visitor
         connection.principal = visitor.known.principal
+        is_proved = self.table.is_open or visitor.known.proof not in ("", FAILED)
+        connection.account.know(is_proved)
+        if is_proved:
+            self._unproved.pop(connection, None)
+        else:
+            self._unproved.setdefault(connection)
 
     def has_place(self, connection: Connection, taken: int, allowed: int) -> bool:
         """Whether one more may come where so many are there, of those `allowed`; some beside them, or for a moment."""
@@ -111,7 +119,11 @@ class Visitors:
             return self._takes_beside(connection, NEAR)
         if visitor.known.principal.rights.has(Right.OPERATE):
             return self._takes_beside(connection, OPERATORS)
-        if self.table.is_open or visitor.known.proof:
+        if self.table.is_open:
+            return False
+        if self._makes_room(connection):
+            return True
+        if visitor.known.proof:
             return False
         tried = [one for one, why in self._beside.items() if why == PROBATION]
         if len(tried) >= PROBATION_MAX:
@@ -120,6 +132,15 @@ class Visitors:
         self._beside[connection] = PROBATION
         self._runtime.call_later(PROBATION_S, lambda: self._end_probation(connection))
         return True
+
+    def _makes_room(self, newcomer: Connection) -> bool:
+        """Whether the oldest of those that have proved nothing goes, so that a place is free for one who may."""
+        for oldest in self._unproved:
+            if oldest is not newcomer and self._beside.get(oldest) is None:
+                self._beside[oldest] = ENDED
+                oldest.abort()
+                return True
+        return False
 
     def _takes_beside(self, connection: Connection, why: str) -> bool:
         if sum(one == why for one in self._beside.values()) >= RESERVED:
@@ -144,6 +165,7 @@ class Visitors:
     def left(self, connection: Connection) -> None:
         """It is gone."""
         self._beside.pop(connection, None)
+        self._unproved.pop(connection, None)
 
     # -- tokens ------------------------------------------------------------------------------------------------
 
@@ -239,6 +261,12 @@ class Visitors:
         now, monotonic = self._runtime.now(), self._runtime.monotonic()
         lines = [self._auditing.line(now, monotonic, call, address, missing) for call, address, missing in rows]
         found = [line for line in lines if line is not None]
+        if found:
+            self._audit(found)
+
+    def say_left_out(self) -> None:
+        """Write down how much was not written down."""
+        found = self._auditing.left_out(self._runtime.now(), self._runtime.monotonic())
         if found:
             self._audit(found)
 

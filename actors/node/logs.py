@@ -27,4 +27,7 @@ def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")
+    logging.getLogger("asyncio").setLevel(
+        "ERROR"
+    )  # its warnings are of single connections: whoever connects makes them
     logging.getLogger("quorate").setLevel(config["log_level"].upper())

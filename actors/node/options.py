@@ -248,8 +248,15 @@ OPTIONS: Final = (
     Option("max_wait_s", 3600.0, "how long a consumer may ask to wait (s)", 0, 31_536_000, is_live=True),
     Option("max_queues", 100_000, "queues", 1, 10_000_000, is_live=True),
     Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),
-    Option("max_partial_bytes", 256 * MIB, "unfinished requests of all clients", MIB, 2**53, is_live=True),
-    Option("max_unsent_bytes", 256 * MIB, "unread replies of all clients", MIB, 2**53, is_live=True),
+    Option(
+        "max_held_bytes",
+        512 * MIB,
+        "what all clients make the node hold: unfinished and open requests, unread replies (bytes)",
+        MIB,
+        2**53,
+        is_live=True,
+    ),
+    Option("max_client_bytes", 32 * MIB, "the same for one client: with more it is not read", MIB, 2**53, is_live=True),
     Option("leader_timeout_s", 4.0, "how long a request waits for a leader (s) (cluster)", 0, 3600),
     Option("request_timeout_s", 30.0, "how long a request may take to come in whole (s)", 0.1, 86_400, is_live=True),
     Option("stalled_timeout_s", 60.0, "how long a client may leave replies unread (s)", 0.1, 86_400, is_live=True),
@@ -264,5 +271,9 @@ IGNORED: Final = {
 }
 """What the original has, and this one has no use for: why."""
 
-RENAMED: Final = {"queue_data_dir": "data_dir"}
-"""What the original calls otherwise."""
+RENAMED: Final = {
+    "queue_data_dir": "data_dir",
+    "max_partial_bytes": "max_held_bytes",
+    "max_unsent_bytes": "max_held_bytes",
+}
+"""What the original calls otherwise, and what an earlier version did."""

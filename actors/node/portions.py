@@ -9,7 +9,7 @@ import resource
 import socket
 from typing import Final
 
-from actors.gateway.listener import ListenerLimits
+from actors.gateway.listener import REFUSED_MAX, ListenerLimits
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
 from actors.node.shard_settings import ShardSettings
@@ -75,14 +75,13 @@ def broker_limits(config: NodeConfig) -> Limits:
 def listener_limits(config: NodeConfig) -> ListenerLimits:
     """What this worker's clients may, and its descriptors made to suffice for so many of them."""
     links = 2 * config["shards"] * max(len(config["cluster_node_list"]), 1)  # to other workers, and from them
-    allowed = _raise_file_limit(config["max_connections"], OWN_FILES + links)
+    allowed = _raise_file_limit(config["max_connections"], OWN_FILES + links + REFUSED_MAX)
     if allowed < config["max_connections"]:
         log.warning("max_connections is %d, but the system lets %d be open", config["max_connections"], allowed)
     return ListenerLimits(
         connections_max=allowed,
         requests_max=_share(config, "max_open_requests"),
-        partial_bytes_max=_share(config, "max_partial_bytes"),
-        unsent_bytes_max=_share(config, "max_unsent_bytes"),
+        held_bytes_max=_share(config, "max_held_bytes"),
         datagram_waits_max=_share(config, "max_datagram_waiters"),
         connection=ConnectionLimits(
             codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
@@ -90,6 +89,7 @@ def listener_limits(config: NodeConfig) -> ListenerLimits:
             partial_s_max=config["request_timeout_s"],
             stalled_s_max=config["stalled_timeout_s"],
             idle_s_max=config["idle_timeout_s"],
+            held_bytes_max=config["max_client_bytes"],
         ),
     )
 

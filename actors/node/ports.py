@@ -18,7 +18,7 @@ from actors.node.config import NodeConfig
 from actors.node.security import Security
 from net.clients.connection import Connection
 from net.clients.moving import Luggage, MovedIn, MovingIn, move_out
-from net.clients.tcp import Admit, TcpProtocol, TcpServer, TlsServer, listen_tcp
+from net.clients.tcp import Admit, TcpProtocol, TcpServer, listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import Connected
 from net.peers.tcp import PeerServer, dial_peer
@@ -82,7 +82,7 @@ class Ports:
         self._sockets = sockets
         self._security = security
         self._failed = failed
-        self._servers: list[asyncio.Server | TcpServer | TlsServer | PeerServer] = []
+        self._servers: list[asyncio.Server | TcpServer | PeerServer] = []
         self._datagrams: list[asyncio.DatagramTransport] = []
         self._moving_in: MovingIn | None = None
         self._taking: set[asyncio.Task[Any]] = set()
@@ -128,7 +128,9 @@ class Ports:
             return found
 
         make = partial(self._protocol, protocol, self._listener.admit)
-        self._servers.append(await listen_tcp(host, port, make, context if tls else None, bound))
+        self._servers.append(
+            await listen_tcp(host, port, make, context if tls else None, bound, self._listener.turned_away)
+        )
         if protocol in DATAGRAM_PROTOCOLS and bound is None and not tls:
             limits = partial(getattr, self._listener, "limits")
             factor = self._config["datagram_reply_factor"]

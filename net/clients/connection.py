@@ -20,12 +20,13 @@ from collections import deque
 from enum import Enum
 from typing import Any, Final, NamedTuple, Protocol
 
+from net.clients.held_bytes import OBJECT_BYTES, Account
 from net.clients.reply_length import LONG, ONE_MESSAGE, reply_length
-from net.protocols.codec import Codec, CodecLimits, Fault
-from quorate.protocol import Code, ErrorWord, Reply, Request
+from net.protocols.codec import LARGE_BYTES, Codec, CodecLimits, Fault
+from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
 AT_ONCE: Final = -1
-"""The order of a request that may be answered out of order."""
+"""The order of a request that may be answered out of order: this, or anything below it."""
 
 NOBODYS: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
@@ -45,10 +46,12 @@ class ConnectionLimits(NamedTuple):
 
     `partial_s_max`: how long a request may take to come in whole. `stalled_s_max`: how long a client may leave its
     replies unread. `idle_s_max`: how long it may say nothing at all, with nothing open; 0: for ever.
+    `held_bytes_max`: what its open requests and its replies may take; with more it is not read from.
     """
 
     codec: CodecLimits = CodecLimits()
     pipelined_max: int = 128
+    held_bytes_max: int = 32 << 20
     partial_s_max: float = 30.0
     stalled_s_max: float = 60.0
     idle_s_max: float = 0.0
@@ -82,6 +85,9 @@ class Transport(Protocol):
 class Sink(Protocol):
     """Where requests go."""
 
+    def account(self) -> Account:
+        """A new client's account of what it makes this worker hold."""
+
     def received(self, connection: "Connection", order: int, request: Request) -> None:
         """A request came; answer it by `connection.answer(order, request, reply)`."""
 
@@ -91,14 +97,14 @@ class Sink(Protocol):
     def closed(self, connection: "Connection") -> None:
         """The client is gone."""
 
-    def stalled(self, connection: "Connection", is_stalled: bool) -> None:
-        """The client leaves its replies unread, or reads again."""
-
     def settled(self, connection: "Connection") -> None:
         """All is answered, of a client that `is_moving`."""
 
-    def partial(self, connection: "Connection", grown: int) -> None:
-        """A request that is not whole yet takes so many bytes more (or less)."""
+    def overdrawn(self, connection: "Connection", wanted: int) -> None:
+        """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
+
+    def broken(self, connection: "Connection", error: Exception) -> None:
+        """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
 
 
 class State(Enum):
@@ -123,7 +129,7 @@ class Connection:
     """One client of a stream protocol, which `codec` speaks.
 
     Notes of others: `protocol`, its name; `habit`; `visitor`, who is there, and the `principal` that its requests have;
-    `is_moving`: somebody waits for it to be quiet.
+    `is_moving`: somebody waits for it to be quiet. `account`: what it makes this worker hold.
     """
 
     __slots__ = (
@@ -137,16 +143,19 @@ class Connection:
         "_is_stalled",
         "_limits",
         "_messages",
+        "_next_loose",
         "_next_order",
         "_next_to_send",
         "_open",
-        "_partial",
+        "_owes_s",
         "_quiet_s",
         "_sink",
+        "_sizes",
         "_state",
         "_transport",
         "_waiting",
         "_was_heard",
+        "account",
         "habit",
         "is_moving",
         "principal",
@@ -155,6 +164,7 @@ class Connection:
     )
 
     def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
+        self.account = sink.account()
         self.protocol = ""
         self.habit: Any = None
         self.visitor: Any = None
@@ -167,17 +177,19 @@ class Connection:
         self._state = _OPEN
         self._held: dict[int, bytes] = {}
         self._next_order = 0
+        self._next_loose = AT_ONCE
         self._next_to_send = 0
         self._open = 0
+        self._sizes: dict[int, int] = {}
         self._messages = 0
-        self._partial = 0
         self._is_paused = False
         self._is_stalled = False
         self._is_handing_on = False
         self._is_alone = self._has_ended = False
-        self._waiting: deque[Request | Fault] = deque()
+        self._waiting: deque[tuple[Request | Fault, int]] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
+        self._owes_s = 0.0
         self._dropped = 0
 
     @property
@@ -212,17 +224,35 @@ class Connection:
             self._drop(len(data))
             return
         self._was_heard = True
-        found = self._codec.receive(data)
-        partial = self._codec.partial_bytes
-        if partial != self._partial:
-            self._note_partial(partial)
+        codec = self._codec
+        try:
+            found = codec.receive(data)
+        except Exception as error:  # whatever it is: this client alone has made it, and it alone pays for it
+            self._sink.broken(self, error)
+            found = [Fault(ErrorWord.BAD_JSON, "this can't be read", is_fatal=True)]
+        account = self.account
+        if codec.partial_bytes != account.partial:
+            has_grown = codec.partial_bytes > account.partial
+            account.note_partial(codec.partial_bytes)
+            if has_grown and account.is_over:
+                self._sink.overdrawn(self, 0)
         if found:
             self._quiet_s = 0.0
+            large = codec.large
             if len(found) == 1 and not self._waiting and self._has_room():
-                self._take(found[0])
+                self._take(found[0], large.get(0, 0) if large else 0)
             else:
-                self._waiting.extend(found)
-                self._hand_on()
+                self._wait(found, large)
+
+    def _wait(self, found: list[Request | Fault], large: dict[int, int]) -> None:
+        """Several at once, or one behind others: they are taken one by one, as far as there is room."""
+        for index, one in enumerate(found):
+            size = large.get(index, 0)
+            self._waiting.append((one, size))
+            self.account.wait(max(size, OBJECT_BYTES))
+        self._hand_on()
+        if self._waiting and self.account.is_over:
+            self._sink.overdrawn(self, 0)
 
     def _drop(self, size: int) -> None:
         """Bytes that nobody looks at."""
@@ -230,38 +260,60 @@ class Connection:
         if self._dropped > LINGER_BYTES_MAX and self._state is not _DEAD:
             self._transport.abort()
 
-    def _note_partial(self, partial: int) -> None:
-        grown, self._partial = partial - self._partial, partial
-        self._sink.partial(self, grown)
-
-    def _take(self, found: Request | Fault) -> None:
-        """Give one request to the sink, or answer one fault."""
+    def _take(self, found: Request | Fault, size: int) -> None:
+        """Give one request, of so many bytes if it is large, to the sink, or answer one fault."""
         if self._state is not _OPEN and self._state is not _ENDED:
             return
         self._open += 1
         if isinstance(found, Fault):
-            order = self._next_order
-            self._next_order = order + 1
-            self.answer(order, NOBODYS, self._codec.fault_reply(found))
-            if found.is_fatal:
-                self.close_when_answered()
+            self._fault(found)
             return
+        if size and not self.account.may_open(size):
+            self._sink.overdrawn(self, size)
+            if not self.account.may_open(size):
+                self._no_room(found)
+                return
         length = reply_length(found)
         if length == LONG:
             self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
         elif length == ONE_MESSAGE:
             self._messages += 1
-        if found.seq is not None:
-            self._sink.received(self, AT_ONCE, found)
+        order = self._order_of(found)
+        if size:
+            self._sizes[order] = size
+            self.account.take(size)
+        self._sink.received(self, order, found)
+
+    def _order_of(self, request: Request) -> int:
+        if request.seq is not None:
+            order = self._next_loose
+            self._next_loose = order - 1
         else:
             order = self._next_order
             self._next_order = order + 1
-            self._sink.received(self, order, found)
+        return order
+
+    def _fault(self, fault: Fault) -> None:
+        order = self._next_order
+        self._next_order = order + 1
+        try:
+            reply = self._codec.fault_reply(fault)
+        except Exception as error:
+            self._sink.broken(self, error)
+            reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+        self.answer(order, NOBODYS, reply)
+        if fault.is_fatal:
+            self.close_when_answered()
+
+    def _no_room(self, request: Request) -> None:
+        """A request that would take more than there is for all clients."""
+        reason = "requests and replies of all clients take as much as they may: ask again later"
+        self.answer(self._order_of(request), NOBODYS, refusal(request, ErrorWord.OVERLOADED, reason))
 
     def _has_room(self) -> bool:
         if self._is_stalled or self._is_alone or self._messages >= MESSAGES_MAX:
             return False
-        return self._open < self._limits.pipelined_max
+        return self._open < self._limits.pipelined_max and self.account.own < self._limits.held_bytes_max
 
     def _hand_on(self) -> None:
         """Take what waits while there is room, and read on when nothing waits any more."""
@@ -270,7 +322,9 @@ class Connection:
         self._is_handing_on = True
         waiting = self._waiting
         while waiting and self._has_room():
-            self._take(waiting.popleft())
+            found, size = waiting.popleft()
+            self.account.wait(-max(size, OBJECT_BYTES))
+            self._take(found, size)
         self._is_handing_on = False
         should_pause = bool(waiting) or self._is_stalled
         if should_pause != self._is_paused and self._state in (_OPEN, _ENDED):
@@ -285,6 +339,8 @@ class Connection:
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
+        if self._sizes:
+            self.account.take(-self._sizes.pop(order, 0))
         if self._is_alone or self._messages:
             length = reply_length(request)
             if length == LONG:
@@ -293,25 +349,43 @@ class Connection:
                 self._messages -= 1
         if self._state is _DEAD:
             return
-        data = self._codec.encode(request, reply)
-        if order == AT_ONCE:
+        try:
+            data = self._codec.encode(request, reply)
+        except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
+            self._sink.broken(self, error)
+            self._transport.abort()
+            return
+        if order < 0:
             self._transport.write(data)
         elif order != self._next_to_send:
             self._held[order] = data
+            self.account.hold_back(len(data))
         else:
             self._transport.write(data)
             order += 1
             held = self._held
             while held and order in held:
-                self._transport.write(held.pop(order))
+                later = held.pop(order)
+                self.account.hold_back(-len(later))
+                self._transport.write(later)
                 order += 1
             self._next_to_send = order
+        if len(data) > LARGE_BYTES:
+            self._note_unsent()
         if self._waiting or self._is_paused:
             self._hand_on()
         if self._state is _CLOSING and not self._open:
             self._close()
         elif self.is_moving and not self._open:
             self._sink.settled(self)
+
+    def _note_unsent(self) -> None:
+        """What the client has not read counts; a small reply is found by the next sweep."""
+        account = self.account
+        before = account.unsent
+        account.note_unsent(self._transport.get_write_buffer_size())
+        if account.unsent > before and account.is_over:
+            self._sink.overdrawn(self, 0)
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""
@@ -330,8 +404,15 @@ class Connection:
         if self._state in (_OPEN, _ENDED):
             self._state = _CLOSING
             self._waiting.clear()
+            self.account.wait(-self.account.waiting)
+            self._discard()
             if not self._open:
                 self._close()
+
+    def _discard(self) -> None:
+        """Nothing more is looked at, so nothing of a request that is not whole is kept."""
+        self._codec.discard()
+        self.account.note_partial(0)
 
     def end(self) -> None:
         """The client sends nothing more; it may still read what is open (`nc` works so)."""
@@ -347,7 +428,8 @@ class Connection:
         """The client leaves its replies unread (or reads again): until it reads, nothing is read from it."""
         self._is_stalled = is_stalled
         self._quiet_s = 0.0
-        self._sink.stalled(self, is_stalled)
+        if self._state is not _DEAD:
+            self._note_unsent()
         self._hand_on()
 
     def lost(self) -> None:
@@ -356,12 +438,16 @@ class Connection:
             self._state = _DEAD
             self._held.clear()
             self._waiting.clear()
-            if self._partial:
-                self._note_partial(0)
+            self._codec.discard()
+            self.account.leave()
             self._sink.closed(self)
 
     def abort(self) -> None:
-        """Close at once: this client costs the others too much."""
+        """Close at once: this client costs the others too much. What it made this worker hold is free from here on."""
+        self._held.clear()
+        self._waiting.clear()
+        self._codec.discard()
+        self.account.leave()
         self._transport.abort()
 
     def sweep(self, passed_s: float) -> None:
@@ -371,7 +457,11 @@ class Connection:
             if self._quiet_s > LINGER_S:
                 self._transport.abort()
             return
-        if self._was_heard and not self._is_stalled and not self._partial:
+        if self._owes(passed_s) > self._limits.stalled_s_max:
+            self._transport.abort()
+            return
+        has_partial = self.account.partial > 0
+        if self._was_heard and not self._is_stalled and not has_partial:
             self._was_heard = False
             self._quiet_s = 0.0
             return
@@ -383,11 +473,23 @@ class Connection:
                 self._transport.abort()
         elif self._is_paused:
             self._quiet_s = 0.0  # it is us who do not read
-        elif self._partial:
+        elif has_partial:
             if self._quiet_s > limits.partial_s_max and self._state is _OPEN:
                 self.refuse_all(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
         elif limits.idle_s_max and not self._open and self._quiet_s > limits.idle_s_max:
             self.refuse_all(ErrorWord.TOO_SLOW, f"no request for {limits.idle_s_max:g} s")
+
+    def _owes(self, passed_s: float) -> float:
+        """For how long the client has read nothing of what it was answered (s).
+
+        It has read if less is unsent than at the sweep before; one that asks on meanwhile, so that more comes than it
+        reads, is stalled before long, and then less comes.
+        """
+        unsent, before = self.unsent_bytes, self.account.unsent
+        if unsent or before:
+            self._note_unsent()
+        self._owes_s = self._owes_s + passed_s if unsent and unsent >= before else 0.0
+        return self._owes_s
 
     def refuse_all(self, error: str, reason: str) -> None:
         """Tell the client why it can't be served, and close."""

@@ -1,20 +1,17 @@
 """TCP, with TLS or without: the sockets' side of a `Connection`, on asyncio."""
 
 import asyncio
-import logging
 import socket
 import ssl
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.accepting import WAITING_MAX, Acceptor, Intake, take_waiting
+from net.accepting import WAITING_MAX, Acceptor, Intake
 from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
 from net.tls import names_of
 from quorate.protocol import ErrorWord
-
-log = logging.getLogger("quorate.clients")
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
@@ -116,20 +113,26 @@ class TcpProtocol(asyncio.Protocol):
             connection.lost()
 
 
-class TlsServer:
-    """Serves clients by TLS on a bound socket, from now on until it is closed. `make` makes a client's protocol.
+class TcpServer:
+    """Serves clients on a bound socket, from now on until it is closed. `make` makes a client's protocol.
 
-    `tls` gives what holds at that moment: what was loaded last.
+    `tls` gives what holds at that moment, what was loaded last; None: without TLS. `turned_away` is told of addresses
+    that did not come in, and why.
     """
 
     def __init__(
-        self, bound: socket.socket, make: Callable[[], TcpProtocol], tls: Callable[[], ssl.SSLContext]
+        self,
+        bound: socket.socket,
+        make: Callable[[], TcpProtocol],
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        turned_away: Callable[[str, str], None] = lambda address, why: None,
     ) -> None:
         self._make = make
         self._tls = tls
+        self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
-        self._intake = Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
-        self._acceptor = Acceptor(bound, self._came)
+        self._intake = Intake(WAITING_MAX) if tls is None else Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
+        self._acceptor = Acceptor(bound, self._came, BACKLOG)
 
     def close(self) -> bool:
         """Take no more clients but those who wait already; whether any is being taken in."""
@@ -140,44 +143,13 @@ class TlsServer:
         self._intake.begin(sock, address, self._take(sock, address))
 
     async def _take(self, sock: socket.socket, address: str) -> None:
+        tls = None if self._tls is None else self._tls()
+        times = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
         try:
-            await self._loop.connect_accepted_socket(
-                self._make, sock, ssl=self._tls(), ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
-            )
+            await self._loop.connect_accepted_socket(self._make, sock, ssl=tls, **times)
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            log.debug("a client at %s did not come in: %s", address, error)
-            sock.close()
-
-
-class TcpServer:
-    """Serves clients without TLS on a bound socket, from `listen` on until it is closed."""
-
-    def __init__(self, bound: socket.socket, make: Callable[[], TcpProtocol]) -> None:
-        self._bound = bound
-        self._make = make
-        self._loop = asyncio.get_running_loop()
-        self._server: asyncio.Server | None = None
-        self._intake = Intake(WAITING_MAX)
-
-    async def listen(self) -> None:
-        """Begin. Raises OSError."""
-        self._server = await self._loop.create_server(self._make, sock=self._bound, backlog=BACKLOG)
-
-    def close(self) -> bool:
-        """Take no more clients but those who wait already; whether any is being taken in."""
-        if self._server is not None:
-            waiting = take_waiting(self._bound)
-            self._server.close()  # at once: whoever connects meanwhile is cut off
-            self._server = None
-            for sock, address in waiting:
-                self._intake.begin(sock, address, self._take(sock))
-        return len(self._intake) > 0
-
-    async def _take(self, sock: socket.socket) -> None:
-        try:
-            await self._loop.connect_accepted_socket(self._make, sock)
-        except OSError as error:
-            log.debug("a client did not come in: %s", error)
+            if tls is not None:
+                self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
             sock.close()
 
 
@@ -187,14 +159,11 @@ async def listen_tcp(
     make: Callable[[], TcpProtocol],
     tls: Callable[[], ssl.SSLContext] | None = None,
     bound: socket.socket | None = None,
-) -> TcpServer | TlsServer:
+    turned_away: Callable[[str, str], None] = lambda address, why: None,
+) -> TcpServer:
     """Serve clients on host and port, or on a socket that is bound already, by TLS if `tls` is given. Raises OSError.
 
-    `make` makes the protocol of one client.
+    `make` makes the protocol of one client; for `turned_away` see `TcpServer`.
     """
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
-    if tls is not None:
-        return TlsServer(sock, make, tls)
-    server = TcpServer(sock, make)
-    await server.listen()
-    return server
+    return TcpServer(sock, make, tls, turned_away)

@@ -19,9 +19,9 @@ this node send hardly more to it than he could send himself (as RFC 9000, sectio
 
 
 class DatagramClient:
-    """Who sent a datagram. A new one for every datagram: senders are not remembered."""
+    """Who sent a datagram of `size` bytes. A new one for every datagram: senders are not remembered."""
 
-    __slots__ = ("_encode", "_transport", "address", "reply_bytes_max")
+    __slots__ = ("_encode", "_transport", "address", "reply_bytes_max", "size")
 
     def __init__(
         self,
@@ -29,7 +29,9 @@ class DatagramClient:
         address: Any,
         encode: Callable[[Request | None, Reply], bytes],
         reply_bytes_max: int = REPLY_BYTES_MAX,
+        size: int = 0,
     ) -> None:
+        self.size = size
         self._transport = transport
         self._encode = encode
         self.address = address
@@ -60,6 +62,9 @@ class DatagramSink(Protocol):
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A request came; answer it by `client.answer(0, request, reply)`."""
 
+    def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
+        """The codec has raised on what a datagram holds: it gets no answer."""
+
 
 class UdpProtocol(asyncio.DatagramProtocol):
     """The node's datagram socket."""
@@ -83,8 +88,12 @@ class UdpProtocol(asyncio.DatagramProtocol):
         codec = self._make_codec(self._limits())
         is_bounded = self._reply_factor and not is_loopback(addr[0])
         reply_bytes_max = min(self._reply_factor * len(data), REPLY_BYTES_MAX) if is_bounded else REPLY_BYTES_MAX
-        client = DatagramClient(self._transport, addr, codec.encode, reply_bytes_max)
-        found = codec.receive(data)
+        client = DatagramClient(self._transport, addr, codec.encode, reply_bytes_max, len(data))
+        try:
+            found = codec.receive(data)
+        except Exception as error:  # whatever it is: this datagram alone has made it
+            self._sink.broken_datagram(client, error)
+            return
         if len(found) == 1 and not isinstance(found[0], Fault) and not codec.partial_bytes:
             self._sink.received_datagram(client, found[0])
             return
@@ -92,7 +101,10 @@ class UdpProtocol(asyncio.DatagramProtocol):
         if fault is None:
             what = f"a datagram is one request, and this holds {len(found)}" if found else "it is not whole"
             fault = Fault(ErrorWord.BAD_JSON, f"{what}, {len(data)} bytes: larger requests belong on TCP")
-        client.answer(0, NOBODYS, codec.fault_reply(fault))
+        try:
+            client.answer(0, NOBODYS, codec.fault_reply(fault))
+        except Exception as error:
+            self._sink.broken_datagram(client, error)
 
 
 async def listen_udp(

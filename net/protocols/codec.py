@@ -7,11 +7,14 @@ depends on what was asked.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from mypy_extensions import mypyc_attr
 
 from quorate.protocol import Reply, Request
+
+LARGE_BYTES: Final = 2048
+"""A request of more bytes counts against what clients may make a worker hold, as long as it is open."""
 
 
 class Fault(NamedTuple):
@@ -35,12 +38,19 @@ class Codec(ABC):
     """One client's stream, or, for datagrams, one at a time.
 
     A base class, and no Protocol: compiled code calls what it knows the place of, and this is called with each request.
-    `partial_bytes`: how much is held of a request that is not whole yet. A subclass calls `super().__init__()`.
+    `partial_bytes`: how much is held of a request that is not whole yet. `large`: of what `receive` has just returned,
+    by place, the bytes of those that had more than `LARGE_BYTES`. A subclass calls `super().__init__()`.
+    What it raises ends its client's connection, and nothing else.
     What a subclass lacks raises when it is called: mypyc lets an incomplete one be made, and a body that is a docstring
     alone would give undefined memory.
     """
 
     def __init__(self) -> None:
+        self.partial_bytes = 0
+        self.large: dict[int, int] = {}
+
+    def discard(self) -> None:
+        """Nothing more is received: what is held of a request that is not whole may go."""
         self.partial_bytes = 0
 
     @property

@@ -6,18 +6,20 @@ whole and byte by byte.
 """
 
 import json
-from typing import Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET
+from msgspec.structs import astuple
 
-from net.protocols.codec import Codec, CodecLimits, Fault
-from net.protocols.json_framing import ObjectFramer, is_deeper
+from net.protocols.codec import LARGE_BYTES, Codec, CodecLimits, Fault
+from net.protocols.json_framing import ObjectFramer, is_deeper, too_deep
 from net.protocols.json_payload import plain_payload, shown, unreadable
-from net.protocols.json_shapes import Loose, Noted
+from net.protocols.json_shapes import ItemAsItCame, Loose, Noted, RequestAsItCame
 from quorate.log_replies import WithEntries
 from quorate.protocol import (
     NO_DATA,
+    Action,
     Code,
     DeliveredReply,
     ErrorWord,
@@ -29,7 +31,9 @@ from quorate.protocol import (
     name_fault,
 )
 
-LONG_DATA_BYTES: Final = 4096
+NAMED_BYTES_MAX: Final = 64 << 10
+"""In a request of at most so many bytes the field that stands there twice is named."""
+
 OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
@@ -49,6 +53,11 @@ _USUAL: Final = Reply
 _ABSENT: Final = NO_DATA
 _decode: Final = msgspec.json.Decoder(Request).decode
 _decode_loose: Final = msgspec.json.Decoder(Loose).decode
+_fields_in: Final = msgspec.json.Decoder(RequestAsItCame).decode
+_item_fields_in: Final = msgspec.json.Decoder(ItemAsItCame).decode
+_items_in: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_fields_of: Final = astuple
+_PRODUCE: Final = int(Action.PRODUCE)
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -59,6 +68,11 @@ class JsonCodec(Codec):
         super().__init__()
         self._limits = limits
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
+
+    def discard(self) -> None:
+        """Nothing more is received."""
+        super().discard()
+        self._framer = ObjectFramer(self._limits.request_bytes_max, self._limits.depth_max)
 
     @property
     def is_idle(self) -> bool:
@@ -75,16 +89,22 @@ class JsonCodec(Codec):
 
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order."""
-        if self._framer.is_idle and len(data) <= self._limits.request_bytes_max:
+        size = len(data)
+        if self._framer.is_idle and size <= self._limits.request_bytes_max:
             try:
                 request = _decode(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 pass  # the framer finds out whether it is wrong or only not all there
             else:
                 fault = _fault_in(request, data, self._limits.depth_max)
+                if size > LARGE_BYTES:
+                    self.large = {0: size}
+                elif self.large:
+                    self.large = {}
                 return [request] if fault is None else [fault]
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
+        self.large = {index: len(one) for index, one in enumerate(frames) if len(one) > LARGE_BYTES}
         return [decode_request(frame, self._limits) if isinstance(frame, bytes) else frame for frame in frames]
 
 
@@ -101,7 +121,7 @@ def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
     except UnicodeDecodeError as error:
         return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason}")
     except RecursionError:
-        return Fault(ErrorWord.BAD_JSON, f"nested deeper than {limits.depth_max} levels")
+        return too_deep(limits.depth_max)
     return _fault_in(request, body, limits.depth_max) or request
 
 
@@ -148,9 +168,18 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     if fault is not _MORE:
         return fault
     fault = _fault_in_more(request, body, depth_max)
-    if fault is None and (request.encoding is not None or request.messages is not None):
+    if fault is None and request.action != _PRODUCE:
+        _drop_unread(request)
+    elif fault is None and (request.encoding is not None or request.messages is not None):
         return _plain_fault_in(request, body)
     return fault
+
+
+def _drop_unread(request: Request) -> None:
+    """What only produce reads may stand in any request, and be large: nobody is to hold it while that is open."""
+    request.data = NO_DATA
+    request.messages = None
+    request.encoding = None
 
 
 def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
@@ -180,7 +209,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         first = memoryview(data)[0]
         if first != QUOTE:
             if first in OPENING_BYTES and is_deeper(bytes(data), depth_max - 1):
-                return _too_deep(depth_max, body)
+                return too_deep(depth_max)
             if (why := unreadable(bytes(data))) is not None:
                 return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
     queue = request.queue
@@ -242,7 +271,7 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
             return fault
     if body.count(b":") == again.count(b":") and (COLON not in body or body.count(ESCAPE) == again.count(ESCAPE)):
         return None
-    return _duplicate_in(request, body)
+    return _duplicate_in(request, body, depth_max)
 
 
 def _are_plain(messages: list[ProduceItem], again: bytes) -> bool:
@@ -255,10 +284,6 @@ def _is_nested(data: msgspec.Raw) -> bool:
     return data is not NO_DATA and memoryview(data)[0] in OPENING_BYTES
 
 
-def _too_deep(depth_max: int, body: bytes) -> Fault:
-    return Fault(ErrorWord.BAD_JSON, f"nested deeper than {depth_max} levels", body=body)
-
-
 def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int) -> Fault | None:
     """What is wrong with the items of a batch."""
     for index, item in enumerate(messages):
@@ -268,7 +293,7 @@ def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int)
         if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
             return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
         if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
-            return _too_deep(depth_max, body)
+            return too_deep(depth_max)
     return None
 
 
@@ -287,23 +312,41 @@ def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
     return None
 
 
-def _duplicate_in(request: Request, body: bytes) -> Fault | None:
+def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """A field that stands twice in the request or in one of its messages: the decoder takes the last of them silently.
 
-    Counting is nearly always enough to know that there is none, and this is not called. The request, encoded again, has
-    each field once, and its data as it came: a field that stood twice is a colon that is missing. Names can't make up
-    for it: their colons are written as they came, unless that was as `\\u003a`, and then all such escapes are counted.
+    Counting is nearly always enough to know that there is none, and this is not called. Each field has a colon, and
+    what the decoder found of its value has some: a colon too many is a field that it passed over. That is exact, since
+    all is compared as it came, and takes the decoder's time: a field's value, whatever is in it, makes no object here.
     """
-    for raw in [request.data, *[item.data for item in request.messages or ()]]:
-        data = bytes(raw)
-        if len(data) > LONG_DATA_BYTES:  # nothing but data is so long, and what it holds is its own business
-            body = body.replace(data, b"0", 1)
-    outermost = json.loads(body, object_pairs_hook=Noted, parse_int=str, parse_float=str)
-    items = outermost.get("messages", ())
-    for found in (outermost, *(items if isinstance(items, list) else ())):
-        if isinstance(found, Noted) and found.twice is not None:
-            return Fault(ErrorWord.FIELD, f"{found.twice} stands there twice", body=body)
-    return None
+    if is_deeper(body, depth_max):
+        return too_deep(depth_max)  # in a value that was passed over: what was found has been looked at
+    found: Any = _fields_in(body)
+    if _has_double(body, found):
+        return _twice(body)
+    if request.messages is None:
+        return None
+    items = _items_in(found.messages)
+    return _twice(body) if any(_has_double(bytes(item), _item_fields_in(item)) for item in items) else None
+
+
+def _has_double(text: bytes, found: msgspec.Struct) -> bool:
+    colons = 0
+    for value in _fields_of(found):
+        if value is not UNSET:
+            colons += 1 + bytes(value).count(b":")
+    return colons != text.count(b":")
+
+
+def _twice(body: bytes) -> Fault:
+    """Says which field it is where that is quickly found. `body` is not too deep."""
+    if len(body) <= NAMED_BYTES_MAX:
+        outermost = json.loads(body, object_pairs_hook=Noted, parse_int=str, parse_float=str)
+        items = outermost.get("messages", ())
+        for found in (outermost, *(items if isinstance(items, list) else ())):
+            if isinstance(found, Noted) and found.twice is not None:
+                return Fault(ErrorWord.FIELD, f"{found.twice} stands there twice", body=body)
+    return Fault(ErrorWord.FIELD, "a field stands there twice", body=body)
 
 
 def _syntax_reason(text: str) -> str:

@@ -5,22 +5,102 @@ it cuts out is right inside is the codec's business. Another JSON value than an 
 over to the end of its line, or to the next `{`. But a list, or a byte that no JSON value begins with, is fatal: a
 browser that was made to send an HTTP request here must not have its body obeyed, a TLS handshake not what a stranger
 put into its tickets, and a list's objects not one by one. The result never depends on how the bytes were split.
+
+An object that nests too deep is answered as soon as that is seen, and the rest of it is passed over, unbuffered.
 """
 
 import re
 from typing import Final
 
+from mypy_extensions import i64
+
 from net.protocols.codec import Fault
 
-_STRUCTURE: Final = re.compile(rb'["{}\[\]]')
-_IN_STRING: Final = re.compile(rb'["\\]')
-_STRINGS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_ONE_KIND: Final = bytes.maketrans(b"{}[]", b"()()")
-_NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"{}[]"))
 _RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")
 OTHER_VALUES: Final = tuple(bytes([byte]) for byte in b'"-0123456789tfn')
 """What a JSON value begins with that is neither object nor list."""
+
+QUOTE: Final = 0x22
+BACKSLASH: Final = 0x5C
+OPEN_LIST: Final = 0x5B
+CLOSE_LIST: Final = 0x5D
+OPEN_OBJECT: Final = 0x7B
+CLOSE_OBJECT: Final = 0x7D
+
+SHORT_STRING: Final = 24
+"""So many bytes of a string are looked at one by one before its end is searched for: a search costs as much."""
+
+STEP_MAX: Final = 4096
+
+
+class Brackets:
+    """How deep a stream of JSON is, byte after byte: brackets and strings are looked at, and nothing else.
+
+    `depth`: levels that are open; `deepest`: the most there were. Some ns a byte, compiled, whatever the bytes are.
+    """
+
+    def __init__(self) -> None:
+        self.depth = 0
+        self.deepest = 0
+        self._in_string = False
+        self._is_escaped = False
+
+    def pass_over(self, data: bytes, at: int, end: int) -> int:
+        """Go on at place `at` until no level is open any more, or to place `end`; the place behind that.
+
+        The first byte must be an opening bracket where no level is open.
+        """
+        place: i64 = at
+        size: i64 = end
+        depth: i64 = self.depth
+        deepest: i64 = self.deepest
+        in_string = self._in_string
+        if self._is_escaped and place < size:
+            self._is_escaped = False
+            place += 1
+        quote: i64 = -1
+        step: i64 = SHORT_STRING
+        while place < size:
+            if in_string:
+                searched: i64 = place + step
+                while place < size:
+                    byte: i64 = data[place]
+                    if byte == QUOTE:
+                        in_string = False
+                        break
+                    if byte == BACKSLASH:
+                        place += 1
+                    place += 1
+                    if place >= searched and place < size:
+                        if quote < place:  # found once, however many escapes stand before it
+                            quote = data.find(b'"', place, size)
+                            if quote < 0:
+                                quote = size
+                        escape: i64 = data.find(b"\\", place, quote)
+                        found: i64 = quote if escape < 0 else escape
+                        # where searches find something near, they are rarer
+                        step = min(2 * step, STEP_MAX) if found - place < step else SHORT_STRING
+                        place = found
+                        searched = place + step
+                place += 1
+                continue
+            byte = data[place]
+            place += 1
+            if byte == QUOTE:
+                in_string = True
+            elif byte == OPEN_OBJECT or byte == OPEN_LIST:
+                depth += 1
+                if depth > deepest:
+                    deepest = depth
+            elif byte == CLOSE_OBJECT or byte == CLOSE_LIST:
+                depth -= 1
+                if depth <= 0:
+                    break
+        self.depth, self.deepest, self._in_string = depth, deepest, in_string
+        if in_string and place > size + 1:
+            self._is_escaped = True  # the piece ends behind a backslash
+        return min(place, size)
 
 
 class ObjectFramer:
@@ -29,10 +109,9 @@ class ObjectFramer:
     def __init__(self, bytes_max: int, depth_max: int) -> None:
         self._bytes_max = bytes_max
         self._depth_max = depth_max
+        self._brackets = Brackets()
         self._buffer = bytearray()
-        self._at = 0
-        self._depth = 0
-        self._in_string = False
+        self._size = 0
         self._is_too_deep = False
         self._is_skipping = False
         self._is_dead = False
@@ -40,7 +119,7 @@ class ObjectFramer:
     @property
     def is_idle(self) -> bool:
         """Whether the next byte would begin something new."""
-        return not self._buffer and not self._is_skipping and not self._is_dead
+        return not (self._is_skipping or self._is_dead or self._brackets.depth)
 
     @property
     def partial_bytes(self) -> int:
@@ -50,96 +129,75 @@ class ObjectFramer:
     def feed(self, data: bytes) -> list[bytes | Fault]:
         """The objects that are whole now, and the faults, in the stream's order."""
         out: list[bytes | Fault] = []
-        if self._is_dead:
-            return out
-        buffer = self._buffer
-        buffer += data
-        while buffer and not self._is_dead:
+        at = 0
+        size = len(data)
+        while at < size and not self._is_dead:
             if self._is_skipping:
-                end = _RESUME.search(buffer)
-                if end is None:
-                    buffer.clear()
+                found = _RESUME.search(data, at)
+                if found is None:
                     break
-                del buffer[: end.start()]
+                at = found.start()
                 self._is_skipping = False
-            elif (not self._depth and not self._begin(out)) or (self._depth and not self._scan(out)):
-                break
+            elif self._brackets.depth:
+                at = self._go_on(data, at, out)
+            else:
+                found = _NOT_SPACE.search(data, at)
+                if found is None:
+                    break
+                at = self._begin(data, found.start(), out)
         return out
 
-    def _begin(self, out: list[bytes | Fault]) -> bool:
-        """Go to the first byte of the next object; False if the buffer has none."""
-        buffer = self._buffer
-        found = _NOT_SPACE.search(buffer)
-        if found is None:
-            buffer.clear()
-            return False
-        if found[0] == b"{":
-            del buffer[: found.start()]
-            self._depth = 1
-            self._at = 1
-            return True
-        is_fatal = found[0] not in OTHER_VALUES
-        reason = f"a request is a JSON object, and this begins with {_shown(found[0])}"
+    def _begin(self, data: bytes, at: int, out: list[bytes | Fault]) -> int:
+        """The first byte of something new; the place behind what was looked at."""
+        first = data[at : at + 1]
+        if first == b"{":
+            return self._go_on(data, at, out)
+        is_fatal = first not in OTHER_VALUES
+        reason = f"a request is a JSON object, and this begins with {_shown(first)}"
         out.append(Fault("bad_json", reason, is_fatal))
-        del buffer[: found.start()]
         self._is_skipping = True
         self._is_dead = is_fatal
-        return True
+        return at + 1 if first == b"\n" else at
 
-    def _scan(self, out: list[bytes | Fault]) -> bool:
-        """Go on inside an object; False if the buffer ends before it does."""
-        buffer = self._buffer
-        at = self._at
-        depth = self._depth
-        in_string = self._in_string
-        while at < len(buffer):
-            found = (_IN_STRING if in_string else _STRUCTURE).search(buffer, at)
-            if found is None:
-                at = len(buffer)
-                break
-            at = found.end()
-            character = found[0]
-            if character == b"\\":
-                at += 1
-            elif character == b'"':
-                in_string = not in_string
-            elif character in b"{[":
-                depth += 1
-                if depth > self._depth_max:
-                    self._is_too_deep = True
-            else:
-                depth -= 1
-                if not depth:
-                    break
-        self._at, self._depth, self._in_string = at, depth, in_string
-        if (len(buffer) if depth else at) > self._bytes_max:
+    def _go_on(self, data: bytes, at: int, out: list[bytes | Fault]) -> int:
+        """Inside an object, or at its beginning; the place behind what was looked at."""
+        brackets = self._brackets
+        most = at + self._bytes_max - self._size + 1  # what is behind that is of no account, however it was cut
+        end = brackets.pass_over(data, at, min(len(data), most))
+        self._size += end - at
+        if brackets.deepest > self._depth_max and not self._is_too_deep:
+            self._is_too_deep = True
+            self._buffer.clear()
+            out.append(too_deep(self._depth_max))
+        if self._size > self._bytes_max:
             out.append(Fault("too_large", f"a request may have {self._bytes_max} bytes", is_fatal=True))
             self._is_dead = True
-            buffer.clear()
-            return False
-        if depth:
-            return False
-        body = bytes(buffer[:at])
-        del buffer[:at]
-        if self._is_too_deep:
+            self._buffer.clear()
+            return end
+        if not brackets.depth:
+            if not self._is_too_deep:
+                self._buffer += data[at:end]
+                out.append(bytes(self._buffer))
+                self._buffer.clear()
             self._is_too_deep = False
-            out.append(Fault("bad_json", f"nested deeper than {self._depth_max} levels", body=body))
-        else:
-            out.append(body)
-        return True
+            self._size = brackets.deepest = 0
+        elif not self._is_too_deep:
+            self._buffer += data[at:end]
+        return end
+
+
+def too_deep(depth_max: int) -> Fault:
+    """Said before the object is whole, so it tells nothing of what is in it."""
+    return Fault("bad_json", f"nested deeper than {depth_max} levels")
 
 
 def is_deeper(data: bytes, limit: int) -> bool:
-    """Whether the brackets of valid JSON go deeper than `limit` levels. Takes time in proportion to the size.
-
-    Strings are dropped, both kinds of bracket made one, and then the innermost level is taken away again and again.
-    """
-    brackets = _STRINGS.sub(b"", data).translate(_ONE_KIND, _NOT_BRACKETS)
-    for _ in range(limit):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"()", b"")
-    return bool(brackets)
+    """Whether the brackets of valid JSON go deeper than `limit` levels. Takes time in proportion to the size."""
+    if data.count(b"[") + data.count(b"{") <= limit:
+        return False  # nearly always
+    brackets = Brackets()
+    brackets.pass_over(data, 0, len(data))
+    return brackets.deepest > limit
 
 
 def _shown(byte: bytes) -> str:

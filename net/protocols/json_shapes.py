@@ -1,8 +1,11 @@
-"""What the JSON codec reads of an object that is no request. Apart, since mypyc compiles neither kind of class."""
+"""What the JSON codec reads of an object beside the request in it. Apart, since mypyc compiles none of these classes."""
 
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from quorate.protocol import ProduceItem, Request
 
 
 class Loose(msgspec.Struct):
@@ -11,6 +14,16 @@ class Loose(msgspec.Struct):
     action: Any = 0
     queue: Any = None
     seq: Any = None
+
+
+def _as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+    """A Struct with the fields of `kind`, each as its text stands there; `UNSET` where it does not."""
+    fields = [(name, Raw | UnsetType, UNSET) for name in kind.__struct_fields__]
+    return msgspec.defstruct(f"{kind.__name__}AsItCame", fields)
+
+
+RequestAsItCame = _as_it_came(Request)
+ItemAsItCame = _as_it_came(ProduceItem)
 
 
 class Noted(dict[str, Any]):

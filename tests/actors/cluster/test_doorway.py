@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.doorway import INCOMING_MAX, LINES_MAX, PROOF_S, QUIET_S, REFUSED_MAX, Doorway, Refusals
+from actors.cluster.doorway import INCOMING_MAX, PROOF_S, Doorway, log
 from net.peers.link import Origin, PeerLink
 from net.peers.messages import PEER_MAJOR, Hello
+from net.refusals import LINES_MAX, QUIET_S, REFUSED_MAX, Refusals
 from tests.actors.cranked import CrankedRuntime
 from tests.net.peers.wire import OPENING, TERMS, framed
 
@@ -112,7 +113,7 @@ def test_who_ends_without_a_proof_or_is_refused_is_told_with_its_address(caplog:
 
 
 def test_the_same_refusal_is_told_once_in_a_while(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = Refusals(log, "the nodes' port")
     refusals.log(100.0, "a", "why")
     for n in range(50):
         refusals.log(100.5 + n, "a", "why")
@@ -126,7 +127,7 @@ def test_the_same_refusal_is_told_once_in_a_while(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_crowd_is_told_of_in_so_many_lines_and_counted(caplog: pytest.LogCaptureFixture) -> None:
-    refusals = Refusals()
+    refusals = Refusals(log, "the nodes' port")
     for n in range(1000):
         refusals.log(100.0 + n * 0.01, f"10.0.{n >> 8}.{n & 255}", "why")
     assert len(said(caplog)) == LINES_MAX

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry, Patience, TokenHash, new_token
+from actors.gateway.auditing import ALLOWED_MAX
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Call
 from actors.messages.rights import EVERY_RIGHT, Principal, Rights
@@ -283,13 +284,36 @@ def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> 
     assert (line["from"], line["missing"]) == ("node 3", "produce")
 
 
+def test_what_changed_nothing_is_not_written_down_as_done() -> None:
+    house = House({"m": rights_of(["manage"])})
+    guest = house.client("m")
+    guest.send(
+        {"action": 6, "queue": "there is none"}, {"action": 13, "queue": "nor this"}, {"action": 5, "queue": "b"}
+    )
+    assert [line["queue"] for line in house.audited()] == ["b"]
+
+
+def test_who_may_manage_one_queue_can_not_move_the_lines_of_others_out_of_the_file() -> None:
+    house = House({"boss": rights_of(["manage"]), "mine": rights_of(["manage"])})
+    boss, mine = house.client("boss"), house.client("mine")
+    for number in range(50):
+        mine.send(*[{"action": 5, "queue": "mine", "max_size": number * 100 + one} for one in range(1, 101)])
+        mine.replies()
+    boss.send({"action": 5, "queue": "payroll", "paused": True})
+    lines = house.audited()
+    assert sum(line["principal"] == "mine" for line in lines) <= ALLOWED_MAX
+    assert lines[-1]["queue"] == "payroll"
+    house.crank(3.0)
+    assert sum(line.get("left_out_before", 0) for line in house.audited()) == 5000 - ALLOWED_MAX
+
+
 def test_a_flood_of_refusals_is_not_a_flood_of_lines() -> None:
     house = House(one())
     guest = house.client()
     for _ in range(10):
         guest.send(*[{"action": 1, "queue": "a", "data": 1}] * 100)
     guest.connection.principal = Principal("m", rights_of(["manage"]))
-    guest.send({"action": 13, "queue": "a"})
+    guest.send({"action": 5, "queue": "a", "max_size": 9})
     lines = house.audited()
     assert sum(not line["allowed"] for line in lines) <= 500
     assert lines[-1]["allowed"], "what is allowed is always written down"

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from actors.gateway.listener import GRACE_S, Listener, ListenerLimits
+import pytest
+
+from actors.gateway.listener import GRACE_S, REFUSED_MAX, Listener, ListenerLimits
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
 from actors.messages.lifecycle import Listening, Stop, Stopped
@@ -118,8 +120,8 @@ def test_more_open_requests_than_allowed_are_refused() -> None:
     assert gate.actor.open_requests == 0
 
 
-def test_who_leaves_most_unread_is_cut_off_when_all_take_too_much() -> None:
-    gate = Gate(unsent_bytes_max=100)
+def test_who_holds_most_is_cut_off_when_all_take_too_much() -> None:
+    gate = Gate(held_bytes_max=100)
     small, one, _ = gate.connect()
     large, other, _ = gate.connect()
     small.unsent, large.unsent = 60, 90
@@ -127,6 +129,54 @@ def test_who_leaves_most_unread_is_cut_off_when_all_take_too_much() -> None:
     assert small.closed_how == ""
     other.stall(True)
     assert (small.closed_how, large.closed_how) == ("", "abort")
+    assert one.account.unsent == 60
+    assert other.account.bytes == 0
+
+
+def test_the_largest_unfinished_request_is_refused_when_all_take_too_much() -> None:
+    gate = Gate(held_bytes_max=10_000)
+    ends = []
+    for size in (2000, 5000, 2500):
+        end, connection, _ = gate.connect()
+        connection.receive(b'{"action":1,"data":"' + b"x" * size)
+        ends.append(end)
+    assert [b"overloaded" in end.sent for end in ends] == [False, False, False]
+    ends[0].sent = b""
+    _, last, _ = gate.connect()
+    last.receive(b'{"action":1,"data":"' + b"x" * 1000)
+    assert [b"overloaded" in end.sent for end in ends] == [False, True, False]
+
+
+def test_a_datagram_counts_as_long_as_it_is_open() -> None:
+    gate = Gate(held_bytes_max=10_000)
+    socket: Any = Datagrams()
+    for _ in range(3):
+        client = DatagramClient(socket, ("a", 1), JsonCodec(CodecLimits()).encode, size=4000)
+        gate.actor.received_datagram(client, Request(1, queue="q"))
+    assert [b"overloaded" in data for data in socket.sent] == [True]
+    gate.crank()
+    calls = gate.executed()
+    assert len(calls) == 2
+    gate.answer(calls)
+    assert gate.actor._held.used == 0
+
+
+def test_a_codec_that_breaks_is_logged_with_who_did_it_and_not_again_and_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    gate = Gate()
+    _, connection, _ = gate.connect("192.0.2.9")
+    for _ in range(50):
+        gate.actor.broken(connection, ValueError("x"))
+    assert caplog.text.count("192.0.2.9 is refused on the clients' ports") == 1
+    assert "ValueError('x')" in caplog.text
+
+
+def test_clients_that_found_no_place_are_not_kept_in_any_number() -> None:
+    gate = Gate(connections_max=1)
+    gate.connect()
+    ends = [gate.connect()[0] for _ in range(REFUSED_MAX + 20)]
+    assert sum(end.closed_how == "abort" for end in ends) == 20
 
 
 class Datagrams:

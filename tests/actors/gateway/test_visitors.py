@@ -49,13 +49,36 @@ def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for
 
 
 def test_strangers_that_show_nothing_make_room_for_who_does() -> None:
-    house = House({"op": rights_of(["operate"])}, connections_max=1)
-    house.client()
-    crowd = [house.client() for _ in range(PROBATION_MAX * 3)]
-    assert sum(not guest.end.closed_how for guest in crowd) == PROBATION_MAX
+    house = House({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=3)
+    crowd = [house.client() for _ in range(9)]
+    for guest in crowd[:-3]:
+        assert guest.end.closed_how == "abort", "the oldest goes for the next"
+        house.listener.closed(guest.connection)
+    assert all(guest.end.closed_how == "" for guest in crowd[-3:])
+    app = house.client("app")
+    assert app.end.closed_how == ""
+    for _ in range(20):
+        house.client()
+    assert app.end.closed_how == "", "a client with a token makes room for nobody"
     operators = [house.client("op") for _ in range(RESERVED)]
     assert all(guest.end.closed_how == "" for guest in operators)
     assert house.client(host="127.0.0.1").refused is None
+
+
+def test_who_finds_all_places_taken_by_those_who_are_known_is_tried_for_a_moment() -> None:
+    house = House({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=1)
+    house.client("app")
+    crowd = [house.client() for _ in range(PROBATION_MAX * 3)]
+    assert sum(not guest.end.closed_how for guest in crowd) >= 1
+    operators = [house.client("op") for _ in range(RESERVED)]
+    assert all(guest.end.closed_how == "" for guest in operators)
+
+
+def test_without_an_access_file_nobody_makes_room() -> None:
+    house = House(None, connections_max=2)
+    there = [house.client() for _ in range(2)]
+    assert house.client().refused is not None
+    assert all(guest.end.closed_how == "" for guest in there)
 
 
 def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import pytest
-
 from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection, ConnectionLimits
-from net.protocols.codec import Codec, CodecLimits
+from net.clients.held_bytes import OBJECT_BYTES, Account, HeldBytes
+from net.protocols.codec import Codec, CodecLimits, Fault
 from net.protocols.json_codec import JsonCodec
 from quorate.protocol import Reply, Request
 
@@ -21,12 +20,14 @@ class FakeEnd:
 
     def __init__(self) -> None:
         self.sent: list[bytes] = []
+        self.reads = False
         self.is_reading = True
         self.closed_how = ""
         self.requests: list[tuple[int, Request]] = []
         self.gone = 0
-        self.is_stalled = False
-        self.partial_bytes = 0
+        self.ledger = HeldBytes(1 << 20)
+        self.overdrawn_by: list[int] = []
+        self.errors: list[Exception] = []
         self.settled_count = 0
 
     def write(self, data: bytes) -> None:
@@ -39,7 +40,7 @@ class FakeEnd:
         self.is_reading = True
 
     def get_write_buffer_size(self) -> int:
-        return sum(map(len, self.sent))
+        return 0 if self.reads else sum(map(len, self.sent))
 
     def write_eof(self) -> None:
         self.closed_how = "eof"
@@ -59,14 +60,17 @@ class FakeEnd:
     def closed(self, connection: Connection) -> None:
         self.gone += 1
 
-    def stalled(self, connection: Connection, is_stalled: bool) -> None:
-        self.is_stalled = is_stalled
-
     def settled(self, connection: Connection) -> None:
         self.settled_count += 1
 
-    def partial(self, connection: Connection, grown: int) -> None:
-        self.partial_bytes += grown
+    def account(self) -> Account:
+        return Account(self.ledger)
+
+    def overdrawn(self, connection: Connection, wanted: int) -> None:
+        self.overdrawn_by.append(wanted)
+
+    def broken(self, connection: Connection, error: Exception) -> None:
+        self.errors.append(error)
 
 
 def connected() -> tuple[FakeEnd, Connection]:
@@ -131,12 +135,12 @@ def test_a_refused_client_that_sends_on_is_cut_off_in_the_end() -> None:
 def test_unfinished_requests_are_counted_until_they_are_whole_or_gone() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1,"da')
-    assert end.partial_bytes == 15
+    assert connection.account.partial == 15
     connection.receive(b'ta":1}')
-    assert end.partial_bytes == 0
+    assert connection.account.partial == 0
     connection.receive(b'{"action')
     connection.lost()
-    assert end.partial_bytes == 0
+    assert connection.account.partial == 0
 
 
 def test_consumes_that_may_each_bring_a_large_message_are_bounded_but_not_those_that_wait() -> None:
@@ -224,6 +228,7 @@ def test_a_request_that_does_not_come_in_whole_is_told_so() -> None:
 
 def test_an_idle_client_is_told_so_but_not_while_it_waits_for_a_reply() -> None:
     end, connection = connected()
+    end.reads = True
     connection.receive(b'{"action":2}')
     for _ in range(20):
         connection.sweep(1.0)
@@ -288,8 +293,138 @@ def test_who_does_not_move_is_not_told_of() -> None:
     assert end.settled_count == 0
 
 
-def test_a_codec_that_lacks_a_method_fails_with_an_exception_compiled_too() -> None:
+class Breaking(JsonCodec):
+    """A codec with a fault of its own."""
+
+    def receive(self, data: bytes) -> list[Request | Fault]:
+        if b"break" in data:
+            raise RecursionError("too deep for me")
+        return super().receive(data)
+
+    def encode(self, request: Request | None, reply: Reply) -> bytes:
+        if reply.msg_id == 666:
+            raise ValueError("that number")
+        return super().encode(request, reply)
+
+
+def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -> None:
+    end = FakeEnd()
+    connection = Connection(end, end, Breaking(LIMITS.codec), LIMITS)
+    connection.receive(b'{"action":1}')
+    connection.receive(b'{"break":1}')
+    connection.answer(end.requests[0][0], ASKED, reply(1))
+    assert [type(error) for error in end.errors] == [RecursionError]
+    assert b'"msg_id":1' in end.sent[0], "what was asked before is answered"
+    assert b"bad_json" in end.sent[1]
+    assert end.closed_how == "eof"
+
+
+def test_what_a_codec_raises_on_a_reply_cuts_its_client() -> None:
+    end = FakeEnd()
+    connection = Connection(end, end, Breaking(LIMITS.codec), LIMITS)
+    connection.receive(b'{"action":1}')
+    connection.answer(end.requests[0][0], ASKED, reply(666))
+    assert [type(error) for error in end.errors] == [ValueError]
+    assert end.sent == []
+    assert end.closed_how == "abort"
+
+
+def test_a_codec_that_lacks_a_method_harms_its_client_alone_compiled_too() -> None:
     end = FakeEnd()
     incomplete: Any = type("Incomplete", (Codec,), {"is_idle": True, "receive": lambda self, data: [ASKED]})
-    with pytest.raises((TypeError, NotImplementedError)):  # when it is made, or compiled, when it is called
-        Connection(end, end, incomplete(), LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
+    try:
+        codec = incomplete()  # refused when it is made, or compiled, when it is called
+    except TypeError:
+        return
+    Connection(end, end, codec, LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
+    assert [type(error) for error in end.errors] == [NotImplementedError]
+    assert end.closed_how == "abort"
+
+
+LARGE = b'{"action":1,"queue":"q","data":"' + b"x" * 5000 + b'"}'
+WIDE = LIMITS._replace(codec=CodecLimits(), held_bytes_max=20_000, pipelined_max=1000)
+
+
+def wide() -> tuple[FakeEnd, Connection]:
+    end = FakeEnd()
+    end.reads = True
+    return end, Connection(end, end, JsonCodec(WIDE.codec), WIDE)
+
+
+def test_large_requests_count_as_long_as_they_are_open_also_when_their_client_is_gone() -> None:
+    end, connection = wide()
+    connection.receive(LARGE)
+    connection.receive(LARGE[:-1] + b',"seq":1}')
+    held = connection.account.open
+    assert held > 10_000
+    connection.lost()
+    assert end.ledger.used == held
+    for order, request in end.requests:
+        connection.answer(order, request, reply(1))
+    assert end.ledger.used == 0
+
+
+def test_a_client_whose_open_requests_take_too_much_is_not_read() -> None:
+    end, connection = wide()
+    for _ in range(6):
+        connection.receive(LARGE)
+    assert len(end.requests) == 4
+    assert not end.is_reading
+    connection.answer(0, ASKED, reply(1))
+    assert len(end.requests) == 5
+    assert connection.account.waiting > 5000
+
+
+def test_replies_that_wait_for_their_turn_count_and_their_client_is_not_read() -> None:
+    """A consumer without seq that waits, and looks behind it: each look's reply stayed, and was counted nowhere."""
+    end, connection = wide()
+    connection.receive(b'{"action":2,"wait":3600}')
+    for looks in range(30):
+        connection.receive(b'{"action":11,"queue":"q"}')
+        for order, request in end.requests[1 + looks :]:
+            connection.answer(order, request, Reply(action=11, code=0, reason="x" * 5000))
+    assert connection.account.held_back < 30_000
+    assert not end.is_reading
+    connection.answer(0, end.requests[0][1], reply(1))
+    assert connection.account.held_back == 0
+
+
+def test_a_request_that_does_not_fit_what_all_clients_may_hold_is_refused_and_the_next_may_fit() -> None:
+    end, connection = wide()
+    end.ledger.bytes_max = 6000
+    connection.receive(LARGE)
+    connection.receive(LARGE)
+    connection.receive(b'{"action":1,"queue":"q","data":1,"seq":5}')
+    assert len(end.requests) == 2
+    assert end.overdrawn_by == [len(LARGE)]
+    connection.answer(0, ASKED, reply(1))
+    assert b"overloaded" in end.sent[-1]
+
+
+def test_unread_replies_count_when_they_are_large_or_found_and_are_timed_out_however_small() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}')
+    connection.answer(0, ASKED, Reply(action=1, code=0, reason="x" * 3000))
+    assert connection.account.unsent > 3000
+    for _ in range(7):
+        connection.sweep(1.0)
+    assert end.closed_how == ""
+    for _ in range(2):
+        connection.sweep(1.0)
+    assert end.closed_how == "abort"
+
+
+def test_a_client_that_reads_a_little_all_the_time_is_not_cut_off() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":2}')
+    end.sent = [b"x" * 30] * 30
+    for _ in range(25):
+        connection.sweep(1.0)
+        end.sent.pop()
+    assert end.closed_how == ""
+
+
+def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
+    end, connection = wide()
+    connection.receive(b'{"action":1,"seq":1}' * 3000)
+    assert connection.account.waiting == 2000 * OBJECT_BYTES

@@ -8,6 +8,7 @@ import pytest
 import uvloop
 
 from net.clients.connection import Connection, ConnectionLimits
+from net.clients.held_bytes import Account, HeldBytes
 from net.clients.tcp import TcpProtocol, listen_tcp
 from net.protocols import PROTOCOLS
 from net.sockets import listening_socket
@@ -18,6 +19,9 @@ CLIENTS = 30
 
 class Stopping:
     """Answers each request at once: the node is stopping."""
+
+    def account(self) -> Account:
+        return Account(HeldBytes(1 << 20))
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         connection.answer(order, request, Reply(action=request.action, code=1, error="stopping", seq=request.seq))

@@ -1,4 +1,4 @@
-"""Who is turned away at a port is logged, but never so often that the log is the harm. A machine, but for its logger."""
+"""Who is turned away at a port is logged, at a bounded rate. A machine, but for its logger."""
 
 import logging
 from typing import Final
@@ -17,7 +17,7 @@ LINES_MAX: Final = 20
 
 
 class Refusals:
-    """Logs who is refused on the port `where`: each once in a while, and so many at most, whoever comes however often."""
+    """Logs who is refused on the port `where`: each once in a while, and so many lines at most."""
 
     def __init__(self, logger: logging.Logger, where: str) -> None:
         self._logger = logger

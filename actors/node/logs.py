@@ -27,7 +27,5 @@ def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")
-    logging.getLogger("asyncio").setLevel(
-        "ERROR"
-    )  # its warnings are of single connections: whoever connects makes them
+    logging.getLogger("asyncio").setLevel("ERROR")  # it warns of single connections, and whoever connects makes those
     logging.getLogger("quorate").setLevel(config["log_level"].upper())

@@ -89,11 +89,11 @@ class Brackets:
             place += 1
             if byte == QUOTE:
                 in_string = True
-            elif byte == OPEN_OBJECT or byte == OPEN_LIST:
+            elif byte in (OPEN_OBJECT, OPEN_LIST):
                 depth += 1
                 if depth > deepest:
                     deepest = depth
-            elif byte == CLOSE_OBJECT or byte == CLOSE_LIST:
+            elif byte in (CLOSE_OBJECT, CLOSE_LIST):
                 depth -= 1
                 if depth <= 0:
                     break

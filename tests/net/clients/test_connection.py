@@ -5,7 +5,7 @@ from typing import Any
 from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection, ConnectionLimits
 from net.clients.held_bytes import OBJECT_BYTES, Account, HeldBytes
 from net.protocols.codec import Codec, CodecLimits, Fault
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_codec import JsonCodec, encode_reply, fault_reply
 from quorate.protocol import Reply, Request
 
 LIMITS = ConnectionLimits(
@@ -133,7 +133,7 @@ def test_a_refused_client_that_sends_on_is_cut_off_in_the_end() -> None:
 
 
 def test_unfinished_requests_are_counted_until_they_are_whole_or_gone() -> None:
-    end, connection = connected()
+    _, connection = connected()
     connection.receive(b'{"action":1,"da')
     assert connection.account.partial == 15
     connection.receive(b'ta":1}')
@@ -293,23 +293,28 @@ def test_who_does_not_move_is_not_told_of() -> None:
     assert end.settled_count == 0
 
 
-class Breaking(JsonCodec):
+class Breaking(Codec):
     """A codec with a fault of its own."""
+
+    is_idle = True
 
     def receive(self, data: bytes) -> list[Request | Fault]:
         if b"break" in data:
             raise RecursionError("too deep for me")
-        return super().receive(data)
+        return JsonCodec(LIMITS.codec).receive(data)
 
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         if reply.msg_id == 666:
             raise ValueError("that number")
-        return super().encode(request, reply)
+        return encode_reply(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        return fault_reply(fault)
 
 
 def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -> None:
     end = FakeEnd()
-    connection = Connection(end, end, Breaking(LIMITS.codec), LIMITS)
+    connection = Connection(end, end, Breaking(), LIMITS)
     connection.receive(b'{"action":1}')
     connection.receive(b'{"break":1}')
     connection.answer(end.requests[0][0], ASKED, reply(1))
@@ -321,7 +326,7 @@ def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -
 
 def test_what_a_codec_raises_on_a_reply_cuts_its_client() -> None:
     end = FakeEnd()
-    connection = Connection(end, end, Breaking(LIMITS.codec), LIMITS)
+    connection = Connection(end, end, Breaking(), LIMITS)
     connection.receive(b'{"action":1}')
     connection.answer(end.requests[0][0], ASKED, reply(666))
     assert [type(error) for error in end.errors] == [ValueError]
@@ -425,6 +430,6 @@ def test_a_client_that_reads_a_little_all_the_time_is_not_cut_off() -> None:
 
 
 def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
-    end, connection = wide()
+    _, connection = wide()
     connection.receive(b'{"action":1,"seq":1}' * 3000)
     assert connection.account.waiting == 2000 * OBJECT_BYTES

@@ -29,10 +29,11 @@ assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vot
 
 
 class Segment(NamedTuple):
-    """A segment that has its head and is ready for frames."""
+    """A segment of so many bytes that has its head and is ready for frames."""
 
     number: int
     file: DiskFile
+    size: int
 
 
 class Write:
@@ -54,15 +55,17 @@ class Write:
 class Errand(NamedTuple):
     """What is to be done to the folder: make segment `number` out of `reuse` (or afresh), remove the files `remove`.
 
-    The oldest go first: an entry that was cut off must not outlive the later frame that says so.
+    The segment has `size` bytes. The oldest go first: an entry that was cut off must not outlive the later frame that
+    says so.
     """
 
     number: int
     reuse: str | None
     remove: tuple[str, ...]
+    size: int
 
 
-def run_errand(folder: Folder, errand: Errand, segment_bytes: int, alignment: int) -> Segment:
+def run_errand(folder: Folder, errand: Errand, alignment: int) -> Segment:
     """Do it; doing it twice is the same as once. Blocks. Raises `DiskFullError` when there was no space for it."""
     names = set(folder.names())
     name = segment_name(errand.number)
@@ -72,13 +75,18 @@ def run_errand(folder: Folder, errand: Errand, segment_bytes: int, alignment: in
     for old in errand.remove:
         if old in names:
             folder.remove(old)
-    file = folder.open(name) if name in names else folder.create(name, segment_bytes)
-    if file.size() != segment_bytes:  # of another configuration
+    file = folder.open(name) if name in names else folder.create(name, errand.size)
+    if file.size() != errand.size:  # of another configuration, or made for one large entry
         file.close()
-        file = folder.create(name, segment_bytes)
+        file = folder.create(name, errand.size)
     file.write_at(0, head_bytes(errand.number, alignment))
     file.flush()
-    return Segment(errand.number, file)
+    return Segment(errand.number, file, errand.size)
+
+
+def _segment_of(folder: Folder, name: str) -> Segment:
+    file = folder.open(name)
+    return Segment(int(name.removesuffix(SUFFIX)), file, file.size())
 
 
 class JournalWriter:
@@ -104,6 +112,8 @@ class JournalWriter:
         self._full: deque[tuple[int, Segment]] = deque()
         self._reusable: list[str] = []
         self._is_errand_out = False
+        self._reuses = False
+        self._wanted_bytes = segment_bytes
         self._last_trans_id = 0
         self._count = 0
 
@@ -114,8 +124,8 @@ class JournalWriter:
     @property
     def room_bytes(self) -> int:
         """What can be placed before another segment must be made ready (bytes, about)."""
-        ready = self._segment_bytes - HEAD_BYTES if self._ready is not None else 0
-        return self._segment_bytes - self._offset + ready
+        ready = self._ready.size - HEAD_BYTES if self._ready is not None else 0
+        return self._active.size - self._offset + ready
 
     @property
     def is_short(self) -> bool:
@@ -142,8 +152,8 @@ class JournalWriter:
         """
         alignment = self.alignment
         need = frame_size(len(entries[0].data), alignment)
-        assert need <= self._segment_bytes - HEAD_BYTES, "an entry never outgrows a segment"
-        if self._offset + need > self._segment_bytes:
+        if self._offset + need > self._active.size:
+            self._make_room(need)
             if self._under_way or self._ready is None or self._synced < self._offset:
                 return None
             self._full.append((self._last_trans_id, self._active))
@@ -154,8 +164,8 @@ class JournalWriter:
         start = self._offset
         frames: list[bytes] = []
         records = 0
-        number, file = self._active
-        while self._offset + need <= self._segment_bytes:
+        number, file, size = self._active
+        while self._offset + need <= size:
             first, last, _, data, _ = _fields_of(entries.popleft())
             self._last_trans_id = max(self._last_trans_id, last)
             self._count += 1
@@ -168,6 +178,21 @@ class JournalWriter:
         write = Write(file, start, frames[0] if len(frames) == 1 else b"".join(frames), self._count, records)
         self._under_way.append(write)
         return write
+
+    def _make_room(self, need: int) -> None:
+        """An entry that outgrows a segment, since its leader has larger ones, gets a segment of its own size.
+
+        The one that was ready stays without entries, and is used again later.
+        """
+        ready = self._ready
+        size = HEAD_BYTES + need
+        if size <= self._segment_bytes or (ready is not None and ready.size >= size):
+            return
+        self._wanted_bytes = max(self._wanted_bytes, size)
+        if ready is not None:
+            ready.file.close()
+            self._reusable.append(segment_name(ready.number))
+            self._ready = None
 
     def completed(self, write: Write) -> int | None:
         """`write` is done; returns how many entries since the start count now, if that are more than before."""
@@ -202,13 +227,15 @@ class JournalWriter:
         if self._is_errand_out or self._ready is not None:
             return None
         self._is_errand_out = True
-        reuse = self._reusable[0] if self._reusable else None
-        return Errand(self._next_number, reuse, tuple(self._reusable[1:-1]))
+        self._reuses = bool(self._reusable) and self._wanted_bytes == self._segment_bytes
+        reuse = self._reusable[0] if self._reuses else None
+        return Errand(self._next_number, reuse, tuple(self._reusable[1:-1]), self._wanted_bytes)
 
     def errand_done(self, segment: Segment) -> None:
         """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
         self._is_errand_out = False
-        self._reusable = self._reusable[1:][-1:]
+        self._reusable = self._reusable[1:][-1:] if self._reuses else [*self._reusable[:1], *self._reusable[1:][-1:]]
+        self._wanted_bytes = self._segment_bytes
         self._ready = segment
         self._next_number = segment.number + 1
 
@@ -259,9 +286,9 @@ def begin_journal(
         file.close()
     reuse: list[str | None] = [*free[:2], None, None]
     alignment = folder.alignment if writes_are_durable else 8
-    first = run_errand(folder, Errand(number + 1, reuse[0], ()), segment_bytes, alignment)
-    second = run_errand(folder, Errand(number + 2, reuse[1], tuple(free[2:])), segment_bytes, alignment)
+    first = run_errand(folder, Errand(number + 1, reuse[0], (), segment_bytes), alignment)
+    second = run_errand(folder, Errand(number + 2, reuse[1], tuple(free[2:]), segment_bytes), alignment)
     writer = JournalWriter(segment_bytes, alignment, first, second, writes_are_durable=writes_are_durable)
     for name in kept:
-        writer.adopt(last_trans_id, Segment(int(name.removesuffix(SUFFIX)), folder.open(name)))
+        writer.adopt(last_trans_id, _segment_of(folder, name))
     return writer

@@ -20,7 +20,7 @@ from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
 from storage.queue_state import QueueState
-from storage.records import Configure, Members, Produce, ReaderPosition, messages_of
+from storage.records import Bury, Configure, Members, Produce, ReaderPosition, messages_of
 from storage.state import ShardState
 from storage.tables import (
     BACKLOG,
@@ -226,6 +226,8 @@ class LogStore:
                 for record in entry.records:
                     if record.queue:
                         queues[record.queue] = None
+                    if isinstance(record, Bury):
+                        queues[record.to] = None  # it may have been made by this record
                     ids, previous = messages_of(record)
                     msg_ids.update(dict.fromkeys(ids))
                     maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)

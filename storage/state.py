@@ -42,6 +42,7 @@ from storage.records import (
 
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
+_UNPLACED_BY: Final = frozenset(kind.record for kind in KINDS if kind.unplaces)
 _fields_of: Final = astuple
 assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", "deliveries", "consumer")
 
@@ -64,15 +65,11 @@ class ShardState:
         self.led_by = 0
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
-        self._apply: dict[type, Callable[[int, Any], None]] = {
-            kind.record: getattr(self, f"_{kind.apply}") for kind in KINDS
-        }
-        self._unplaced_by = frozenset(kind.record for kind in KINDS if kind.unplaces)
 
     def apply(self, trans_id: int, record: Record) -> None:
         """Let record `trans_id`, the next one, change the state."""
         self.trans_id = trans_id
-        self._apply[type(record)](trans_id, record)
+        _APPLY[type(record)](self, trans_id, record)
 
     def apply_entry(self, entry: Entry) -> None:
         """Apply an entry's records, the next ones."""
@@ -98,16 +95,16 @@ class ShardState:
         elif kind is _Confirm:
             self._remove_messages(trans_id, cast("Confirm", record))
         else:
-            self._apply[kind](trans_id, record)
+            _APPLY[kind](self, trans_id, record)
 
     def follow(self, trans_id: int, record: Record, time: float) -> None:
         """As `apply`, for a committed record of another leader, made at `time`: its messages are placed at once."""
         self.trans_id = trans_id
         kind = type(record)
-        self._apply[kind](trans_id, record)
+        _APPLY[kind](self, trans_id, record)
         if isinstance(record, Produce):
             self._place(record.msg_id, time)
-        elif kind in self._unplaced_by:
+        elif kind in _UNPLACED_BY:
             for msg_id in messages_of(record)[0]:
                 self._place(msg_id, time)
 
@@ -300,3 +297,9 @@ class ShardState:
             queue.configure(QueueState(record.queue).settings())
         else:
             del self.queues[record.queue]
+
+
+_APPLY: Final[dict[type, Callable[[ShardState, int, Any], None]]] = {
+    kind.record: getattr(ShardState, f"_{kind.apply}") for kind in KINDS
+}
+"""Of the class, and not of each state: a state that refers to itself outlives its use."""

@@ -28,7 +28,8 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
 
     `cluster_id` is 0 until it belongs to one. `disk_id` is drawn when the data folder is first used: a folder that
     was emptied has another, and is not taken for the node that voted. `voted_for` is who got this node's vote in
-    `vote_id`, 0 for nobody.
+    `vote_id`, 0 for nobody. `promise_s`: for so long after it has heard a leader this node votes for no other (0: of a
+    version that did not note it): a leader counts on that, also when the node starts again with a shorter time-out.
     """
 
     cluster_id: int
@@ -36,6 +37,7 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     disk_id: int
     vote_id: int = 0
     voted_for: int = 0
+    promise_s: float = 0.0
 
 
 def drawn_id(random: Callable[[], float]) -> int:
@@ -81,6 +83,7 @@ def open_vote_file(folder: Folder, new: Identity) -> VoteFile:
     found = [slot for at in (0, SLOT_BYTES) if (slot := _read_slot(data[at : at + SLOT_BYTES])) is not None]
     if found:
         serial, identity = max(found, key=lambda slot: slot[0])
+        file.flush()  # it may have been read from the system's cache: what was promised once must outlast a power cut
         return VoteFile(file, serial, identity)
     if not any(data):  # made, and the power cut before the first write was done: nothing was promised yet
         made = VoteFile(file, 0, new, is_new=True)

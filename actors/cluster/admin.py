@@ -3,12 +3,12 @@
 A command that changes the members is answered when its record is committed. One change is under way at a time; what
 follows of itself (a wanted node is met, one that caught up votes) is looked for on every heartbeat. Handing over:
 the Router holds new requests, the owner settles what is open, and when the successor has everything it is told to be
-elected at once, so that no request fails for it. A leader whose disk is full hands over by itself.
+elected at once, so that no request fails for it. A leader whose disk is full or does not answer hands over by itself.
 """
 
 from typing import Any, Final
 
-from actors.cluster.balancing import HEARD_S, Balancing
+from actors.cluster.balancing import Balancing
 from actors.cluster.decisions import Decisions
 from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
@@ -25,14 +25,11 @@ from net.peers.messages import Hello, TakeOver
 from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, host_fault, refusal
 from storage.records import Member, Members
 
-HAND_OVER_S: Final = 2.0
-"""A successor that does not lead by then is given up, and this node serves on."""
-
 CHANGE_S: Final = 8.0
 """A change that is not committed by then is answered as unknown."""
 
 FULL_PAUSE_S: Final = 3.0
-"""A leader with a full disk that could not hand over tries again after this."""
+"""A leader whose disk is full, or does not answer, and that could not hand over tries again after this."""
 
 COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade", "balance")
 UNDER_WAY: Final = "another change of the members is under way; ask again when it is done"
@@ -68,6 +65,7 @@ class ClusterAdmin:
         self._founding: Members | None = None
         self._transfer: Transfer | None = None
         self._full_until = 0.0
+        self._hand_over_s = replication.limits.hand_over_s
         self._balancing = balancing
         self.root: Members | None = None
 
@@ -230,11 +228,12 @@ class ClusterAdmin:
             decisions += _answer(call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason))
         if self._transfer is not None:
             return decisions + self._go_on_transferring(now, self._transfer, leading)
-        if leading.log.disk_full is not None and now >= self._full_until and leading.is_settled:
+        must_go = leading.log.disk_full is not None or leading.is_stuck(now)
+        if must_go and now >= self._full_until and leading.is_settled:
             self._full_until = now + FULL_PAUSE_S
             target = self._best_successor(now, leading)
             if target is not None:
-                return decisions + self._begin(Transfer(target, now + HAND_OVER_S))
+                return decisions + self._begin(Transfer(target, now + self._hand_over_s))
         return decisions + self._next_step(now, leading)
 
     def _next_step(self, now: float, leading: Leading) -> Decisions:
@@ -255,7 +254,7 @@ class ClusterAdmin:
             gone = to_be_removed(current, root)
             if gone is not None and gone == leading.log.node_id and len(self._membership.voters) > 1:
                 successor = self._best_successor(now, leading)  # the next leader removes this one
-                return [] if successor is None else self._begin(Transfer(successor, now + HAND_OVER_S))
+                return [] if successor is None else self._begin(Transfer(successor, now + self._hand_over_s))
             step = next_members(current, root, self._balancing.shard)
             if gone is not None:
                 step = self._membership.remove(gone).members or step  # the last that votes stays until others do
@@ -263,7 +262,7 @@ class ClusterAdmin:
                 return self._propose(step)
         log = leading.log
         target = self._balancing.target(now, current, log.node_id, leading.progress, log.tail.end.trans_id)
-        return [] if target is None else self._begin(Transfer(target, now + HAND_OVER_S))
+        return [] if target is None else self._begin(Transfer(target, now + self._hand_over_s))
 
     # -- handing over ------------------------------------------------------------------------------------------
 
@@ -276,14 +275,16 @@ class ClusterAdmin:
         target = None if leading is None else self._best_successor(now, leading)
         if target is None:
             return [HandedOver()]
-        return self._begin(Transfer(target, now + HAND_OVER_S, is_for_stop=True))
+        return self._begin(Transfer(target, now + self._hand_over_s, is_for_stop=True))
 
     def _best_successor(self, now: float, leading: Leading) -> int | None:
         """Who has most of the log, of those that vote, live, and have room on their disks."""
         candidates = [
             (progress.match, node_id)
             for node_id, progress in leading.progress.items()
-            if node_id in self._membership.voters and now - progress.heard_at < HEARD_S and not progress.is_full
+            if node_id in self._membership.voters
+            and now - progress.heard_at < self._balancing.heard_s
+            and not progress.is_full
         ]
         return max(candidates)[1] if candidates else None
 
@@ -301,12 +302,12 @@ class ClusterAdmin:
             fault = "there is no other node that could lead"
         elif target not in self._membership.voters:
             fault = f"node {target} does not vote, so it can't lead"
-        elif progress is None or now - progress.heard_at >= HEARD_S:
-            fault = f"node {target} was not heard for {HEARD_S:g} s, so it can't take over"
+        elif progress is None or now - progress.heard_at >= self._balancing.heard_s:
+            fault = f"node {target} was not heard for {self._balancing.heard_s:g} s, so it can't take over"
         if fault is not None:
             return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, fault))
         assert target is not None
-        return self._begin(Transfer(target, now + HAND_OVER_S, call))
+        return self._begin(Transfer(target, now + self._hand_over_s, call))
 
     def _balance(self, now: float, call: Call, leading: Leading) -> Decisions:
         """Give the place to the node that should have it."""
@@ -319,7 +320,7 @@ class ClusterAdmin:
             fault = f"node {leading.log.node_id} hands its place over already"
         if fault is not None:
             return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, f"shard {shard} stays: {fault}"))
-        return self._begin(Transfer(target, now + HAND_OVER_S, call))
+        return self._begin(Transfer(target, now + self._hand_over_s, call))
 
     def _begin(self, transfer: Transfer) -> Decisions:
         self._transfer = transfer
@@ -336,7 +337,7 @@ class ClusterAdmin:
     def _go_on_transferring(self, now: float, transfer: Transfer, leading: Leading) -> Decisions:
         if now > transfer.deadline:
             self._transfer = None
-            reason = f"node {transfer.target} did not take over in {HAND_OVER_S:g} s; this node leads on"
+            reason = f"node {transfer.target} did not take over in {self._hand_over_s:g} s; this node leads on"
             return [leading.advanced(now), Undrain(), *self._ended(transfer, reason)]
         progress = leading.progress.get(transfer.target)
         is_ready = transfer.is_drained and progress is not None and progress.match == leading.log.tail.end.trans_id

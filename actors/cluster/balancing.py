@@ -5,21 +5,20 @@ that node has been a good successor for `after_s` on end: so a node that comes b
 comes and goes does not.
 """
 
-from typing import Final
-
 from actors.cluster.following_root import preferred
 from actors.cluster.membership import CAUGHT_UP_RECORDS
 from actors.cluster.progress import Progress
 from storage.records import Members
 
-HEARD_S: Final = 1.0
-"""A node that was not heard for so long is no successor."""
-
 
 class Balancing:
-    """For one shard of `shards` on one node. `after_s` 0: never by itself. Times are monotonic seconds."""
+    """For one shard of `shards` on one node. `after_s` 0: never by itself. Times are monotonic seconds.
 
-    def __init__(self, shard: int, shards: int, after_s: float) -> None:
+    A node that was not heard for `heard_s` is no successor.
+    """
+
+    def __init__(self, shard: int, shards: int, after_s: float, heard_s: float = 1.0) -> None:
+        self.heard_s = heard_s
         self.shard = shard
         self.shards = shards
         self.is_needed = shards > 1
@@ -31,11 +30,10 @@ class Balancing:
         target = preferred(members, self.shard) if self.is_needed else 0
         return target if target not in (0, node_id) else None
 
-    @staticmethod
-    def fault(now: float, target: int, its: Progress | None, log_end: int) -> str | None:
+    def fault(self, now: float, target: int, its: Progress | None, log_end: int) -> str | None:
         """Why that node, which is so far in a log that ends at record `log_end`, can't take over just now."""
-        if its is None or now - its.heard_at >= HEARD_S:
-            return f"node {target} was not heard for {HEARD_S:g} s"
+        if its is None or now - its.heard_at >= self.heard_s:
+            return f"node {target} was not heard for {self.heard_s:g} s"
         if its.is_full:
             return f"the disk of node {target} is full"
         if its.match + CAUGHT_UP_RECORDS < log_end:

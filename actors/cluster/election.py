@@ -56,7 +56,8 @@ class Election:
     """One node's part. `random` draws from [0, 1); all times are seconds of the monotonic clock.
 
     `timeout_s` is the least time without a leader before a follower acts. A node that has just started behaves as if
-    it had heard of a leader right now: before it went down, it may have promised that one its patience.
+    it had heard of a leader right now: before it went down, it may have promised that one its patience, and what it
+    promised then, by the time-out that it was set to, it keeps.
     """
 
     def __init__(self, identity: Identity, timeout_s: float, random: Callable[[], float], now: float) -> None:
@@ -69,8 +70,10 @@ class Election:
         self._votes: set[int] = set()
         self._led_vote_id = 0
         self._heard_at = now
+        self._loyal_until = now + max(identity.promise_s, timeout_s)
         self._quorum_at = now
-        self._deadline = now + self._patience()
+        self._deadline = 0.0
+        self._wait(now)
         self._asked_at = -math.inf
         self._out: list[Decision] = []
 
@@ -106,12 +109,14 @@ class Election:
 
     def tick(self, now: float) -> Decisions:
         """Time has passed."""
+        if self.identity.promise_s > self._timeout_s and now >= self._loyal_until:
+            self._set(msgspec.structs.replace(self.identity, promise_s=self._timeout_s))  # the longer one is kept
         if now < self.deadline:
             return self._decided()
         if self.role is Role.LEADER:
             self._become_follower(now, None)
             return self._decided()
-        self._deadline = now + self._patience()
+        self._wait(now)
         if self.identity.node_id not in self._voters:
             self._lose_leader()
             return self._decided()
@@ -139,10 +144,11 @@ class Election:
             own = self.identity
         is_granted = own.voted_for in (0, asked.candidate) and asked.comparison >= 0 and self.role is not Role.LEADER
         if is_granted:
-            self._deadline = now + self._patience()
+            self._wait(now)
             if own.voted_for != asked.candidate:
                 self._set(msgspec.structs.replace(own, voted_for=asked.candidate))
-        self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end))
+        stored_said = None if asked.is_forced else asked.stored_said
+        self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end, stored_said))
         return self._decided()
 
     def _pre_vote_asked(self, now: float, asked: VoteAsked) -> None:
@@ -179,7 +185,7 @@ class Election:
         if self.role is Role.LEADER and vote_id == self._led_vote_id:
             return self._decided()  # only this node can have won it; whoever says so is cut off by the Replicator
         self._heard_at = now
-        self._deadline = now + self._patience()
+        self._wait(now)
         if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
             self._heard_at = now
@@ -204,12 +210,13 @@ class Election:
 
     # -- what follows ------------------------------------------------------------------------------------------
 
-    def _patience(self) -> float:
-        return self._timeout_s * (1 + SPREAD * self._random())
+    def _wait(self, now: float) -> None:
+        """Act no sooner than after a time-out, drawn anew; nor before what was promised: a candidate votes, too."""
+        self._deadline = max(now + self._timeout_s * (1 + SPREAD * self._random()), self._loyal_until)
 
     def _is_loyal(self, now: float) -> bool:
         """Whether a leader has this node's word that it will not be voted out yet."""
-        return self.role is Role.LEADER or now < self._heard_at + self._timeout_s
+        return self.role is Role.LEADER or now < max(self._heard_at + self._timeout_s, self._loyal_until)
 
     def _set(self, identity: Identity) -> None:
         self.identity = identity
@@ -219,7 +226,8 @@ class Election:
         """Go on in a later vote_id, without a leader.
 
         The leader of before is left first, and only then is the vote_id saved: what is answered to it while the disk is
-        busy would extend a lease that the vote which follows takes away (6.4.1).
+        busy would extend a lease that the vote which follows takes away (6.4.1). What is answered before it hears that
+        it is left, the Replicator knows: it does not send the vote then (`CastVote.stored_said`).
         """
         self._lose_leader()
         self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
@@ -229,7 +237,7 @@ class Election:
         self.role = Role.FOLLOWER
         self.leader = leader
         self._votes = set()
-        self._deadline = now + self._patience()
+        self._wait(now)
         self._out.append(Follow(self.identity.vote_id, leader))
 
     def _lose_leader(self) -> None:
@@ -255,6 +263,6 @@ class Election:
         self._set(msgspec.structs.replace(own, vote_id=own.vote_id + 1, voted_for=own.node_id))
         self.role = Role.CANDIDATE
         self._votes = {own.node_id}
-        self._deadline = now + self._patience()
+        self._wait(now)
         self._out.append(AskVotes(self.identity.vote_id, is_pre=False, is_forced=is_forced))
         self._count_votes(now)

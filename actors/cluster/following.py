@@ -33,7 +33,7 @@ from storage.errors import DamagedError, StorageError
 PULL_RECORDS_MAX: Final = 20_000
 PULL_RETRY_S: Final = 0.5
 TAIL_BYTES_MAX: Final = 32 << 20
-"""A follower pulls nothing more while so much of its log waits for the disk or for its commit."""
+"""A follower pulls no entries while so much of its log waits for the disk or for its commit."""
 
 PULL_BYTES: Final = 1 << 20
 PUSH_BYTES: Final = 8 << 20
@@ -49,7 +49,7 @@ class ReplicationLimits:
     """`timeout_s`: the least election time-out; `records_per_s`: what pulls may take.
 
     `pull_bytes`, `window_bytes`, `push_bytes`: a pull's answer, what may be on its way to a follower, and one push;
-    each may be passed by one entry.
+    each may be passed by one entry. `tail_bytes_max`: see `TAIL_BYTES_MAX`.
     """
 
     timeout_s: float = 0.4
@@ -57,11 +57,22 @@ class ReplicationLimits:
     pull_bytes: int = PULL_BYTES
     window_bytes: int = WINDOW_BYTES
     push_bytes: int = PUSH_BYTES
+    tail_bytes_max: int = TAIL_BYTES_MAX
 
     @property
     def heartbeat_s(self) -> float:
         """How often a leader says that it leads."""
         return self.timeout_s / 8
+
+    @property
+    def heard_s(self) -> float:
+        """A node that was not heard for so long can't take a leader's place: eight heartbeats, a second at least."""
+        return max(1.0, self.timeout_s)
+
+    @property
+    def hand_over_s(self) -> float:
+        """A successor that does not lead after so long is given up: some elections."""
+        return max(2.0, 3 * self.timeout_s)
 
 
 class Following:
@@ -82,6 +93,7 @@ class Following:
         self._told_elector_at = -math.inf
         self._said_stored_at = -math.inf
         self._pull_sent_at: float | None = None
+        self._asked_long_at = -math.inf
 
     # -- from the leader ---------------------------------------------------------------------------------------
 
@@ -128,7 +140,7 @@ class Following:
             return False
         if push.after > log.committed and tail.vote_id_at(push.after) != push.after_vote_id:
             return False
-        if push.entries and tail.bytes > 2 * TAIL_BYTES_MAX:
+        if push.entries and tail.bytes > 2 * self._limits.tail_bytes_max:
             return False  # LMDB is behind: the leader may push on when this node has pulled
         after, made_by = push.after, push.after_vote_id
         new: list[StoredEntry] = []
@@ -178,7 +190,9 @@ class Following:
         assert self.leader is not None
         self._said_stored_at = now
         trans_id = min(self.log.durable, self._agreed)
-        return [SendPeers((self.leader,), Stored(self.vote_id, trans_id, self._echo, self.log.disk_full is not None))]
+        self.log.stored_said += 1
+        is_full, promise_s = self.log.disk_full is not None, self._limits.timeout_s
+        return [SendPeers((self.leader,), Stored(self.vote_id, trans_id, self._echo, is_full, promise_s))]
 
     def written(self, now: float) -> Decisions:
         """This node's disk has more of the log."""
@@ -191,19 +205,28 @@ class Following:
     # -- pulling -----------------------------------------------------------------------------------------------
 
     def pull(self, now: float) -> Decisions:
-        """Ask the leader for what follows this log, unless it was asked already or the rate does not allow it yet."""
+        """Ask the leader for what follows this log, unless it was asked already or the rate does not allow it yet.
+
+        With a long tail for no entries, but whether the two logs agree: the tail may be of a lost lead, and never go by
+        itself, since nobody commits it. Only the leader's answer takes it away, so it is asked for in any case.
+        """
         if self.leader is None or self.log.is_installing:
             return []
         if self._pull_sent_at is not None and now - self._pull_sent_at < PULL_RETRY_S:
             return []
         allowed = self._pace.allowed(now)
-        if allowed < 1 or self.log.tail.bytes > TAIL_BYTES_MAX:
+        if allowed < 1:
             self.next_pull_at = now + 0.02
             return []
-        self.next_pull_at = math.inf
+        is_long = self.log.tail.bytes > self._limits.tail_bytes_max
+        if is_long and now < self._asked_long_at + PULL_RETRY_S:
+            self.next_pull_at = now + 0.02
+            return []
+        self._asked_long_at = now if is_long else -math.inf
+        self.next_pull_at = now + PULL_RETRY_S if is_long else math.inf
         self._pull_sent_at = now
         end = self.log.tail.end
-        pull = Pull(self.vote_id, end.trans_id, end.vote_id, min(int(allowed), PULL_RECORDS_MAX))
+        pull = Pull(self.vote_id, end.trans_id, end.vote_id, 0 if is_long else min(int(allowed), PULL_RECORDS_MAX))
         return [SendPeers((self.leader,), pull)]
 
     def diverged(self, now: float, message: Diverged) -> Decisions:

@@ -26,11 +26,15 @@ from storage import entry_codec
 from storage.entry import StoredEntry
 
 LEASE_PART: Final = 0.65
-"""How much of the least election time-out a leader counts on.
+"""How much of what its followers promised a leader counts on: of the least election time-out of each.
 
 The rest is for clocks whose paces differ by up to 40 % (docs/guarantees.md), and for the 1/32 of a time-out by which
 a follower's Elector may hear of a heartbeat late: (1 - 1/32) / 0.65 is 1.49.
 """
+
+
+STUCK_TIMEOUTS: Final = 3.0
+"""A write that takes so many election time-outs is taken for one that will not end."""
 
 
 class Leading:
@@ -44,6 +48,7 @@ class Leading:
         self._led_from = log.tail.end.trans_id + 1
         self._is_lease_given_up = False
         self._quorum_told_at = -math.inf
+        self._has_full = False
         self._members = log.membership.current
         end = log.tail.end.trans_id  # most follow already; one that does not pulls
         self.progress = {node_id: Progress(now, limits.window_bytes, end) for node_id in log.membership.others}
@@ -108,12 +113,14 @@ class Leading:
 
     def tick(self, now: float) -> Decisions:
         """Time has passed: say that this node leads, to all who have not heard from it for a moment."""
+        self.log.silent_s(now)
         if not self.progress:
             return []
         decisions: Decisions = []
+        heartbeat_s = self.heartbeat_s
         by_place: dict[int, list[int]] = {}
         for node_id, progress in self.progress.items():
-            if now - progress.last_push_at < self._limits.heartbeat_s / 2:
+            if now - progress.last_push_at < heartbeat_s / 2:
                 continue
             progress.last_push_at = now
             if progress.match < (progress.sent or 0) and now - progress.heard_at > self._limits.timeout_s:
@@ -146,7 +153,7 @@ class Leading:
         log = self.log
         if self.progress:
             confirmed_at = heard_by_majority(self._of_voters(now, "echo"))
-            leased_until = confirmed_at + self._limits.timeout_s * LEASE_PART
+            leased_until = self._leased_until()
             replicas = on_nodes([log.durable, *(progress.match for progress in self.progress.values())])
         else:
             confirmed_at, leased_until, replicas = now, math.inf, (log.durable,)
@@ -159,8 +166,42 @@ class Leading:
             confirmed_at,
             log.tail.bytes,
             log.room_bytes,
-            log.disk_full,
+            log.disk_full or (self._full_elsewhere() if self._has_full else None),
         )
+
+    def _full_elsewhere(self) -> str | None:
+        """Why nothing more can be committed though this node has space: too many of the others have none."""
+        voters = self.log.membership.voters
+        full = [voter for voter in voters if (its := self.progress.get(voter)) is not None and its.is_full]
+        if 2 * (len(voters) - len(full)) > len(voters):
+            return None
+        return f"the disks of node {', '.join(map(str, full))} are full: what is left is no majority"
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether this node's own disk has not answered for so long that another had better lead."""
+        return self.log.silent_s(now) > STUCK_TIMEOUTS * self._limits.timeout_s
+
+    def _leased_until(self) -> float:
+        """Until when no majority can elect another: each voter keeps its own promise, however this node is set.
+
+        Of every majority that could elect somebody one node is in the majority whose promises these are (6.4.1).
+        """
+        timeout_s, node_id, progress = self._limits.timeout_s, self.log.node_id, self.progress
+        promised = [
+            math.inf
+            if voter == node_id
+            else progress[voter].promised_until(timeout_s, LEASE_PART)
+            if voter in progress
+            else -math.inf
+            for voter in self.log.membership.voters
+        ]
+        return heard_by_majority(promised)
+
+    @property
+    def heartbeat_s(self) -> float:
+        """How often this node has to say that it leads: often enough for the least patient of its followers."""
+        patience_s = min((one.promise_s for one in self.progress.values()), default=math.inf)
+        return min(self._limits.heartbeat_s, patience_s / 8)
 
     def give_up_lease(self) -> None:
         """A successor is told to be elected, and may be at any time from now on, however late it hears of it.
@@ -192,7 +233,16 @@ class Leading:
         if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
             return []  # it can't have what is not there yet
         before, committed = progress.match, self.log.committed
-        progress.stored(now, message.trans_id, message.echo, self.log.tail.end.trans_id, is_full=message.is_full)
+        progress.stored(
+            now,
+            message.trans_id,
+            message.echo,
+            self.log.tail.end.trans_id,
+            is_full=message.is_full,
+            promise_s=message.promise_s,
+        )
+        if message.is_full or self._has_full:
+            self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:
             self._commit()
         decisions: Decisions = [self.advanced(now)] if self.log.committed > committed else []
@@ -227,6 +277,8 @@ class Leading:
             if up_to < trimmed:  # where they part is not kept any more: what is sure is that the last is wrong
                 up_to = min(after - 1, end.trans_id)
             return [SendPeers((node_id,), Diverged(self.vote_id, up_to, after, message.after_vote_id))]
+        if not message.records_max:
+            return [self._answer_pull(now, node_id, after, [])]  # it wanted to know whether the two agree
         if after < tail.checkpointed:
             records_max = max(min(message.records_max, PULL_RECORDS_MAX), 1)
             return [ReadEntries(node_id, after, records_max, self._limits.pull_bytes)]

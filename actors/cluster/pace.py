@@ -2,7 +2,7 @@
 
 
 class Pace:
-    """`records_per_s` records (or rows of a snapshot) a second, at most a fifth of a second's worth at once.
+    """`records_per_s` records (or rows of a snapshot) a second, at most a fifth of a second's worth at once, or one.
 
     Times are monotonic seconds.
     """
@@ -16,7 +16,7 @@ class Pace:
         """How many records may be pulled now."""
         passed = max(now - self._at, 0.0)
         self._at = now
-        self._allowance = min(self._allowance + passed * self._records_per_s, self._records_per_s / 5)
+        self._allowance = min(self._allowance + passed * self._records_per_s, max(self._records_per_s / 5, 1.0))
         return self._allowance
 
     def spend(self, records: int) -> None:

@@ -16,7 +16,8 @@ class Progress:
     that was pushed to it; None while it has to pull, so that nothing is pushed. While it is pushed to, `match` never
     passes `sent`. `echo`: when the leader sent what the follower has answered last (s): what the lease rests on.
     `heard_at`: when anything came from it last: what the leader's patience rests on. `window_bytes`: what may be on
-    its way to it. `is_full`: its disk takes nothing now, so it should not lead.
+    its way to it. `is_full`: its disk takes nothing now, so it should not lead. `promise_s`: for so long after `echo`
+    it votes for nobody else, by its own clock; infinite until it has said so.
     """
 
     def __init__(self, heard_at: float, window_bytes: int = WINDOW_BYTES, sent: int | None = None) -> None:
@@ -27,6 +28,7 @@ class Progress:
         self.heard_at = heard_at
         self.last_push_at = -math.inf
         self.is_full = False
+        self.promise_s = math.inf
         self._under_way: deque[tuple[int, int]] = deque()
         self._under_way_bytes = 0
 
@@ -58,8 +60,16 @@ class Progress:
         """Something has come from it."""
         self.heard_at = now
 
-    def stored(self, now: float, trans_id: int, echo: float, log_end: int, *, is_full: bool) -> None:
+    def promised_until(self, timeout_s: float, part: float) -> float:
+        """Until when it votes for nobody else, `part` of what it promised for clocks that differ (monotonic s)."""
+        return self.echo + min(self.promise_s, timeout_s) * part
+
+    def stored(
+        self, now: float, trans_id: int, echo: float, log_end: int, *, is_full: bool, promise_s: float = 0.0
+    ) -> None:
         """It has answered. One that has the whole log is pushed to from here on, without having to ask."""
+        if promise_s:
+            self.promise_s = promise_s
         self.match = max(self.match, trans_id)
         self.echo = max(self.echo, echo)
         self.heard_at = now

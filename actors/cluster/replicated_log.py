@@ -26,6 +26,7 @@ class ReplicatedLog:
 
     `committed` is what this node knows to be so, `durable` what its disk has, `applied` what its owner has been told;
     LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored, `room_bytes` what the journal still takes.
+    `stored_said` counts what was answered to leaders: each such answer may extend a lease.
     `contradiction`: why this log and the leader's can't be one: something is committed here that the leader has not.
     """
 
@@ -38,12 +39,14 @@ class ReplicatedLog:
         self.applied = committed
         self.trimmed = trimmed
         self.is_installing = False
+        self.stored_said = 0
         self._loads = 0
         self.room_bytes: float = math.inf
         self.disk_full: str | None = None
         self.contradiction: str | None = None
         self._write_count = 0
         self._writing: deque[tuple[int, int]] = deque()
+        self._stuck: tuple[int, float] = (0, 0.0)
 
     @property
     def is_writing(self) -> bool:
@@ -72,6 +75,15 @@ class ReplicatedLog:
         self.room_bytes = room_bytes
         while self._writing and self._writing[0][0] <= entry_count:
             self.durable = self._writing.popleft()[1]
+
+    def silent_s(self, now: float) -> float:
+        """For how long the disk has been seen with the same oldest write under way (s); asked now and then."""
+        if not self._writing:
+            return 0.0
+        oldest = self._writing[0][0]
+        if oldest != self._stuck[0]:
+            self._stuck = (oldest, now)
+        return now - self._stuck[1]
 
     def cut(self, vote_id: int, after: int) -> Decisions:
         """Drop the entries behind record `after`, which are not committed; what is being written does not count."""

@@ -70,7 +70,7 @@ class Replication:
     ) -> None:
         self.log = log
         self.vote_id = vote_id
-        self._limits = limits
+        self.limits = limits
         self._pace = Pace(limits.records_per_s, now)
         self._intake = SnapshotIntake(log, self._pace, staged)
         self.role: Leading | Following = Following(log, limits, self._pace, vote_id, None)
@@ -105,7 +105,7 @@ class Replication:
         assert leader != self.log.node_id
         was_leading = self.is_leading
         self.vote_id = vote_id
-        self.role = role = Following(self.log, self._limits, self._pace, vote_id, leader)
+        self.role = role = Following(self.log, self.limits, self._pace, vote_id, leader)
         decisions: Decisions = []
         if was_leading:
             decisions.append(Deposed(self.log.tail.end.trans_id, self.log.committed, leader))
@@ -119,7 +119,7 @@ class Replication:
         self.vote_id = vote_id
         membership = self.log.membership
         membership.is_founder = membership.current is None
-        self.role = role = Leading(self.log, self._limits, vote_id, now)
+        self.role = role = Leading(self.log, self.limits, vote_id, now)
         return self.log.promote(vote_id) + role.tick(now)
 
     def ask_votes(self, now: float, ask: AskVotes) -> Decisions:
@@ -149,7 +149,9 @@ class Replication:
             if vote.vote_id < self.vote_id:
                 return []
             decisions += self._raise_vote_id(now, vote.vote_id)
-            if vote.is_granted and self.log.tail.end > cast.end:
+            # the leader of before may count on what it was answered since (6.4.1): the candidate asks again
+            has_answered = cast.stored_said is not None and cast.stored_said != self.log.stored_said
+            if vote.is_granted and (self.log.tail.end > cast.end or has_answered):
                 vote = Vote(vote.vote_id, False, False)
         return [*decisions, SendPeers((cast.candidate,), vote)]
 
@@ -199,11 +201,15 @@ class Replication:
         """Whether what a node says counts: a member's does, from the disk that the members know it by.
 
         Another may lead nonetheless: this node's log may be behind the record that has made it a member, or say an
-        older disk of it (Ongaro's dissertation, 4.1). So it is heard as a leader, by a node that has none.
+        older disk of it (Ongaro's dissertation, 4.1). So it is heard as a leader, by a node that has none; and as a
+        candidate, whom its log speaks for. A node that was removed disturbs nobody by that: a pre-vote changes nothing,
+        and who has a leader votes for no other (4.2.3).
         """
         membership = self.log.membership
         if membership.current is None or membership.is_from_its_disk(said.node_id, said.disk_id):
             return True
+        if isinstance(said.message, VoteRequest) and not said.message.is_forced:
+            return True  # a voter's log may be behind the record that has made the candidate a member (4.1)
         role = self.role
         return (
             isinstance(role, Following)
@@ -215,7 +221,10 @@ class Replication:
         """A candidate asks: the Elector decides, told how its log compares with ours."""
         end, own = LogEnd(request.end_vote_id, request.trans_id), self.log.tail.end
         comparison = (end > own) - (end < own)
-        return [VoteAsked(said.node_id, request.vote_id, request.is_pre, request.is_forced, end, comparison)]
+        said_count = self.log.stored_said
+        return [
+            VoteAsked(said.node_id, request.vote_id, request.is_pre, request.is_forced, end, comparison, said_count)
+        ]
 
     def _pushed(self, now: float, said: PeerSaid, push: Push) -> Decisions:
         if push.vote_id < self.vote_id:  # a leader that does not know yet that it is none any more
@@ -231,7 +240,15 @@ class Replication:
         """Bytes come from a node whose message is not whole yet: it lives. A long message is no silence."""
         if isinstance(self.role, Leading):
             return self.role.receiving(now, node_id)
-        return self.role.receiving(now, node_id) if node_id == self.role.leader else []
+        if node_id != self.role.leader:
+            return []
+        self._intake.receiving(now)
+        return self.role.receiving(now, node_id)
+
+    def linked(self, now: float, node_id: int) -> None:
+        """There is a new link to a node."""
+        if isinstance(self.role, Following) and node_id == self.role.leader:
+            self._intake.linked(now)
 
     # -- from this node's own actors ---------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class Replicator(LoopActor):
                 "client_port": settings.client_port,
                 "version": settings.version,
             },
-            balancing=Balancing(settings.shard, settings.shards, settings.balance_s),
+            balancing=Balancing(settings.shard, settings.shards, settings.balance_s, replication.limits.heard_s),
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
         self._founding = Founding(self._membership, settings, self._hellos, new_cluster_id)
@@ -251,7 +251,8 @@ class Replicator(LoopActor):
             self._near.elector.tell(VotersChanged(frozenset({identity.node_id})))
         leading = machine.leading
         is_alone = leading is not None and not leading.progress
-        delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else self._settings.heartbeat_s
+        heartbeat_s = self._settings.heartbeat_s if leading is None else leading.heartbeat_s
+        delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else heartbeat_s
         self.runtime.call_later(delay_s, self._tick)
 
     # -- peers -------------------------------------------------------------------------------------------------
@@ -259,6 +260,7 @@ class Replicator(LoopActor):
     def _peer_up(self, message: PeerUp) -> None:
         self._hellos[message.node_id] = message.hello
         self._faults.pop(message.node_id, None)
+        self._machine.linked(self._now(), message.node_id)
         if message.node_id == self._machine.leader:
             self._announcer.tell_leader()
 

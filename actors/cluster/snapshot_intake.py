@@ -5,6 +5,7 @@ was, as long as it is the same leader's and that one has not trimmed its log sin
 """
 
 import math
+from typing import Final
 
 from actors.cluster.decisions import Decisions
 from actors.cluster.following import PULL_RETRY_S, Following
@@ -17,6 +18,9 @@ from storage.errors import DamagedError
 from storage.log_store import SnapshotPart, Staged
 from storage.snapshot_check import check_part
 
+PATIENCE_S: Final = 60.0
+"""A part that has not come by then is asked for again, whatever else is coming in."""
+
 
 class SnapshotIntake:
     """`staged` is what an earlier run had kept. It outlives the roles: what is kept is of use to the next one, too."""
@@ -27,6 +31,7 @@ class SnapshotIntake:
         self._staged = staged
         self._wanted: int | None = None
         self._is_staging = False
+        self._asked_at = -math.inf
         self.next_at = math.inf
 
     def needed(self, now: float, role: Following, message: SnapshotNeeded) -> Decisions:
@@ -47,8 +52,19 @@ class SnapshotIntake:
             self.next_at = now + 0.02
             return []
         self.next_at = now + PULL_RETRY_S
+        self._asked_at = now
         cursor = b"" if self._staged is None else self._staged.cursor
         return [SendPeers((role.leader,), SnapshotPull(role.vote_id, self._wanted, cursor))]
+
+    def receiving(self, now: float) -> None:
+        """Something of the leader's is coming in: the part that was asked for, or what stands before it."""
+        if self._wanted is not None and not self._is_staging and now < self._asked_at + PATIENCE_S:
+            self.next_at = max(self.next_at, now + PULL_RETRY_S)
+
+    def linked(self, now: float) -> None:
+        """The link to a node is new: what was asked for over the one before may be lost."""
+        if self._wanted is not None and not self._is_staging:
+            self.next_at = now
 
     def tick(self, now: float, role: Following) -> Decisions:
         """Ask again, or for what the rate did not allow before."""

@@ -28,13 +28,10 @@ from storage.vote_file import VoteFile
 class DiskLane(BlockingActor):
     """The LogWriter's and the Elector's way to the disk. `alignment` is that of the journal's frames."""
 
-    def __init__(
-        self, runtime: Runtime, folder: Folder, segment_bytes: int, alignment: int, vote_file: VoteFile
-    ) -> None:
+    def __init__(self, runtime: Runtime, folder: Folder, alignment: int, vote_file: VoteFile) -> None:
         super().__init__(runtime)
         self._vote_file = vote_file
         self._folder = folder
-        self._segment_bytes = segment_bytes
         self._alignment = alignment
         self._handlers: dict[type, Callable[[Any], None]] = {
             WriteBytes: self._write,
@@ -66,7 +63,7 @@ class DiskLane(BlockingActor):
 
     def _run_errand(self, message: RunErrand) -> None:
         try:
-            segment = run_errand(self._folder, message.errand, self._segment_bytes, self._alignment)
+            segment = run_errand(self._folder, message.errand, self._alignment)
         except DiskFullError as error:
             message.reply_to.tell(ErrandFailed(str(error)))
         else:

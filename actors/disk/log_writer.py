@@ -107,6 +107,8 @@ class LogWriter(LoopActor):
         self._is_flushing = False
         self._journal.flushed(message.file, message.end)
         self._write()
+        if self._journal.written() is not None:
+            self._flush_later()  # what was written meanwhile: another write, which would see to it, may never come
 
     def _recycle(self, message: Recycle) -> None:
         self._journal.recycle(message.trans_id)

@@ -19,7 +19,10 @@ from storage.entry import LogEnd
 
 
 class VoteAsked(msgspec.Struct):
-    """A candidate asks for a vote in `vote_id`. `comparison`: of its log with ours, below 0 if it is behind."""
+    """A candidate asks for a vote in `vote_id`. `comparison`: of its log with ours, below 0 if it is behind.
+
+    `stored_said`: how often this node had answered a leader when the candidate asked.
+    """
 
     candidate: int
     vote_id: int
@@ -27,6 +30,7 @@ class VoteAsked(msgspec.Struct):
     is_forced: bool
     end: LogEnd
     comparison: int
+    stored_said: int = 0
 
 
 class VoteGiven(msgspec.Struct):
@@ -82,11 +86,15 @@ class AskVotes(msgspec.Struct):
 
 
 class CastVote(msgspec.Struct):
-    """Send this vote, if the log is still not ahead of the candidate's, which ends at `end`."""
+    """Send this vote, if the log is still not ahead of the candidate's, which ends at `end`.
+
+    And if no leader was answered since `stored_said`, None: the vote is not one that takes a leader's lease away.
+    """
 
     candidate: int
     vote: Vote
     end: LogEnd
+    stored_said: int | None = None
 
 
 class Follow(msgspec.Struct):

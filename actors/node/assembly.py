@@ -196,7 +196,7 @@ def _disk(
     writes_max: int,
 ) -> tuple["list[pykka.ActorRef[Any]]", LogWriter, "pykka.ActorRef[Any]"]:
     """Whoever waits for the disk. All votes are saved on the first lane: two would write one file at once."""
-    lane = (DiskLane, opened.folder, settings.segment_bytes, opened.journal.alignment, opened.vote_file)
+    lane = (DiskLane, opened.folder, opened.journal.alignment, opened.vote_file)
     lanes = [runtime.start_blocking(*lane) for _ in range(LANES)]
     log_writer = LogWriter(runtime, opened.journal, lanes, settings.flush_interval_s, async_writes, writes_max)
     shard = opened.state.shard

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from msgspec.structs import replace
+
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.node.shard_settings import ShardSettings
@@ -48,6 +50,8 @@ def open_shard(
     when the folder is not the one that the cluster knows this node by.
     """
     vote_file = open_vote_file(folder, Identity(0, settings.own.node_id, drawn_id(random)))
+    if vote_file.identity.promise_s < settings.election_timeout_s:  # noted before any leader can be told of it
+        vote_file.save(replace(vote_file.identity, promise_s=settings.election_timeout_s))
     identity = vote_file.identity
     if identity.node_id != settings.own.node_id:
         raise StorageError(f"the data are node {identity.node_id}'s, and node_id is set to {settings.own.node_id}")

@@ -71,10 +71,14 @@ class Appending:
         """This record is to be in the log, in an entry of its own."""
         self._proposal = record
 
-    def advanced(self, durable: int, tail_bytes: int) -> None:
-        """The log is durable here up to `durable`, and so many bytes of it wait for LMDB."""
+    def advanced(self, settled: int, tail_bytes: int) -> None:
+        """The log is durable here, or committed by other nodes' disks (10.2.1), up to `settled`.
+
+        So many bytes of it wait for LMDB. A disk of this node's own that does not answer holds up nobody who needs it
+        not: what is committed counts as well.
+        """
         self._tail_bytes = tail_bytes
-        while self._under_way and self._under_way[0] <= durable:
+        while self._under_way and self._under_way[0] <= settled:
             self._under_way.popleft()
 
     def committed(self, now: float, still_parked: int, freed: int) -> None:

@@ -136,6 +136,10 @@ class Broker:
 
         return do
 
+    def release(self) -> None:
+        """It is used no more: what it refers to itself by goes, and with it the state goes at once."""
+        self._actions.clear()
+
     # -- what the host calls -----------------------------------------------------------------------------------
 
     def execute(self, now: float, calls: list[Call]) -> None:

@@ -8,8 +8,9 @@ is answered at once. A produced message is shown to nobody before its record is 
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from actors.messages.call import Answer, Call
+from actors.messages.call import Answer, Call, Client
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
@@ -17,6 +18,23 @@ from storage.message_ids import message_id
 from storage.queue_state import QueueState
 from storage.records import LEVEL
 from storage.state import ShardState
+
+REPLICATED_S: Final = 10.0
+"""A reply that waits for more nodes than a majority is given up after so long: some of them may be down for good."""
+
+
+class _Replicated:
+    """A reply that waits until `nodes` nodes have record `trans_id`, or until `until` (monotonic s)."""
+
+    __slots__ = ("call", "is_over", "nodes", "reply", "trans_id", "until")
+
+    def __init__(self, trans_id: int, nodes: int, until: float, call: Call, reply: Reply) -> None:
+        self.trans_id = trans_id
+        self.nodes = nodes
+        self.until = until
+        self.call = call
+        self.reply = reply
+        self.is_over = False
 
 
 class Ledger:
@@ -42,7 +60,9 @@ class Ledger:
         self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
-        self._replicated: list[tuple[int, int, Call, Reply]] = []
+        self._replicated: dict[int, deque[_Replicated]] = {}
+        self._replicated_of: dict[Client, list[_Replicated]] = {}
+        self._replicated_count = 0
         self._doubtful: deque[tuple[float, Call, Reply]] = deque()
         self.majority = 1
         self.is_leased = True
@@ -124,37 +144,69 @@ class Ledger:
 
     def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
-        self._replicated.append((self.state.trans_id, nodes, call, reply))
+        waiting = _Replicated(self.state.trans_id, nodes, self._monotonic + REPLICATED_S, call, reply)
+        self._replicated.setdefault(nodes, deque()).append(waiting)
+        self._replicated_of.setdefault(call.client, []).append(waiting)
+        self._replicated_count += 1
 
     def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
         """This node's disk has the records up to `durable`; n nodes have those up to the n-th of `replicas`."""
-        if not self._replicated:
-            return
-        open_still: list[tuple[int, int, Call, Reply]] = []
-        for waiting in self._replicated:
-            trans_id, nodes, call, reply = waiting
-            if nodes == 1:
-                is_done = trans_id <= durable
-            elif nodes > len(replicas):
-                is_done = trans_id <= self.committed
-                reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
-                reply = refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
-            else:
-                is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self.committed)
-            if is_done:
-                self.answers.append((call, reply))
-            else:
-                open_still.append(waiting)
-        self._replicated = open_still
+        for nodes, line in self._replicated.items():  # one line for each number: what is done stands at its head
+            while line and (line[0].is_over or self._is_over(line[0], durable, replicas)):
+                waiting = line.popleft()
+                if not waiting.is_over:
+                    self._end_replicated(waiting)
+                    self.answers.append((waiting.call, self._replicated_reply(waiting, nodes, replicas)))
+
+    def _is_over(self, waiting: _Replicated, durable: int, replicas: tuple[int, ...]) -> bool:
+        """Whether it is on as many disks as were asked for, or can't be any more, or has waited for too long."""
+        trans_id, nodes = waiting.trans_id, waiting.nodes
+        if nodes == 1:
+            is_done = trans_id <= durable
+        elif nodes > len(replicas):
+            is_done = trans_id <= self.committed
+        else:
+            is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self.committed)
+        return is_done or self._monotonic >= waiting.until
+
+    def _replicated_reply(self, waiting: _Replicated, nodes: int, replicas: tuple[int, ...]) -> Reply:
+        has_it = sum(waiting.trans_id <= replica for replica in replicas)
+        if has_it >= nodes:
+            return waiting.reply
+        if nodes > len(replicas):
+            reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
+        else:
+            reason = f"{nodes} nodes were asked for, and after {REPLICATED_S:g} s {has_it} have it"
+        return refusal(waiting.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+
+    def _end_replicated(self, waiting: _Replicated) -> None:
+        waiting.is_over = True
+        self._replicated_count -= 1
+        mine = self._replicated_of.get(waiting.call.client)
+        if mine is not None:
+            mine.remove(waiting)
+            if not mine:
+                del self._replicated_of[waiting.call.client]
+
+    def forget(self, client: Client) -> None:
+        """A client is gone: its replies wait for no disks any more. What it asked for is done as far as it is."""
+        for waiting in self._replicated_of.pop(client, ()):
+            waiting.is_over = True
+            self._replicated_count -= 1
+            reason = f"{waiting.nodes} nodes were asked for, and its client is gone"
+            self.answers.append((waiting.call, refusal(waiting.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)))
 
     def take_open(self) -> list[tuple[int, Call, Reply]]:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
         taken = [(trans_id, call, reply) for trans_id, _, call, reply in self._parked]
-        taken += ((trans_id, call, reply) for trans_id, _, call, reply in self._replicated)
+        for line in self._replicated.values():
+            taken += [(one.trans_id, one.call, one.reply) for one in line if not one.is_over]
         taken += [(0, call, reply) for _, call, reply in self._doubtful]
         self._doubtful.clear()
         self._parked.clear()
-        self._replicated = []
+        self._replicated.clear()
+        self._replicated_of.clear()
+        self._replicated_count = 0
         self._after_commit.clear()
         return taken
 
@@ -211,12 +263,12 @@ class Ledger:
     @property
     def parked_count(self) -> int:
         """How many replies wait for a commit."""
-        return len(self._parked) + len(self._replicated)
+        return len(self._parked) + self._replicated_count
 
     @property
     def is_awaited(self) -> bool:
         """Whether anyone waits for a commit."""
-        return bool(self._parked or self._after_commit or self._replicated)
+        return bool(self._parked or self._after_commit or self._replicated_count)
 
     @property
     def is_settled(self) -> bool:

@@ -76,6 +76,8 @@ class QueueOwner(LoopActor):
         self._linger: Timer | None = None
         self._is_looking_again = self._continues = False
         self._stopping: Stop | None = None
+        self._broker: Broker
+        self._has_broker = False
         self._take_state(state)
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
@@ -111,6 +113,9 @@ class QueueOwner(LoopActor):
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:
         """A broker over `state`, with nothing open."""
+        if self._has_broker:
+            self._broker.release()
+        self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
         )
@@ -177,6 +182,8 @@ class QueueOwner(LoopActor):
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
+        if message.client.is_gone:
+            self._ledger.forget(message.client)
         gone = [c for c in self._held if c.client is message.client and c.request.action in WAITS]
         if gone:
             self._held = [call for call in self._held if call not in gone]
@@ -217,7 +224,7 @@ class QueueOwner(LoopActor):
         monotonic = self.runtime.monotonic()
         ledger.pass_monotonic(monotonic)
         ledger.lease(until, confirmed_at)
-        self._appending.advanced(durable, tail_bytes)
+        self._appending.advanced(max(durable, committed), tail_bytes)
         answers_before = len(ledger.answers)
         is_news = committed > ledger.committed
         if is_news:

@@ -117,13 +117,15 @@ class Push(msgspec.Struct, array_like=True, tag=5, gc=False):
 class Stored(msgspec.Struct, array_like=True, tag=6, gc=False):
     """Follower to leader: my disk agrees with your log up to record `trans_id`. `echo`: your latest `sent_at`.
 
-    `is_full`: my disk takes nothing more for now, so I should not lead.
+    `is_full`: my disk takes nothing more for now, so I should not lead. `promise_s`: from `echo` on I vote for nobody
+    else for so long by my clock (0: a node of before says nothing, and is taken to have the leader's time-out).
     """
 
     vote_id: Number
     trans_id: TransId
     echo: Moment
     is_full: bool = False
+    promise_s: Moment = 0.0
 
 
 class Pull(msgspec.Struct, array_like=True, tag=7, gc=False):

@@ -292,7 +292,6 @@ class SimulatedNode:
             opened = open_shard(self.tables, self.folder, self.settings, runtime.now(), random)
         except DiskFullError:
             return False
-        self.folder.settle()
         opened.state.check()
         self.torn += opened.recovered.torn is not None
         for stored in opened.recovered.unstored:

@@ -52,6 +52,7 @@ class MemoryFile:
         """The disk has it all."""
         assert not self.is_closed
         self.durable[:] = self.content
+        self._folder.on_their_way[:] = [one for one in self._folder.on_their_way if one[0] is not self]
 
     def close(self) -> None:
         """Nothing is written through it any more."""

@@ -42,7 +42,7 @@ class Disk:
                 raise BlockingIOError
             errand = self.writer.errand()
             assert errand is not None
-            self.writer.errand_done(run_errand(self.folder, errand, SEGMENT, SECTOR))
+            self.writer.errand_done(run_errand(self.folder, errand, SECTOR))
             write = self.writer.place(entries)
         write.file.write_durably_at(write.offset, write.data)
         return write
@@ -161,3 +161,22 @@ def test_a_newer_journal_format_is_refused() -> None:
     file.content[: len(plain) + 4] = plain + zlib.crc32(plain).to_bytes(4, "little")
     with pytest.raises(UnknownFormatError):
         read_journal(disk.folder)
+
+
+def test_an_entry_that_outgrows_a_segment_gets_one_of_its_own_size_and_all_is_read_back() -> None:
+    """Its leader has larger segments: the follower died of it, again and again."""
+    disk = Disk()
+    payloads = [b"a" * 100, b"b" * (3 * SEGMENT), b"c" * 50, b"d" * (SEGMENT // 2), b"e" * (5 * SEGMENT), b"f" * 9000]
+    for payload in payloads:
+        disk.complete(disk.append(payload))
+    content = read_journal(disk.folder)
+    assert content.payloads == payloads
+    assert content.torn is None
+    disk.writer.recycle(disk.last)
+    for n in range(40):
+        disk.complete(disk.append(b"g" * 5000))
+        disk.writer.recycle(disk.last - 1)
+    assert sum(file.size() for file in disk.folder.files.values()) < 8 * SEGMENT, "the large ones are not kept"
+    restarted = Disk(disk.folder, stored=0, last=disk.last)
+    restarted.complete(restarted.append(b"h" * (2 * SEGMENT)))
+    assert read_journal(disk.folder).payloads[-1] == b"h" * (2 * SEGMENT)

@@ -47,3 +47,15 @@ def test_a_file_that_can_not_be_read_is_no_new_one() -> None:
     folder.files[NAME].write_at(4096, b"x" * 100)
     with pytest.raises(DamagedError, match="does not know how it voted"):
         open_vote_file(folder, NEW)
+
+
+def test_a_vote_that_was_read_is_on_disk_before_anybody_hears_of_it() -> None:
+    """A worker that was killed between write and flush reads its vote from the system's cache."""
+    folder = MemoryFolder()
+    file = open_vote_file(folder, NEW)
+    vote = Identity(5, 1, 77, 8, 3)
+    folder.settle()
+    file.save(vote)  # on its way: the worker dies before it is there
+    again = open_vote_file(folder, NEW).identity
+    folder.power_cut(Random(1))
+    assert open_vote_file(folder, NEW).identity == again

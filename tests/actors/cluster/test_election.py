@@ -59,12 +59,12 @@ def test_one_vote_a_vote_id_saved_before_it_is_told() -> None:
     one = election()
     one.vote_asked(2.0, asked(6, candidate=1))
     out = one.take_out()
-    cast = CastVote(1, Vote(6, False, True), END)
+    cast = CastVote(1, Vote(6, False, True), END, 0)
     assert isinstance(out[-1], CastVote)
     assert out[-1] == cast
     assert saved(out[:-1]).voted_for == 1
     one.vote_asked(2.0, asked(6, candidate=3))
-    assert one.take_out() == [CastVote(3, Vote(6, False, False), END)]
+    assert one.take_out() == [CastVote(3, Vote(6, False, False), END, 0)]
     one.vote_asked(2.0, asked(6, candidate=1))
     assert one.take_out() == [cast], "the same one may ask again"
 
@@ -73,7 +73,7 @@ def test_no_vote_for_a_log_that_is_behind() -> None:
     one = election()
     one.vote_asked(2.0, asked(6, comparison=-1))
     out = one.take_out()
-    assert out[-1] == CastVote(1, Vote(6, False, False), END)
+    assert out[-1] == CastVote(1, Vote(6, False, False), END, 0)
     assert saved(out).voted_for == 0
 
 
@@ -180,3 +180,17 @@ def test_who_votes_for_another_leaves_its_leader_before_the_disk_is_asked() -> N
     out = one.take_out()
     assert out[0] == Follow(5, None), "what is answered to the leader from here on would extend its lease"
     assert isinstance(out[1], Save)
+
+
+def test_what_was_promised_before_a_restart_with_a_shorter_time_out_is_kept() -> None:
+    before = Identity(9, 2, 77, 5, 0, 3.0)
+    one = Recorded(Election(before, TIMEOUT, lambda: 0.0, 100.0))
+    one.set_voters(100.0, frozenset({1, 2, 3}))
+    one.tick(102.9)
+    assert one.take_out() == [], "it votes for nobody, itself included"
+    one.vote_asked(102.9, asked(6, candidate=1))
+    assert one.take_out() == []
+    one.tick(103.1)
+    out = one.take_out()
+    assert saved(out).promise_s == TIMEOUT, "from now on only the shorter one is promised"
+    assert AskVotes(6, is_pre=True, is_forced=False) in out

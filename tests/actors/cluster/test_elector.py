@@ -62,7 +62,7 @@ def test_a_vote_is_told_when_it_is_on_disk() -> None:
     assert [(one.vote_id, one.voted_for) for one in saved] == [(6, 0)], "the new vote first, and then for whom"
     assert host.replicator.take(CastVote) == []
     assert [(one.vote_id, one.voted_for) for one in host.save()] == [(6, 2)]
-    assert host.replicator.take(CastVote) == [CastVote(2, Vote(6, False, True), LogEnd(5, 10))]
+    assert host.replicator.take(CastVote) == [CastVote(2, Vote(6, False, True), LogEnd(5, 10), 0)]
 
 
 def test_what_is_decided_while_the_disk_is_busy_waits_its_turn() -> None:

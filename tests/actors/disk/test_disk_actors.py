@@ -251,7 +251,7 @@ def test_what_lmdb_has_makes_room(tmp_path: Path) -> None:
 
 
 def lane(folder: MemoryFolder) -> DiskLane:
-    return DiskLane(CrankedRuntime(), folder, SEGMENT, folder.alignment, open_vote_file(folder, Identity(0, 1, 7)))
+    return DiskLane(CrankedRuntime(), folder, folder.alignment, open_vote_file(folder, Identity(0, 1, 7)))
 
 
 def test_a_lane_says_that_it_is_done_when_it_is() -> None:
@@ -292,3 +292,16 @@ def test_a_lane_on_a_full_disk_says_so() -> None:
 def test_a_message_that_no_lane_knows_is_a_bug() -> None:
     with pytest.raises(KeyError):
         lane(MemoryFolder()).on_receive(object())
+
+
+def test_what_is_written_while_a_flush_is_under_way_is_flushed_though_nothing_follows() -> None:
+    writer = Writer(flush_interval_s=0.1)
+    writer.tell(WriteEntries([entry(1)]))
+    writer.runtime.crank(0.11)
+    [flush] = writer.lane.take(FlushFile)
+    writer.tell(WriteEntries([entry(2)]))
+    writer.runtime.crank(0.3)
+    assert writer.lane.take(FlushFile) == [], "one at a time"
+    writer.tell(FileFlushed(flush.file, flush.end))
+    writer.runtime.crank(0.11)
+    assert [one.end > flush.end for one in writer.lane.take(FlushFile)] == [True]

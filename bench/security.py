@@ -256,6 +256,10 @@ class _Nobody:
     def write(self, data: bytes) -> None:
         """Nothing."""
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     close = abort = lambda self: None
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
@@ -270,6 +274,9 @@ class _Nobody:
 
     def link_receiving(self, link: PeerLink) -> None:
         """Nothing."""
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """Nothing."""

@@ -43,7 +43,8 @@ class Facts(NamedTuple):
     reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
     disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
     not know whether it was done (a produce with a key, too). `may_wait`: with `wait` it may be answered much later, and
-    only as long as its client is there. `level`: the feature level that the cluster needs for it.
+    only as long as its client is there. `unless_gone`: it sets or clears something, so it is not done late, when its
+    client has given up and may have asked for something else. `level`: the feature level that the cluster needs for it.
     """
 
     action: Action
@@ -56,6 +57,7 @@ class Facts(NamedTuple):
     needs_space: bool = False
     is_repeatable: bool = False
     may_wait: bool = False
+    unless_gone: bool = False
     level: int = 1
 
 
@@ -67,19 +69,23 @@ TABLE: Final = (
     Facts(Action.CONSUME, "consume", Right.CONSUME, writes=True, is_repeatable=True, may_wait=True),
     Facts(Action.CONFIRM, "confirm", Right.CONSUME, writes=True, is_repeatable=True),
     Facts(Action.MONITOR, "monitor", Right.LOOK, is_repeatable=True),
-    Facts(Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True),
-    Facts(Action.CLEAR, "clear", Right.MANAGE, writes=True, in_pieces=True),
+    Facts(
+        Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True, unless_gone=True
+    ),
+    Facts(Action.CLEAR, "clear", Right.MANAGE, writes=True, in_pieces=True, unless_gone=True),
     Facts(Action.LIST, "list", Right.LOOK, is_long=True, is_repeatable=True),
     Facts(Action.LEADER, "leader", Right.ANY, asks_node=True, is_repeatable=True),
     Facts(Action.RELEASE, "release", Right.CONSUME, writes=True),
     Facts(Action.EXTEND, "extend", Right.CONSUME, writes=True),
     Facts(Action.PEEK, "peek", Right.LOOK, is_long=True, is_repeatable=True),
     Facts(Action.SHOW, "show", Right.LOOK, is_long=True, is_repeatable=True),
-    Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True),
+    Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True, unless_gone=True),
     Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
-    Facts(Action.CLUSTER, "cluster", Right.OPERATE, is_repeatable=True),
+    Facts(Action.CLUSTER, "cluster", Right.OPERATE, is_repeatable=True, unless_gone=True),
     Facts(Action.AUTHENTICATE, "authenticate", Right.NONE, asks_node=True, is_repeatable=True),
-    Facts(Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, level=READERS_LEVEL),
+    Facts(
+        Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, unless_gone=True, level=READERS_LEVEL
+    ),
     Facts(Action.WATCH, "watch", Right.CONSUME, is_repeatable=True, may_wait=True),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
     Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
@@ -95,6 +101,7 @@ LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if 
 
 IN_PIECES: Final = frozenset(facts.action for facts in TABLE if facts.in_pieces)
 ASKS_NODE: Final = frozenset(facts.action for facts in TABLE if facts.asks_node)
+UNLESS_GONE: Final = frozenset(facts.action for facts in TABLE if facts.unless_gone)
 WAITS: Final = frozenset(facts.action for facts in TABLE if facts.may_wait)
 LONG_REPLIES: Final = frozenset(facts.action for facts in TABLE if facts.is_long)
 NEEDS_SPACE: Final = frozenset(facts.action for facts in TABLE if facts.needs_space)

@@ -4,6 +4,7 @@ from typing import Final
 
 from net.peers.link import PeerLink
 from net.peers.messages import Hello
+from net.peers.outbox import Outbox
 
 BACKOFF_MIN_S: Final = 0.05
 """Before a node that could not be reached is dialled again, the first time."""
@@ -16,8 +17,8 @@ ANSWER_BYTES_MAX: Final = 8 << 20
 class PeerNode:
     """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
 
-    `unsent` leaves at the end of the turn, with forwarded calls up to number `unsent_serial`; `said` is the hello that
-    the node has of this one. `answers` to what it has asked wait for a link to it, as long as it can be heard.
+    `outbox` leaves at the end of the turn, as far as there is room; `said` is the hello that the node has of this one.
+    `answers` to what it has asked wait for a link to it, as long as it can be heard.
     """
 
     def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
@@ -28,8 +29,8 @@ class PeerNode:
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
         self.last_fault = ""
-        self.unsent: list[bytes] = []
-        self.unsent_serial = 0
+        self.outbox = Outbox()
+        self.is_behind = False
         self.said: Hello | None = None
         self.answers: list[bytes] = []
         self._answer_bytes = 0

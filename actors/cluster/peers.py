@@ -19,6 +19,7 @@ from actors.messages.peers import (
     Introduce,
     KeyringChanged,
     LinkHandedOver,
+    PeerBehind,
     PeerDown,
     PeerFault,
     PeerReceiving,
@@ -31,7 +32,7 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
 from net.peers.link import LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import ANSWERS, ASKS, NEWS, Forward, Hello, PeerMessage
+from net.peers.messages import ANSWERS, ASKS, BULK, NEWS, Forward, Hello, PeerMessage
 from storage.records import Member
 from storage.vote_file import Identity
 
@@ -43,6 +44,9 @@ HELLO_S: Final = 3.0
 
 INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
+
+BEHIND_BYTES: Final = 8 << 20
+"""With more of clients' answers waiting for a node, nothing is done for it that has a long one."""
 
 RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
 
@@ -133,23 +137,51 @@ class Peers(LoopActor):
             if not frame:
                 frame = encoded(said)
                 assert len(frame) <= self._terms.frame_bytes_max, f"{type(said).__name__} of {len(frame)} bytes"
-            if not node.unsent:
+            if not node.outbox:
                 self._to_send.append(node)
-            node.unsent.append(frame)
-            if isinstance(said, Forward):
-                node.unsent_serial = said.calls[-1].serial
+            if isinstance(said, BULK):
+                node.outbox.add_bulk(frame, said.calls[-1].serial if isinstance(said, Forward) else 0)
+                self._see_whether_behind(node)
+            else:
+                node.outbox.add(frame)
 
     def take_turn(self) -> None:
         """All that one turn has for a node leaves in one piece: a system call costs more than a message."""
         super().take_turn()
-        if not self._to_send:
-            return
+        if self._to_send:
+            self._send_all()
+
+    def _send_all(self) -> None:
         to_send, self._to_send = self._to_send, []
         for node in to_send:
-            unsent, node.unsent = node.unsent, []
-            if unsent and node.link is not None and self._nodes.get(node.node_id) is node:
-                self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), node.unsent_serial)
-                node.link.send(unsent)
+            if node.link is not None and self._nodes.get(node.node_id) is node:
+                self._send_some(node, node.link)
+
+    def _send_some(self, node: PeerNode, link: PeerLink) -> None:
+        """What the cluster says, and of clients' requests so much as does not make that wait."""
+        outbox = node.outbox
+        frames = outbox.take(is_full=link.is_full)
+        if frames:
+            self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), outbox.serial)
+            link.send(frames)
+        self._see_whether_behind(node)
+        if outbox.has_ready(is_full=link.is_full):
+            self._to_send.append(node)
+            self.runtime.call_later(0.0, self._send_all)
+
+    def _see_whether_behind(self, node: PeerNode) -> None:
+        """Who answers a node's requests is told when it takes the answers more slowly than they come."""
+        bulk_bytes = node.outbox.bulk_bytes
+        is_behind = bulk_bytes > BEHIND_BYTES // 2 if node.is_behind else bulk_bytes > BEHIND_BYTES
+        if is_behind != node.is_behind:
+            node.is_behind = is_behind
+            self._router.tell(PeerBehind(node.node_id, is_behind))
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Clients' requests that waited for room go on."""
+        node = next((one for one in self._nodes.values() if one.link is link), None)
+        if node is not None:
+            self._send_some(node, link)
 
     # -- whom this node knows ----------------------------------------------------------------------------------
 
@@ -376,7 +408,8 @@ class Peers(LoopActor):
         node = next((one for one in self._nodes.values() if one.link is link), None)
         if node is not None:
             node.link = None
-            node.unsent = []
+            node.outbox.clear()
+            self._see_whether_behind(node)
         if link.peer is not None and self._up.get(link.peer.node_id) is link:
             del self._up[link.peer.node_id]
             for ref in (self._replicator, self._router):

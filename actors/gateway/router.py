@@ -10,8 +10,9 @@ import msgspec
 import pykka
 
 from actors.gateway.access import AccessTable
+from actors.gateway.late_requests import ANSWER_S, LateRequests
 from actors.gateway.remote_clients import RemoteClient, RemoteClients
-from actors.gateway.routing import Forwarding, Routed, Routing
+from actors.gateway.routing import CALL_BYTES, Forwarding, Routed, Routing, call_bytes
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.gateway.worker_keys import node_of
 from actors.messages.answering import send_answers
@@ -20,14 +21,23 @@ from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge, Returned
 from actors.messages.lifecycle import AccessChanged, Listening, Reconfigure, Stop, Stopped
 from actors.messages.log import Drain, Undrain
-from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
+from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply
-from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardedCall, ForwardReturned
-from quorate.actions import WAITS
-from quorate.protocol import NAME_BYTES_MAX, ErrorWord, Reply, StatusReply, refusal
+from net.peers.messages import (
+    KNOWS_STILL_THERE,
+    ClientLeft,
+    Forward,
+    ForwardAnswers,
+    ForwardedCall,
+    ForwardReturned,
+    StillHere,
+    StillThere,
+)
+from quorate.actions import LONG_REPLIES, WAITS
+from quorate.protocol import Action, ErrorWord, Reply, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -35,14 +45,11 @@ LAST_ANSWERS_S: Final = 1.0
 ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""
 
-FORWARD_BYTES: Final = 8 << 20
-"""What one frame of forwarded calls or answers has at most, or one call or answer: see `FRAME_BYTES_MAX`."""
+FORWARD_BYTES: Final = 1 << 20
+"""What one frame of forwarded calls or answers has at most, or one of them: the cluster's own words wait behind it."""
 
-CALL_BYTES: Final = 512
-"""What a call or an answer takes beside its payloads, about."""
-
-
-ID_BYTES: Final = 9
+NOT_WHILE_BEHIND: Final = LONG_REPLIES | {Action.CONSUME}
+"""What may have a long answer, and is not done for a node that takes its answers more slowly than they come."""
 
 
 class Router(LoopActor):
@@ -76,13 +83,17 @@ class Router(LoopActor):
         self._forwards: dict[int, list[Forwarding]] = {}
         self._session = int(runtime.random() * (1 << 48))
         self._remote = RemoteClients(access or AccessTable())
+        self._late = LateRequests()
+        self._knows_still_there: set[int] = set()
+        self._behind: set[int] = set()
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
             PeerSaid: self._peer_said,
             Returned: self._returned,
             LeaderChanged: self._leader_changed,
-            PeerUp: lambda m: self._do(self._machine.linked(self._now(), m.node_id, m.hello.level)),
+            PeerUp: self._linked,
+            PeerBehind: self._peer_behind,
             PeerUnheard: self._unheard,
             PeerDown: self._link_lost,
             Drain: self._drain,
@@ -223,9 +234,7 @@ class Router(LoopActor):
             packed = packed_call(
                 one.serial, one.client, one.call.reply_bytes_max, one.call.request, one.call.principal.name
             )
-            request = one.call.request
-            named = NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
-            grown = CALL_BYTES * (1 + len(packed.payloads)) + sum(len(data or b"") for data in packed.payloads) + named
+            grown = call_bytes(one.call)
             if calls and size + grown > self._forward_bytes:
                 self._say(to, Forward(self._session, calls))
                 calls, size = [], 0
@@ -271,6 +280,18 @@ class Router(LoopActor):
 
     # -- links -------------------------------------------------------------------------------------------------
 
+    def _linked(self, message: PeerUp) -> None:
+        node_id, hello = message.node_id, message.hello
+        if hello.minor >= KNOWS_STILL_THERE and node_of(node_id):
+            self._knows_still_there.add(node_id)
+        self._do(self._machine.linked(self._now(), node_id, hello.level))
+
+    def _peer_behind(self, message: PeerBehind) -> None:
+        if message.is_behind:
+            self._behind.add(message.node_id)
+        else:
+            self._behind.discard(message.node_id)
+
     def _link_lost(self, message: PeerDown) -> None:
         node_id, now = message.node_id, self._now()
         self._take_back_unsent(node_id)
@@ -291,6 +312,7 @@ class Router(LoopActor):
 
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
+        self._late.forget(node_id)
         for client in self._remote.forget(node_id):
             self._tell_owner(ClientGone(client))
 
@@ -336,7 +358,16 @@ class Router(LoopActor):
             self._answers_came(node_id, message)
         elif isinstance(message, ForwardReturned):
             self._machine.came_back(self._now(), node_id, message.serials)
+            if self._machine.has_credit:
+                self._do(self._machine.credit_again(self._now()))
             self._arm()
+        elif isinstance(message, StillThere):
+            here = self._machine.still_there(node_id, message.serials)
+            if here:
+                self._say(node_id, StillHere(here, message.session))
+        elif isinstance(message, StillHere):
+            calls, late = self._late.confirmed(self._now(), (node_id, message.session), message.serials)
+            self._do_asked(node_id, message.session, calls, late)
         elif isinstance(message, ClientLeft):
             client = self._remote.left(node_id, message.client)
             if client is not None:
@@ -353,6 +384,8 @@ class Router(LoopActor):
             return
         found = [self._machine.answered(node_id, serial, reply) for serial, reply in replies]
         send_answers([self._as_stopping(*answer) for answer in found if answer is not None])
+        if self._machine.has_credit:
+            self._do(self._machine.credit_again(self._now()))
 
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:
         """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
@@ -366,6 +399,11 @@ class Router(LoopActor):
         if self._remote.is_new(node_id, message.session):
             self._forget_remote(node_id)
         fresh = self._remote.fresh(node_id, message)
+        if node_id in self._behind:
+            later = [one.serial for one in fresh if one.request.action in NOT_WHILE_BEHIND]
+            if later:
+                self._say(node_id, ForwardReturned(later, message.session))
+                fresh = [one for one in fresh if one.request.action not in NOT_WHILE_BEHIND]
         if not self._machine.is_serving or self._is_stopping:
             may_look = node_id < 0 and not self._is_stopping
             own = [one for one in fresh if may_look and self._machine.answers_itself(one.request.action)]
@@ -381,5 +419,32 @@ class Router(LoopActor):
             self._send_answers_to(node_id, message.session, served.refusals)
             if self._listener is not None:
                 self._listener.tell(RefusedForwarded(node_id, served.refused))
-        if served.calls:
-            self._tell_owner(Execute(served.calls))
+        calls = served.calls
+        if node_id in self._knows_still_there:
+            asked = self._late.wanted(calls)
+            if asked:
+                others = {id(call) for call in asked}
+                calls = [call for call in calls if id(call) not in others]
+                self._ask_whether_still_there(node_id, message.session, asked)
+        if calls:
+            self._tell_owner(Execute(calls))
+
+    def _ask_whether_still_there(self, node_id: int, session: int, calls: list[Call]) -> None:
+        serials = self._late.ask(self._now(), (node_id, session), calls)
+        self._say(node_id, StillThere(serials, session))
+        self.runtime.call_later(ANSWER_S * 1.1, self._nobody_spoke)
+
+    def _nobody_spoke(self) -> None:
+        if not self.has_ended:
+            for (node_id, session), serials in self._late.expired(self._now()):
+                self._say(node_id, ForwardReturned(serials, session))
+
+    def _do_asked(self, node_id: int, session: int, calls: list[Call], late: list[int]) -> None:
+        """Their clients are still there; this node may lead no more."""
+        if calls and (not self._machine.is_serving or self._is_stopping):
+            late = [*late, *(call.order for call in calls)]
+            calls = []
+        if late:
+            self._say(node_id, ForwardReturned(late, session))
+        if calls:
+            self._tell_owner(Execute(calls))

@@ -19,16 +19,47 @@ from actors.gateway.worker_keys import node_of, shown
 from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal
-from quorate.actions import ASKS_NODE, LATER, LOOKS, WAITS
-from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, done, refusal
+from net.clients.reply_length import LONG, ONE_MESSAGE, SHORT, reply_length
+from quorate.actions import ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
+from quorate.protocol import (
+    NAME_BYTES_MAX,
+    NO_DATA,
+    Action,
+    Code,
+    ErrorWord,
+    RedirectReply,
+    Reply,
+    done,
+    refusal,
+)
 
 HOLD_S: Final = 4.0
 """How long a request waits for a leader, unless it says otherwise: some elections."""
 
 RETURN_S: Final = 0.02  # after this a request that came back is looked at again
 
+PATIENCE_MAX: Final = 15
+"""A request may ask to be held for so many times as long: its client's patience is its own, the memory is not."""
+
 ANSWER_S: Final = 10.0
-"""What a forwarded request may take beyond what it asks to wait."""
+"""What a forwarded request may take beyond what it asks to wait, and what its way takes: see `SLOW_BYTES_PER_S`."""
+
+SLOW_BYTES_PER_S: Final = 256 << 10
+"""So slow may a link be: a request gets the time that all before it, and it, take on such a one."""
+
+LOOK_MAX: Final = 2000
+"""So many held calls are looked at in one turn: some 10 ms."""
+
+CREDIT_BYTES: Final = 16 << 20
+"""What may be on its way to another node, or be expected back, at once; beyond it requests are held here."""
+
+CALL_BYTES: Final = 512
+"""What a call takes beside its payloads, about."""
+
+ID_BYTES: Final = 9
+
+REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
+"""What is reckoned for a reply."""
 
 RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
@@ -42,20 +73,29 @@ LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to 
 
 @dataclass(slots=True)
 class Outgoing:
-    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s)."""
+    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
+
+    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes).
+    """
 
     call: Call
     node_id: int
     deadline: float
+    waits_until: float
+    size: int
 
 
 @dataclass(slots=True)
 class Held:
-    """A call that waits; it is looked at again at `look_at`, and given up at `deadline` (monotonic s)."""
+    """A call that waits; it is looked at again at `look_at`, and given up at `deadline` (monotonic s).
+
+    `for_credit`: there is somewhere to go, but too much is on its way there.
+    """
 
     call: Call
     look_at: float
     deadline: float
+    for_credit: bool = False
 
 
 @dataclass(slots=True)
@@ -88,12 +128,20 @@ class Routed:
 class Routing:
     """One node's, for one shard. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds.
 
+    `credit_bytes`: see `CREDIT_BYTES`; one call may always be under way.
+
     `sibling`: where the shard's owner is in another process of this node, that worker's number (`worker_keys`). It is
     asked what asks about this node; everything else is for the shard's leader, which may be it.
     """
 
-    def __init__(self, *, forwards: bool, hold_s: float = HOLD_S, sibling: int = 0) -> None:
+    def __init__(
+        self, *, forwards: bool, hold_s: float = HOLD_S, sibling: int = 0, credit_bytes: int = CREDIT_BYTES
+    ) -> None:
         self._sibling = sibling
+        self._credit_bytes = credit_bytes
+        self._on_the_way: dict[int, int] = {}
+        self._short: set[int] = set()
+        self.has_credit = False
         self.leader = 0
         self.leads = False
         self.next_at = math.inf
@@ -132,9 +180,15 @@ class Routing:
         """Where each of the calls goes."""
         routed = Routed()
         for call in calls:
-            patience_s = call.request.patience
-            self._route(now, call, now + (self._hold_s if patience_s is None else patience_s), routed)
+            self._route(now, call, now + self._patience_s(call), routed)
         return routed
+
+    def _patience_s(self, call: Call) -> float:
+        """For how long it is held at most. What another worker asks for its client has been bounded there."""
+        asked_s = call.request.patience
+        if asked_s is None:
+            return self._hold_s
+        return asked_s if call.is_part else min(asked_s, PATIENCE_MAX * self._hold_s)
 
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         if call.client.has_left and _consumes(call) and not _may_consume(call):
@@ -159,8 +213,15 @@ class Routing:
         elif self._levels.get(to, 1) < LATER.get(call.request.action, 1):
             reason = f"{shown(to)}, which leads, runs a version that has no such action"
             routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
+        elif call.request.action in UNLESS_GONE and call.client.is_gone:
+            routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
         else:
-            routed.forwards.append(self._forwarded(now, call, to))
+            size = call_bytes(call)
+            if (under_way := self._on_the_way.get(to, 0)) and under_way + size > self._credit_bytes:
+                self._short.add(to)
+                self._hold(call, deadline, deadline, for_credit=True)
+            else:
+                routed.forwards.append(self._forwarded(now, call, to, size))
 
     def _to(self, action: int) -> int:
         """Who does it: the leader, or this node's worker of the shard where it is asked for its own view.
@@ -177,8 +238,8 @@ class Routing:
 
     # -- holding -----------------------------------------------------------------------------------------------
 
-    def _hold(self, call: Call, look_at: float, deadline: float) -> None:
-        self._held.append(Held(call, look_at, deadline))
+    def _hold(self, call: Call, look_at: float, deadline: float, *, for_credit: bool = False) -> None:
+        self._held.append(Held(call, look_at, deadline, for_credit))
         if not call.is_single:
             self._held_of[call.client] = self._held_of.get(call.client, 0) + 1
         self.next_at = min(self.next_at, look_at, deadline)
@@ -189,25 +250,42 @@ class Routing:
             if not one.call.is_single:
                 self._held_of[one.call.client] = self._held_of.get(one.call.client, 0) + 1
 
-    def _take_held(self) -> list[Held]:
+    def take_held(self) -> list[Call]:
+        """All that is held; it is the caller's now."""
         held, self._held = self._held, []
         self._held_of.clear()
         self.next_at = min((one.deadline for one in self._outgoing.values()), default=math.inf)
-        return held
-
-    def take_held(self) -> list[Call]:
-        """All that is held; it is the caller's now."""
-        return [one.call for one in self._take_held()]
+        return [one.call for one in held]
 
     def _look_again(self, now: float) -> Routed:
-        """What is held goes on in its order, if there is somewhere to go."""
+        """What is held goes on in its order, if there is somewhere to go: `LOOK_MAX` calls at a time.
+
+        The rest is looked at with the next tick, which is soon then.
+        """
         routed = Routed()
-        for one in self._take_held():
+        part, rest = self._held[:LOOK_MAX], self._held[LOOK_MAX:]
+        self._held = []
+        self._held_of.clear()
+        self.next_at = min((one.deadline for one in self._outgoing.values()), default=math.inf)
+        for one in part:
             if one.look_at > now and one.look_at < one.deadline:
                 self._hold(one.call, one.look_at, one.deadline)  # it came back just now
             else:
                 self._route(now, one.call, one.deadline, routed)
+        if rest:
+            self._held += rest
+            self._count_held()
+            self.next_at = min(self.next_at, *(one.deadline for one in self._held))
+            if not self._short:
+                for one in rest:
+                    one.look_at = now
+                self.next_at = now
         return routed
+
+    def credit_again(self, now: float) -> Routed:
+        """What was held since too much was on its way goes on."""
+        self.has_credit = False
+        return self._look_again(now)
 
     def leader_changed(self, now: float, message: LeaderChanged) -> Routed:
         """Somebody else leads, or nobody, or where the leader is has become known: what was held can go on."""
@@ -241,8 +319,7 @@ class Routing:
         """Calls that came back from a node that does not lead, undone."""
         for call in calls:
             call.returns += 1
-            patience_s = self._hold_s if call.request.patience is None else call.request.patience
-            deadline = now + (patience_s if call.returns < RETURNS_MAX else 0.0)
+            deadline = now + (self._patience_s(call) if call.returns < RETURNS_MAX else 0.0)
             self._hold(call, now + RETURN_S, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
@@ -263,14 +340,13 @@ class Routing:
         """Time has passed: look again at what came back, and give up what waited too long."""
         if now < self.next_at:
             return Routed()
-        late = [one.call for one in self._held if one.deadline <= now]
+        late = [one for one in self._held if one.deadline <= now]
         if late:
             self._held = [one for one in self._held if one.deadline > now]
             self._count_held()
         has_due = any(one.look_at <= now for one in self._held)
         routed = self._look_again(now) if has_due else Routed()
-        reason = "no node could be asked that leads, for as long as the request may wait; it was not done"
-        routed.answers += [(call, refusal(call.request, ErrorWord.NO_LEADER, reason)) for call in late]
+        routed.answers += [_given_up(one) for one in late]
         for serial in [serial for serial, one in self._outgoing.items() if one.deadline <= now]:
             routed.answers += self._give_up(now, serial, "did not answer in time")
         self.next_at = min(
@@ -281,14 +357,18 @@ class Routing:
 
     # -- forwarding --------------------------------------------------------------------------------------------
 
-    def _forwarded(self, now: float, call: Call, to: int) -> Forwarding:
+    def _forwarded(self, now: float, call: Call, to: int, size: int) -> Forwarding:
         self._serial += 1
         is_nobodys = call.is_single or call.client.has_left or to != self.leader
         number = 0 if is_nobodys else self._number_of(call.client)
         patience_s = call.request.patience
-        answer_s = patience_s if patience_s is not None and _is_quick(call) else ANSWER_S
-        deadline = now + answer_s + (call.request.wait or 0.0)
-        self._outgoing[self._serial] = Outgoing(call, to, deadline)
+        self._on_the_way[to] = on_the_way = self._on_the_way.get(to, 0) + size
+        answer_s = ANSWER_S + on_the_way / SLOW_BYTES_PER_S
+        if patience_s is not None and _is_quick(call):
+            answer_s = patience_s
+        waits_until = now + (call.request.wait or 0.0)
+        deadline = waits_until + answer_s
+        self._outgoing[self._serial] = Outgoing(call, to, deadline, waits_until, size)
         self.next_at = min(self.next_at, deadline)
         return Forwarding(to, self._serial, number, call)
 
@@ -305,23 +385,40 @@ class Routing:
         one = self._outgoing.get(serial)
         if one is None or one.node_id != node_id:
             return None
-        del self._outgoing[serial]
+        self._take_back(serial)
         return one.call, reply
+
+    def _take_back(self, serial: int) -> Outgoing:
+        """It is on its way no more: there is credit for others, which are looked at when half of all is free."""
+        one = self._outgoing.pop(serial)
+        left = self._on_the_way[one.node_id] - one.size
+        self._on_the_way[one.node_id] = left
+        if one.node_id in self._short and left <= self._credit_bytes // 2:
+            self._short.discard(one.node_id)
+            self.has_credit = True
+        return one
+
+    def still_there(self, node_id: int, serials: list[int]) -> list[int]:
+        """Those of the calls that a node asks about that are to be done still: their clients are there."""
+        found = [(serial, self._outgoing.get(serial)) for serial in serials]
+        return [
+            serial
+            for serial, one in found
+            if one is not None and one.node_id == node_id and not one.call.client.is_gone
+        ]
 
     def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
         """These calls to a node were not done: they did not leave this one, or that one does not lead."""
         for serial in serials:
             one = self._outgoing.get(serial)
-            if one is None or one.node_id != node_id:
-                continue
-            del self._outgoing[serial]
-            self._again(now, one)
+            if one is not None and one.node_id == node_id:
+                self._again(now, self._take_back(serial))
 
     def _again(self, now: float, one: Outgoing) -> None:
         """It is asked for again, and waits only for what is left of its time."""
         request = one.call.request
         if request.wait:
-            left_s = max(min(request.wait, one.deadline - ANSWER_S - now), 0.001)
+            left_s = max(min(request.wait, one.waits_until - now), 0.001)
             one.call.request = replace(request, wait=left_s)
         self.returned(now, [one.call])
 
@@ -342,7 +439,7 @@ class Routing:
         return answers
 
     def _give_up(self, now: float, serial: int, what: str) -> list[Answer]:
-        one = self._outgoing.pop(serial)
+        one = self._take_back(serial)
         request = one.call.request
         if request.action in LOOKS and not _is_quick(one.call):
             self._again(now, one)
@@ -380,6 +477,29 @@ class Routing:
             leader_host=self._host,
             leader_port=self._port,
         )
+
+
+def _given_up(held: Held) -> Answer:
+    """It was held for as long as it may be."""
+    request = held.call.request
+    if held.for_credit:
+        reason = "too much is on its way to the node that leads: the request was not done"
+        return held.call, refusal(request, ErrorWord.OVERLOADED, reason)
+    reason = "no node could be asked that leads, for as long as the request may wait; it was not done"
+    return held.call, refusal(request, ErrorWord.NO_LEADER, reason)
+
+
+def call_bytes(call: Call) -> int:
+    """What a call takes of a link, there and back, about."""
+    request = call.request
+    size = CALL_BYTES + REPLY_BYTES[reply_length(request)]
+    if request.data is not NO_DATA:
+        size += memoryview(request.data).nbytes
+    if request.messages is not None:
+        size += sum(CALL_BYTES + memoryview(item.data).nbytes for item in request.messages)
+    if request.queues is not None or request.msg_ids is not None:
+        size += NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
+    return size
 
 
 def _is_quick(call: Call) -> bool:

@@ -23,6 +23,7 @@ from actors.messages.peers import (
     Introduce,
     KeyringChanged,
     LinkHandedOver,
+    PeerBehind,
     PeerDown,
     PeerSaid,
     PeerUnheard,
@@ -34,7 +35,8 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
 from net.peers.link import Connected, LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import ANSWERS, ASKS, NEWS, PEER_MAJOR, Forward, Hello, PeerMessage
+from net.peers.messages import ANSWERS, ASKS, BULK, NEWS, PEER_MAJOR, Forward, Hello, PeerMessage
+from net.peers.outbox import Outbox
 
 log = logging.getLogger("quorate.siblings")
 
@@ -43,6 +45,12 @@ BACKOFF_MAX_S: Final = 0.5
 HELLO_S: Final = 3.0
 PENDING_S: Final = 10.0
 """A worker of another node that has dialled, and can't be dialled by then, dials again."""
+
+ANSWER_BYTES_MAX: Final = 64 << 20
+"""What may wait for a link to a worker; beyond it who asked is told that the outcome is unknown, in time."""
+
+BEHIND_BYTES: Final = 32 << 20
+"""With more of clients' answers waiting for a worker, nothing is done for it that has a long one."""
 
 OF_SIBLINGS: Final = frozenset({*ASKS, *ANSWERS, *NEWS})
 
@@ -78,9 +86,20 @@ class _Worker:
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
         self.answers: list[bytes] = []
-        self.unsent: list[bytes] = []
-        self.unsent_serial = 0
-        self.last_serial = 0
+        self._answer_bytes = 0
+        self.outbox = Outbox()
+        self.is_behind = False
+
+    def keep(self, answer: bytes) -> None:
+        """There is no link to the worker yet."""
+        if self._answer_bytes + len(answer) <= ANSWER_BYTES_MAX:
+            self.answers.append(answer)
+            self._answer_bytes += len(answer)
+
+    def take_answers(self) -> list[bytes]:
+        """What waits; it waits no more."""
+        answers, self.answers, self._answer_bytes = self.answers, [], 0
+        return answers
 
 
 class Siblings(LoopActor):
@@ -246,23 +265,50 @@ class Siblings(LoopActor):
                 continue
             if not worker.is_up:
                 if isinstance(said, ANSWERS) and worker.incoming is not None:
-                    worker.answers.append(frame)
+                    worker.keep(frame)
                 continue
-            if not worker.unsent:
+            if not worker.outbox:
                 self._to_send.append(worker)
-            worker.unsent.append(frame)
-            if isinstance(said, Forward):
-                worker.unsent_serial = said.calls[-1].serial
+            if isinstance(said, BULK):
+                worker.outbox.add_bulk(frame, said.calls[-1].serial if isinstance(said, Forward) else 0)
+                self._see_whether_behind(worker)
+            else:
+                worker.outbox.add(frame)
 
     def take_turn(self) -> None:
         """All that one turn has for a worker leaves in one piece."""
         super().take_turn()
+        if self._to_send:
+            self._send_all()
+
+    def _send_all(self) -> None:
         to_send, self._to_send = self._to_send, []
         for worker in to_send:
-            unsent, worker.unsent = worker.unsent, []
-            if unsent and worker.is_up and worker.link is not None:
-                worker.last_serial = max(worker.last_serial, worker.unsent_serial)
-                worker.link.send(unsent)
+            if worker.is_up and worker.link is not None:
+                self._send_some(worker, worker.link)
+
+    def _send_some(self, worker: _Worker, link: PeerLink) -> None:
+        """As much as does not make what workers say themselves wait."""
+        frames = worker.outbox.take(is_full=link.is_full)
+        if frames:
+            link.send(frames)
+        self._see_whether_behind(worker)
+        if worker.outbox.has_ready(is_full=link.is_full):
+            self._to_send.append(worker)
+            self.runtime.call_later(0.0, self._send_all)
+
+    def _see_whether_behind(self, worker: _Worker) -> None:
+        bulk_bytes = worker.outbox.bulk_bytes
+        is_behind = bulk_bytes > BEHIND_BYTES // 2 if worker.is_behind else bulk_bytes > BEHIND_BYTES
+        if is_behind != worker.is_behind:
+            worker.is_behind = is_behind
+            self._own.tell(PeerBehind(worker.key, is_behind))
+
+    def link_drained(self, link: PeerLink) -> None:
+        """What waited for room goes on."""
+        worker = self._worker_of(link)
+        if worker is not None and worker.link is link:
+            self._send_some(worker, link)
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -337,11 +383,10 @@ class Siblings(LoopActor):
             link.cut(f"it is shard {hello.shard} of node {hello.node_id}, another worker than was dialled")
             return
         link.is_open = worker.is_up = True
-        if worker.answers:
-            link.send(worker.answers)
-        worker.answers = []
+        if answers := worker.take_answers():
+            link.send(answers)
         worker.backoff_s = BACKOFF_MIN_S
-        for ref in (worker.router, self._news):
+        for ref in (worker.router, self._news, self._own):
             ref.tell(PeerUp(worker.key, hello))
 
     def _worker_of(self, link: PeerLink) -> _Worker | None:
@@ -375,15 +420,17 @@ class Siblings(LoopActor):
             return
         if worker.incoming is link:  # neither its questions nor its answers come over that one any more
             worker.incoming = None
-            worker.answers = []
+            worker.take_answers()
             for router in (self._own, worker.router):
                 router.tell(PeerUnheard(worker.key))
             return
         worker.link = None
-        worker.unsent = []
+        last_serial = worker.outbox.serial
+        worker.outbox.clear()
+        self._see_whether_behind(worker)
         if worker.is_up:
             worker.is_up = False
             for ref in (self._news, worker.router):
-                ref.tell(PeerDown(worker.key, worker.last_serial))
+                ref.tell(PeerDown(worker.key, last_serial))
             self._own.tell(PeerDown(worker.key))
         self._dial_later(worker)

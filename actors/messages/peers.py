@@ -7,6 +7,7 @@
 | PeerUp, PeerDown | Peers, Siblings | Replicator, Router, ShardNews | the link to a node is open, or closed |
 | PeerUnheard | Peers, Siblings | Router | the link that a node speaks over is closed |
 | PeerReceiving | Peers | Replicator | a node is in the middle of saying something long |
+| PeerBehind | Peers, Siblings | Router | a node takes clients' answers more slowly than they come, or no more |
 | PeerFault | Peers | Replicator | why there is no link to a node |
 | CutPeer | Replicator, Router | Peers, Siblings | what that node says can't be right |
 | Introduce | Replicator | Peers, Siblings, ShardNews | who this node is, whom to keep links to, whom to accept |
@@ -38,6 +39,13 @@ class LeaderChanged(msgspec.Struct):
     host: str = ""
     port: int = 0
     vote_id: int = 0
+
+
+class PeerBehind(msgspec.Struct):
+    """Clients' answers wait for a node (or a worker): nothing is to be done for it meanwhile that has a long one."""
+
+    node_id: int
+    is_behind: bool
 
 
 class MembersChanged(msgspec.Struct):

@@ -18,7 +18,7 @@ from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
-from quorate.actions import IN_PIECES, NEEDS_SPACE, WRITES
+from quorate.actions import IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
@@ -106,11 +106,11 @@ class Broker:
             Action.CONSUME: self._consume,
             Action.WATCH: self._consume,
             Action.CONFIRM: self.settling.confirm,
-            Action.CONFIGURE: self._unless_gone(self.admin.configure),
-            Action.CLEAR: self._unless_gone(self.admin.clear),
+            Action.CONFIGURE: self.admin.configure,
+            Action.CLEAR: self.admin.clear,
             Action.RELEASE: self.settling.release,
             Action.EXTEND: self.settling.extend,
-            Action.REMOVE: self._unless_gone(self.admin.clear),
+            Action.REMOVE: self.admin.clear,
             Action.LOG: lambda call: self.asked.append(LogAsked(call)),
             Action.CLUSTER: lambda call: self.asked.append(ClusterAsked(call)),
             Action.NODE_INIT: lambda call: self.asked.append(ClusterAsked(call)),
@@ -120,21 +120,10 @@ class Broker:
             Action.NODE_LIST: self.queries.list_queues,
             Action.LEADER: self.queries.leader,
             Action.PEEK: self.queries.peek,
-            Action.POSITION: self._unless_gone(self.readers.position),
+            Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status(call))),
         }
-
-    def _unless_gone(self, action: Callable[[Call], None]) -> Callable[[Call], None]:
-        """What sets or clears something is not done late, for a client that is gone: it may have asked anew since."""
-
-        def do(call: Call) -> None:
-            if call.client.is_gone:
-                self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
-            else:
-                action(call)
-
-        return do
 
     def release(self) -> None:
         """It is used no more: what it refers to itself by goes, and with it the state goes at once."""
@@ -153,6 +142,8 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
             elif self.disk_full is not None and number in NEEDS_SPACE:
                 self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
+            elif number in UNLESS_GONE and call.client.is_gone:  # it may have asked for something else since
+                self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
             else:
                 action(call)
 

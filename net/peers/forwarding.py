@@ -49,6 +49,7 @@ KNOW_THEM: Final = frozenset({*LATER, Action.LOG})
 """What reads the fields that came with the log's readers. Log is forwarded within a node alone, which is of one age."""
 
 _encode = msgspec.msgpack.Encoder().encode
+_as_json = msgspec.json.Encoder().encode
 HOLD_MANY: Final = (DeliveredReply, PeekReply)
 _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
@@ -132,6 +133,9 @@ def packed_reply(reply: Reply) -> PackedReply:
     if isinstance(reply, HOLD_MANY):
         payloads += [bytes(item.data) for item in reply.messages]
         stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
+    elif isinstance(reply, LogReply):
+        payloads += [_as_json(record) for record in reply.records]  # they hold payloads, which are JSON's text
+        stripped = replace(stripped, records=[])
     elif isinstance(reply, WithEntries):
         payloads += [bytes(entry) for entry in reply.entries]
         stripped = replace(stripped, entries=[])
@@ -156,6 +160,8 @@ def unpacked_reply(packed: PackedReply) -> Reply:
         elif isinstance(reply, HOLD_MANY):
             for item in reply.messages:
                 item.data = Raw(next(rest))
+        elif isinstance(reply, LogReply):
+            reply.records += map(Raw, rest)
         elif isinstance(reply, WithEntries):
             reply.entries = list(rest)
         elif isinstance(reply, ShowReply) and reply.message is not None:

@@ -31,6 +31,10 @@ _LENGTH: Final = struct.Struct(">I")
 FRAME_BYTES_MAX: Final = 32 << 20
 """A push or a pull's answer has at most 8 MiB and one entry more, which has at most 8 MiB and one request more."""
 
+STREAM_BYTES_MAX: Final = 64 << 20
+"""What may wait unsent in a stream: far more than the windows of pushes and pulls allow, and than is handed to it of
+clients' requests at a time. A node that takes nothing is cut off, and dialled again."""
+
 HELLO_BYTES_MAX: Final = 4096
 
 CLOSED: Final = "the link is closed"
@@ -48,6 +52,9 @@ class PeerTransport(Protocol):
 
     def write(self, data: bytes) -> None:
         """Send, now or when there is room."""
+
+    def get_write_buffer_size(self) -> int:
+        """How much waits to be sent (bytes)."""
 
     def close(self) -> None:
         """Close when all that was written has left."""
@@ -102,12 +109,18 @@ class LinkSink(Protocol):
     def link_receiving(self, link: "PeerLink") -> None:
         """A part of a message has come over an open link."""
 
+    def link_drained(self, link: "PeerLink") -> None:
+        """What was sent has left, after the link was full."""
+
     def link_closed(self, link: "PeerLink", reason: str) -> None:
         """The link is closed."""
 
 
 class PeerLink:
-    """One link. `is_dialler`: this side opened it. `peer` is the other's hello once it came."""
+    """One link. `is_dialler`: this side opened it. `peer` is the other's hello once it came.
+
+    `is_full`: so much waits to be sent that what can wait should.
+    """
 
     def __init__(
         self,
@@ -128,6 +141,7 @@ class PeerLink:
         self._keyring = NOTHING_TO_PROVE if origin.is_trusted else terms.keyring
         self._buffer = bytearray()
         self._is_closed = False
+        self.is_full = False
         self._opening = b""
         self._is_opened = False
         self._hello = b""
@@ -189,6 +203,8 @@ class PeerLink:
             if session is not None:
                 parts.append(session.seal(message))
         self._transport.write(b"".join(parts))
+        if self.is_full and self._transport.get_write_buffer_size() > STREAM_BYTES_MAX:
+            self.cut(f"{STREAM_BYTES_MAX} bytes wait for it")
 
     def renew(self, hello: Hello) -> None:
         """Say hello again: something in it has changed."""
@@ -309,6 +325,12 @@ class PeerLink:
         if self.is_proven and not self.is_dialler:
             self.origin.proved()
         self._sink.link_hello(self, hello)
+
+    def fill(self, is_full: bool) -> None:
+        """The stream takes no more for now, or does again."""
+        self.is_full = is_full
+        if not is_full and not self._is_closed:
+            self._sink.link_drained(self)
 
     def cut(self, reason: str) -> None:
         """Close at once."""

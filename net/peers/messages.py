@@ -14,7 +14,9 @@ from quorate.protocol import BATCH_MAX, Request
 from quorate.shards import ID_SHARDS, TRANS_ID_MAX
 
 PEER_MAJOR: Final = 3
-PEER_MINOR: Final = 0
+PEER_MINOR: Final = 1
+KNOWS_STILL_THERE: Final = 1
+"""From this minor version on nodes know `StillThere`."""
 
 NUMBER_MAX: Final = 2**53 - 1
 NODES_MAX: Final = 1_000_000
@@ -255,6 +257,20 @@ class RootMembers(msgspec.Struct, array_like=True, tag=18, gc=False):
     members: bytes
 
 
+class StillThere(msgspec.Struct, array_like=True, tag=19, gc=False):
+    """Back: are the clients of these forwarded calls still there? They are not done before that is said, nor late."""
+
+    serials: Annotated[list[Number], Meta(max_length=ENTRIES_MAX)]
+    session: DrawnNumber
+
+
+class StillHere(msgspec.Struct, array_like=True, tag=20, gc=False):
+    """To the leader: the clients of these calls are there, so they can be done now."""
+
+    serials: Annotated[list[Number], Meta(max_length=ENTRIES_MAX)]
+    session: DrawnNumber
+
+
 PeerMessage = (
     Hello
     | Refused
@@ -274,11 +290,16 @@ PeerMessage = (
     | ClientLeft
     | ShardLeaders
     | RootMembers
+    | StillThere
+    | StillHere
 )
 
-ASKS: Final = (Forward, ClientLeft)
+ASKS: Final = (Forward, ClientLeft, StillHere)
 """What is about the receiver's own shard."""
 
-ANSWERS: Final = (ForwardAnswers, ForwardReturned)
+BULK: Final = (Forward, ForwardAnswers)
+"""What holds clients' requests and replies, and so may be large: it waits while the link is full."""
+
+ANSWERS: Final = (ForwardAnswers, ForwardReturned, StillThere)
 NEWS: Final = (ShardLeaders, RootMembers)
 """What workers tell each other of shards and members."""

@@ -13,8 +13,9 @@ from net.peers.link import CLOSED, Connected, Origin, PeerLink
 from net.sockets import keep_alive, listening_socket
 from net.tls import NODE_NAME, nodes_of
 
-PEER_BUFFER_BYTES: Final = 64 << 20
-"""What may wait unsent for another node: far more than the windows of pushes and pulls allow."""
+STREAM_BYTES: Final = 256 << 10
+"""With more unsent in it a stream is full: clients' requests wait outside of it, so that the cluster's own words do not
+wait behind them."""
 
 PEER_SILENT_MS: Final = 3000
 """A link whose bytes are not acknowledged for so long is closed by the system."""
@@ -33,13 +34,11 @@ class PeerProtocol(asyncio.Protocol):
     def __init__(
         self,
         connected: Connected,
-        buffer_bytes: int = PEER_BUFFER_BYTES,
         *,
         is_trusted: bool = False,
         proved: Callable[[], None] = lambda: None,
     ) -> None:
         self._connected = connected
-        self._buffer_bytes = buffer_bytes
         self._is_trusted = is_trusted
         self._proved = proved
         self._link: PeerLink | None = None
@@ -47,7 +46,7 @@ class PeerProtocol(asyncio.Protocol):
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """The stream is open."""
         transport = cast("asyncio.Transport", base)
-        transport.set_write_buffer_limits(high=self._buffer_bytes)
+        transport.set_write_buffer_limits(high=STREAM_BYTES)
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -64,9 +63,14 @@ class PeerProtocol(asyncio.Protocol):
         self._link.receive(data)
 
     def pause_writing(self) -> None:
-        """The node does not take what it is sent: it is dialled again when it does."""
+        """Much waits unsent."""
         assert self._link is not None
-        self._link.cut(f"{self._buffer_bytes} bytes wait for it")
+        self._link.fill(True)
+
+    def resume_writing(self) -> None:
+        """It has left."""
+        assert self._link is not None
+        self._link.fill(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The stream is closed."""

@@ -10,13 +10,9 @@ import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from net.peers.link import Connected
 from net.peers.tcp import DIAL_S, PeerProtocol
-
-BUFFER_BYTES: Final = 1 << 30
-"""What may wait unsent for another worker: more than clients may leave unread or unfinished, which is bounded there."""
 
 
 class SocketFolder:
@@ -37,7 +33,7 @@ async def dial_worker(folder: SocketFolder, shard: int, connected: Connected, fa
     """Open a stream to the worker of a shard; one of the two is called."""
 
     def protocol() -> PeerProtocol:
-        return PeerProtocol(connected, BUFFER_BYTES, is_trusted=True)
+        return PeerProtocol(connected, is_trusted=True)
 
     loop = asyncio.get_running_loop()
     try:
@@ -62,6 +58,6 @@ async def listen_workers(folder: SocketFolder, shard: int, accepted: Connected) 
     os.chmod(path, 0o600)
 
     def protocol() -> PeerProtocol:
-        return PeerProtocol(accepted, BUFFER_BYTES, is_trusted=True)
+        return PeerProtocol(accepted, is_trusted=True)
 
     return await asyncio.get_running_loop().create_unix_server(protocol, sock=sock)

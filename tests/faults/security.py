@@ -109,6 +109,10 @@ class Stranger:
 
     abort = close
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         link.is_open = True
 
@@ -120,6 +124,9 @@ class Stranger:
 
     def link_receiving(self, link: PeerLink) -> None:
         pass
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         self.why = reason

@@ -212,6 +212,10 @@ class _End:
         if not stream.is_broken:
             stream.runtimes[other].run(lambda: None if stream.is_broken else stream.links[other].receive(data))
 
+    def get_write_buffer_size(self) -> int:
+        """Not modelled: whatever is written is on its way."""
+        return 0
+
     def close(self) -> None:
         """What was written arrives first."""
         self._stream.network.world.later(0.4, self._stream.break_off)

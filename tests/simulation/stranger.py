@@ -40,6 +40,10 @@ class _Deaf:
     def close(self) -> None:
         """Not heard."""
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def abort(self) -> None:
         """Not heard."""
 
@@ -72,6 +76,10 @@ class _Guest:
 
     abort = close
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
         """The node lets it in."""
         link.is_open = True
@@ -85,6 +93,9 @@ class _Guest:
     def link_receiving(self, link: PeerLink) -> None:
         """Not heard."""
 
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
+
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """Not heard."""
 
@@ -94,6 +105,10 @@ class _End:
 
     def __init__(self, hears: Callable[[bytes], None]) -> None:
         self.write = hears
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
 
     def close(self) -> None:
         """Nothing more."""

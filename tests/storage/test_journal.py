@@ -173,7 +173,7 @@ def test_an_entry_that_outgrows_a_segment_gets_one_of_its_own_size_and_all_is_re
     assert content.payloads == payloads
     assert content.torn is None
     disk.writer.recycle(disk.last)
-    for n in range(40):
+    for _ in range(40):
         disk.complete(disk.append(b"g" * 5000))
         disk.writer.recycle(disk.last - 1)
     assert sum(file.size() for file in disk.folder.files.values()) < 8 * SEGMENT, "the large ones are not kept"

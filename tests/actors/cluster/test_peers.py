@@ -41,6 +41,10 @@ class Wire:
         """Noted."""
         self.is_closed = True
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def abort(self) -> None:
         """Noted."""
         self.is_closed = True

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from actors.gateway.late_requests import ANSWER_S
 from actors.gateway.remote_clients import RemoteClient
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
@@ -11,9 +12,18 @@ from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute, Returned
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
-from actors.messages.peers import CutPeer, LeaderChanged, PeerDown, PeerSaid, PeerUnheard, PeerUp
+from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
 from net.peers.forwarding import packed_call, packed_reply
-from net.peers.messages import ClientLeft, Forward, ForwardAnswers, ForwardReturned, Hello
+from net.peers.messages import (
+    PEER_MINOR,
+    ClientLeft,
+    Forward,
+    ForwardAnswers,
+    ForwardReturned,
+    Hello,
+    StillHere,
+    StillThere,
+)
 from quorate.protocol import Action, Reply, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
@@ -280,3 +290,64 @@ def test_answers_name_the_session_that_they_are_for() -> None:
     assert [message.session for message in host.said(ForwardAnswers)] == [7, 8]
     host.tell(Returned([old]))
     assert [message.session for message in host.said(ForwardReturned)] == [7]
+
+
+def leading_and_asking() -> Host:
+    """Its other node knows `StillThere`."""
+    host = leading()
+    host.tell(PeerUp(2, Hello(1, PEER_MINOR, 1, 2, 1, 9, 22, "h", 1, "h", 2, 1)))
+    return host
+
+
+def configure_forwarded(host: Host, *, behind: int = 0) -> None:
+    calls = [packed_call(5, 3, 1 << 20, Request(Action.CONFIGURE, queue="q", max_size=5))]
+    calls += [packed_call(6 + n, 3, 1 << 20, produce()) for n in range(behind)]
+    calls += [packed_call(20, 4, 1 << 20, produce())]
+    host.tell(PeerSaid(2, Forward(7, calls)))
+
+
+def test_what_sets_something_is_done_when_its_client_is_known_to_be_there_with_what_that_asked_behind_it() -> None:
+    host = leading_and_asking()
+    configure_forwarded(host, behind=2)
+    assert [call.order for call in host.executed()] == [20], "others wait for nothing"
+    assert host.said(StillThere) == [StillThere([5, 6, 7], 7)]
+    host.runtime.crank(ANSWER_S / 2)
+    host.tell(PeerSaid(2, StillHere([5, 6, 7], 7)))
+    assert [call.order for call in host.executed()] == [5, 6, 7]
+    host.runtime.crank(ANSWER_S * 2)
+    assert host.said(ForwardReturned) == []
+
+
+def test_what_sets_something_is_not_done_late_whatever_lay_where() -> None:
+    """A configure lay between two nodes while its client gave up, and was done behind a later one."""
+    host = leading_and_asking()
+    configure_forwarded(host)
+    host.executed()
+    host.runtime.crank(ANSWER_S * 1.2)
+    assert host.said(ForwardReturned) == [ForwardReturned([5], 7)]
+    host.tell(PeerSaid(2, StillHere([5], 7)))
+    assert host.executed() == []
+
+
+def test_a_node_that_forwarded_says_which_of_its_clients_are_there() -> None:
+    host = following()
+    gone = Asker()
+    there = Call(Request(Action.CONFIGURE, queue="q"), host.client, 0, host.asker)
+    left = Call(Request(Action.CONFIGURE, queue="q"), gone, 1, host.asker)
+    host.tell(Execute([there, left]))
+    host.runtime.crank(0.1)
+    serials = [one.serial for message in host.said(Forward) for one in message.calls]
+    gone.is_gone = True
+    host.tell(PeerSaid(2, StillThere(serials, host.actor._session)))
+    assert host.said(StillHere) == [StillHere(serials[:1], host.actor._session)]
+
+
+def test_nothing_with_a_long_answer_is_done_for_a_node_that_takes_answers_too_slowly() -> None:
+    host = leading()
+    host.tell(PeerBehind(2, True))
+    calls = [packed_call(1, 0, 1 << 20, Request(Action.PEEK, queue="q")), packed_call(2, 0, 1 << 20, produce())]
+    host.tell(PeerSaid(2, Forward(7, calls)))
+    assert [call.order for call in host.executed()] == [2]
+    assert host.said(ForwardReturned) == [ForwardReturned([1], 7)]
+    host.tell(PeerBehind(2, False), PeerSaid(2, Forward(7, [packed_call(3, 0, 1 << 20, calls[0].request)])))
+    assert [call.order for call in host.executed()] == [3]

@@ -4,8 +4,18 @@ from typing import Any
 
 import pykka
 import pytest
+from msgspec import Raw
 
-from actors.gateway.routing import ANSWER_S, HOLD_S, LAST_S, RETURN_S, ForwardedClient, Routing
+from actors.gateway.routing import (
+    ANSWER_S,
+    HOLD_S,
+    LAST_S,
+    LOOK_MAX,
+    PATIENCE_MAX,
+    RETURN_S,
+    ForwardedClient,
+    Routing,
+)
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from net.clients.reply_length import reply_length
@@ -118,7 +128,7 @@ def test_a_leader_that_never_answers_leaves_the_outcome_unknown() -> None:
     routing = following()
     routing.route(0.0, [call(2, wait=5.0)])
     assert routing.tick(ANSWER_S + 4.9).answers == []
-    assert [reply.error for _, reply in routing.tick(ANSWER_S + 5.0).answers] == ["unknown_outcome"]
+    assert [reply.error for _, reply in routing.tick(ANSWER_S + 5.1).answers] == ["unknown_outcome"]
     routing.route(20.0, [call()])
     routing.leader_changed(20.0, LeaderChanged(3, False, "c", 33))
     assert [reply.error for _, reply in routing.tick(20.0 + LAST_S).answers] == ["unknown_outcome"]
@@ -259,3 +269,89 @@ def test_many_held_requests_cost_no_more_than_few_each() -> None:
     routing.route(0.0, calls)
     routing.leader_changed(1.0, LeaderChanged(1, True, "a", 1))
     assert compared < 2000 * 10
+
+
+def large(client: Somebody | None = None, size: int = 4000) -> Call:
+    return call(1, client, queue="q", data=Raw(b'"' + b"x" * size + b'"'))
+
+
+def has_credit(routing: Routing) -> bool:
+    return routing.has_credit
+
+
+def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_when_there_is_some() -> None:
+    """Requests without end for one node filled the link to it, which was cut, with everybody's requests on it."""
+    routing = Routing(forwards=True, credit_bytes=10_000)
+    routing.leader_changed(0.0, OTHER)
+    routing.linked(0.0, 2)
+    one, other = Somebody(), Somebody()
+    asked = [large(one), large(other), large(one), call(3, one, msg_id=5), large(other)]
+    sent = routing.route(0.0, asked).forwards
+    assert [forward.call for forward in sent] == asked[:2]
+    assert routing.route(0.0, [large(Somebody(), 100_000)]).forwards == [], "and so has every other client to wait"
+    assert not has_credit(routing)
+    for forward in sent:
+        routing.answered(2, forward.serial, Reply(action=1, code=0))
+    assert has_credit(routing)
+    assert [forward.call for forward in routing.credit_again(0.1).forwards] == [asked[2], asked[3], asked[4]]
+    [late] = routing.tick(HOLD_S).answers
+    assert late[1].error == "overloaded"
+    assert "was not done" in str(late[1].reason)
+
+
+def test_one_request_may_always_be_under_way_however_large() -> None:
+    routing = Routing(forwards=True, credit_bytes=1000)
+    routing.leader_changed(0.0, OTHER)
+    routing.linked(0.0, 2)
+    assert len(routing.route(0.0, [large(size=100_000)]).forwards) == 1
+
+
+def test_a_large_request_has_the_time_that_a_slow_link_takes_for_it() -> None:
+    routing = following()
+    routing.route(0.0, [large(size=4 << 20)])
+    assert routing.tick(ANSWER_S + 15.0).answers == []
+    assert [reply.error for _, reply in routing.tick(ANSWER_S + 17.0).answers] == ["unknown_outcome"]
+
+
+def test_a_request_is_held_for_some_elections_however_patient_it_says_it_is() -> None:
+    routing = Routing(forwards=True, hold_s=2.0)
+    routing.route(0.0, [call(1, patience=31_536_000.0), call(1, patience=1.0)])
+    assert len(routing.tick(1.0).answers) == 1
+    assert routing.tick(2.0 * PATIENCE_MAX - 0.1).answers == []
+    assert len(routing.tick(2.0 * PATIENCE_MAX).answers) == 1
+
+
+def test_a_consumer_whose_leader_goes_waits_on_at_the_next_for_all_that_is_left_of_its_time() -> None:
+    """It was asked for again with a wait of nothing, and came back empty at once."""
+    routing = following()
+    [sent] = routing.route(0.0, [call(18, queue="q", wait=60.0)]).forwards
+    routing.leader_changed(5.0, LeaderChanged(3, False, "c", 33))
+    routing.link_lost(5.5, 2, 0)
+    again = routing.linked(6.0, 3).forwards
+    assert [round(one.call.request.wait or 0.0, 3) for one in again] == [54.5]
+    routing.came_back(7.0, 3, [again[0].serial])
+    assert [round(one.call.request.wait or 0.0, 3) for one in routing.tick(7.1).forwards] == [53.5]
+    assert sent.call is again[0].call
+
+
+def test_what_sets_something_is_not_forwarded_for_a_client_that_is_gone() -> None:
+    routing = Routing(forwards=True)
+    client = Somebody()
+    routing.route(0.0, [call(5, client, queue="q"), call(1, client, queue="q")])
+    client.has_left = client.is_gone = True
+    routing.leader_changed(1.0, OTHER)
+    routed = routing.linked(1.0, 2)
+    assert [one.call.request.action for one in routed.forwards] == [1]
+    assert [reply.error for _, reply in routed.answers] == ["unknown_outcome"]
+
+
+def test_very_many_held_requests_go_on_some_at_a_time_in_their_order() -> None:
+    routing = Routing(forwards=True)
+    asked = [call(1) for _ in range(LOOK_MAX * 2 + 5)]
+    routing.route(0.0, asked)
+    went = routing.leader_changed(1.0, LeaderChanged(1, True)).own
+    assert len(went) == LOOK_MAX
+    while routing.has_open:
+        assert routing.next_at == 1.0
+        went += routing.tick(1.0).own
+    assert went == asked

@@ -155,6 +155,9 @@ def test_a_stranger_on_the_socket_is_refused() -> None:
         def link_receiving(self, link: PeerLink) -> None:
             told.append("receiving")
 
+        def link_drained(self, link: PeerLink) -> None:
+            """Nothing waits here."""
+
         def link_closed(self, link: PeerLink, reason: str) -> None:
             told.append(reason)
 

@@ -48,6 +48,10 @@ class End:
         """When all that was written has arrived."""
         self._runtime.call_later(0.0, self.abort)
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def abort(self) -> None:
         """Both ends."""
         other, self.other = self.other, None
@@ -183,6 +187,9 @@ class HandsOver:
 
     def link_receiving(self, link: PeerLink) -> None:
         """Nothing."""
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """Nothing."""

@@ -7,8 +7,9 @@ from msgspec import Raw
 from net.peers.forwarding import REPLY_KINDS, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
+from net.protocols.json_codec import encode_reply
 from quorate.authentication import AuthenticatedReply
-from quorate.log_replies import RawLogReply, WithEntries
+from quorate.log_replies import LogReply, RawLogReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
     PLAIN,
@@ -115,3 +116,19 @@ def test_every_kind_of_reply_has_a_number() -> None:
         kinds = more
     where_the_client_is = {AuthenticatedReply, RawLogReply, EmptyReply, ShardMapReply, ShardedClusterReply}
     assert kinds - where_the_client_is == set(REPLY_KINDS)
+
+
+def test_a_log_with_payloads_comes_back_as_the_json_that_it_is() -> None:
+    """Payloads are JSON's text: as msgpack they cut the link between two workers."""
+    records = [
+        {"trans_id": 1, "kind": "produce", "queue": "q", "data": Raw(b'{"a": [1, "x"]}')},
+        {"trans_id": 2, "kind": "confirm", "msg_ids": [1024]},
+    ]
+    reply = LogReply(
+        action=14, code=0, shard=1, records=records, first_trans_id=1, last_trans_id=2, committed=2, seq="s"
+    )
+    frame = encoded(ForwardAnswers([(1, packed_reply(reply))], 7))
+    message = msgspec.msgpack.decode(frame, type=PeerMessage)
+    assert isinstance(message, ForwardAnswers)
+    again = unpacked_reply(message.answers[0][1])
+    assert encode_reply(again) == encode_reply(reply)

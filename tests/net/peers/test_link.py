@@ -27,6 +27,10 @@ class End:
     def close(self) -> None:
         self.written += b"<close>"
 
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
     def abort(self) -> None:
         self.written += b"<abort>"
 
@@ -43,6 +47,9 @@ class End:
 
     def link_receiving(self, link: PeerLink) -> None:
         self.parts += 1
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         self.closed.append(reason)

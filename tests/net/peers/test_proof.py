@@ -53,6 +53,9 @@ class Side:
 
     abort = close
 
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def link_hello(self, link: PeerLink, its: Hello) -> None:
         if link.is_dialler:
             link.is_open = True
@@ -67,6 +70,9 @@ class Side:
 
     def link_receiving(self, link: PeerLink) -> None:
         pass
+
+    def link_drained(self, link: PeerLink) -> None:
+        """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         self.faults.append(reason)

@@ -102,6 +102,7 @@ MODULES: Final = (
     "storage.recovery",
     "storage.state",
     "storage.tables",
+    "storage.trimming",
 )
 """What a request passes. Not those that define msgspec Structs, which mypyc leaves to the interpreter anyway."""
 

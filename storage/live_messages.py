@@ -54,6 +54,14 @@ class LiveMessages:
             del self._by_key[key]
         return message
 
+    def drop(self, count: int) -> bool:
+        """Let go of so many; whether there were any."""
+        by_key = self._by_key
+        had_some = bool(by_key)
+        for _ in range(min(count, len(by_key))):
+            by_key.popitem()
+        return had_some
+
     def values(self) -> Iterable[Message]:
         """All messages."""
         return self._by_key.values()

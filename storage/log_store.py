@@ -19,9 +19,7 @@ import msgspec
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
-from storage.queue_state import QueueState
 from storage.records import Bury, Configure, Members, Produce, ReaderPosition, messages_of
-from storage.state import ShardState
 from storage.tables import (
     BACKLOG,
     LOG,
@@ -32,6 +30,7 @@ from storage.tables import (
     Tables,
     WriteTransaction,
 )
+from storage.trimming import FIRST_VOTE_ID, TrimPlan, TrimRows, TrimStep
 
 FORMAT_VERSION: Final = 1
 _FORMAT_KEY: Final = b"format"
@@ -43,13 +42,12 @@ READERS_KEY: Final = b"readers"
 SIDE_KEY: Final = b"side"
 _STAGED_KEY: Final = b"staged"
 
-FIRST_VOTE_ID: Final = 1
-"""The vote_id of what a node wrote that never had an election, as version 0.1 did."""
+PLAN_ENTRY_BYTES: Final = 8 << 20
+"""A plan to trim reads so much of the log, or one entry."""
 
 RECORDS_UNTIL_REST: Final = 32
 """So many records take some 30 us of Python."""
 
-encode_row = msgspec.msgpack.Encoder().encode
 decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
 decode_members = msgspec.msgpack.Decoder(Members).decode
@@ -61,32 +59,6 @@ class Bounds(NamedTuple):
 
     trimmed: int
     checkpointed: int
-
-
-class TrimPlan(NamedTuple):
-    """The records up to `until` may go: these messages and queues must be looked up first.
-
-    `maybe_stored` are those of `msg_ids` that may have a row in the backlog already.
-    """
-
-    until: int
-    keys: list[bytes]
-    msg_ids: list[int]
-    maybe_stored: set[int]
-    queues: list[str]
-    vote_id: int = FIRST_VOTE_ID
-
-
-class TrimRows(NamedTuple):
-    """What a plan's messages and queues are now: rows of the live messages, and a row or None for each queue.
-
-    `members` is the members' row, `readers` the readers', None if there is none.
-    """
-
-    messages: list[tuple[int, bytes]]
-    queues: list[tuple[str, bytes | None]]
-    members: bytes | None = None
-    readers: bytes | None = None
 
 
 class Staged(NamedTuple):
@@ -115,22 +87,6 @@ class SnapshotPart(NamedTuple):
 def number_key(number: int) -> bytes:
     """A trans_id or msg_id as the key under which LMDB sorts it."""
     return number.to_bytes(8, "big")
-
-
-def queue_row(queue: QueueState) -> bytes:
-    """A queue as `queues` keeps it."""
-    return encode_row((queue.settings(), queue.max_id))
-
-
-def rows_now(plan: TrimPlan, state: ShardState) -> TrimRows:
-    """The rows of a plan's messages and queues as they are in memory."""
-    live = [message for msg_id in plan.msg_ids if (message := state.messages.get(msg_id)) is not None]
-    return TrimRows(
-        [(message.msg_id, encode_row(message.record())) for message in live],
-        [(name, queue_row(state.queues[name]) if name in state.queues else None) for name in plan.queues],
-        None if state.members is None else encode_row(state.members),
-        encode_row(state.readers) if state.readers else None,
-    )
 
 
 class LogStore:
@@ -206,23 +162,22 @@ class LogStore:
     ) -> TrimPlan | None:
         """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about.
 
-        `rest` is called after every `until_rest` records, about.
+        And no more than `PLAN_ENTRY_BYTES` of them, or one. `rest` is called after every `until_rest` records, about.
         """
         trimmed = self.bounds.trimmed
-        keys: list[bytes] = []
-        msg_ids: dict[int, None] = {}
-        maybe_stored: set[int] = set()
-        queues: dict[str, None] = {}
-        last = trimmed
-        vote_id = FIRST_VOTE_ID
+        steps: list[TrimStep] = []
         rested = trimmed
+        size = 0
         with self._tables.read() as transaction:
             for key, data in transaction.range(self.log):
                 end = int.from_bytes(key, "big")
-                if end > until or (keys and end - trimmed > records_max):
+                size += len(data)
+                if end > until or (steps and (end - trimmed > records_max or size > PLAN_ENTRY_BYTES)):
                     break
                 entry = entry_codec.decode(data, f"log entry {end}")
-                vote_id = entry.vote_id
+                msg_ids: dict[int, None] = {}
+                maybe_stored: set[int] = set()
+                queues: dict[str, None] = {}
                 for record in entry.records:
                     if record.queue:
                         queues[record.queue] = None
@@ -231,12 +186,11 @@ class LogStore:
                     ids, previous = messages_of(record)
                     msg_ids.update(dict.fromkeys(ids))
                     maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)
-                keys.append(key)
-                last = end
-                if last - rested >= until_rest:
-                    rested = last
+                steps.append(TrimStep(end, key, list(msg_ids), maybe_stored, list(queues), entry.vote_id))
+                if end - rested >= until_rest:
+                    rested = end
                     rest()
-        return TrimPlan(last, keys, list(msg_ids), maybe_stored, list(queues), vote_id) if keys else None
+        return TrimPlan(steps) if steps else None
 
     def trim(self, plan: TrimPlan, rows: TrimRows) -> None:
         """Drop the plan's records from the log; `rows` are its messages and queues as of some later moment."""

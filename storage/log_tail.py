@@ -18,6 +18,10 @@ assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vot
 _LogEnd: Final = LogEnd
 
 
+def _last_of(entry: StoredEntry) -> int:
+    return entry.last_trans_id
+
+
 class LogTail:
     """`history`: (first record, vote_id) of each stretch, in order, the first of them covering `trimmed`.
 
@@ -105,9 +109,9 @@ class LogTail:
             return []
         found: list[StoredEntry] = []
         size = 0
-        for entry in self._entries:
-            if entry.last_trans_id <= after:
-                continue
+        entries = self._entries
+        for index in range(bisect_right(entries, after, key=_last_of), len(entries)):
+            entry = entries[index]  # near either end that takes no time, and what is asked for is
             if (up_to is not None and entry.last_trans_id > up_to) or (bytes_max is not None and size >= bytes_max):
                 break
             found.append(entry)

@@ -10,13 +10,14 @@ taking cost a few comparisons, where a sorted list searches.
 
 import heapq
 from collections import deque
-from collections.abc import Iterable, Iterator
-from itertools import chain, filterfalse
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, filterfalse, pairwise
 from typing import Any, Final
 
 from sortedcontainers import SortedList
 
 LINES_MAX: Final = 4
+KEYS_UNTIL_REST: Final = 500
 GONE_MAX: Final = 64
 """So many keys that are gone may stand in the lines in any case; beyond, as many as are not."""
 
@@ -26,7 +27,7 @@ def _tail(line: deque[Any]) -> Any:
 
 
 class Order:
-    """Keys, each at most once. `keys`, to begin with, come in any order."""
+    """Keys, each at most once. `keys`, to begin with, come in any order; see also `of_pieces`."""
 
     __slots__ = ("_gone", "_gone_max", "_in_rest", "_is_plain", "_lines", "_rest", "_size")
 
@@ -39,6 +40,26 @@ class Order:
         self._gone: set[Any] = set()
         self._size = len(line)
         self._is_plain = len(self._lines) == 1  # one line, and nothing beside it: nearly always
+
+    @staticmethod
+    def of_pieces(pieces: list[list[Any]], rest: Callable[[], None]) -> "Order":
+        """As `Order(keys)`, for very many: each piece is sorted, and nothing takes long between two calls of `rest`."""
+        line: deque[Any] = deque()
+        if all(one[-1] < next_one[0] for one, next_one in pairwise(pieces)):
+            for piece in pieces:
+                line.extend(piece)
+                rest()
+        else:
+            for index, key in enumerate(heapq.merge(*pieces)):
+                line.append(key)
+                if index % KEYS_UNTIL_REST == 0:
+                    rest()
+        order = Order()
+        if line:
+            order._lines = [line]
+            order._size = len(line)
+            order._is_plain = True
+        return order
 
     def __len__(self) -> int:
         return self._size
@@ -141,6 +162,18 @@ class Order:
         if not line:
             del self._lines[index]
             self._look()
+
+    def drop(self, count: int) -> bool:
+        """Let go of so many keys, whichever; whether there were any. Nothing else may be asked after that."""
+        for line in self._lines:
+            if line:
+                for _ in range(min(count, len(line))):
+                    line.pop()
+                return True
+        had_some = bool(self._rest) or bool(self._gone)
+        self._rest.clear()
+        self._gone.clear()
+        return had_some
 
     def check(self) -> None:
         """Assert every invariant; for tests."""

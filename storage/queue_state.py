@@ -7,7 +7,7 @@ in `ShardState.messages`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from storage.message import Message
@@ -16,6 +16,8 @@ from storage.records import Configure, Place
 
 DEFAULT_TTL_S: Final = 3600.0
 NEVER: Final = math.inf
+PIECE_KEYS: Final = 2000
+"""So many keys are made and sorted in some 2 ms."""
 
 
 def _ready_key(message: Message) -> tuple[int, float, int]:
@@ -141,10 +143,14 @@ class QueueState:
         message.place = Place.UNPLACED
         self.unplaced += 1
 
-    def place_all(self, messages: Iterable[Message], now: float) -> None:
-        """Build the indexes of an emptied queue in one go: a million messages take a second, not five."""
+    def place_all(self, messages: Iterable[Message], now: float, rest: Callable[[], None] | None = None) -> None:
+        """Build the indexes of an emptied queue in one go: a million messages take a second, not five.
+
+        With `rest`, which is called now and then, nothing takes long in between: this is done beside a loop.
+        """
         ready: list[Any] = []
         waiting: list[Any] = []
+        pieces: tuple[list[list[Any]], list[list[Any]]] = ([], [])
         self.in_flight = 0
         for message in messages:
             if message.place == Place.IN_FLIGHT:
@@ -159,9 +165,18 @@ class QueueState:
                 if message.deliveries:
                     message.place = Place.READY_AGAIN
                     waiting.append(expiry_key(message))
+            if rest is not None and len(ready) + len(waiting) >= PIECE_KEYS:
+                for keys, its in ((ready, pieces[0]), (waiting, pieces[1])):
+                    if keys:
+                        its.append(sorted(keys))
+                        keys.clear()
+                rest()
         self.unplaced = 0
-        self.ready = Order(ready)
-        self.waiting = Order(waiting)
+        if rest is None:
+            self.ready, self.waiting = Order(ready), Order(waiting)
+            return
+        self.ready = Order.of_pieces([*pieces[0], sorted(ready)] if ready else pieces[0], rest)
+        self.waiting = Order.of_pieces([*pieces[1], sorted(waiting)] if waiting else pieces[1], rest)
 
     def check(self, messages: Iterable[Message]) -> None:
         """Assert every invariant against the messages that are this queue's; for tests."""

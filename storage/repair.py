@@ -16,17 +16,15 @@ from storage.journal import is_segment_name, read_journal, salvage_journal
 from storage.log_store import (
     MEMBERS_KEY,
     LogStore,
-    TrimRows,
     decode_members,
     decode_message_row,
     decode_queue_row,
-    encode_row,
-    queue_row,
     trimmed_vote_id,
 )
 from storage.recovery import UNREADABLE, standing_entries
 from storage.state import ShardState
 from storage.tables import META, Tables
+from storage.trimming import TrimRows, encode_row, queue_row
 
 
 @dataclass

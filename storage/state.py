@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from msgspec.structs import astuple
+from sortedcontainers import SortedList
 
 from storage.entry import Entry
 from storage.kinds import KINDS
@@ -40,6 +41,8 @@ from storage.records import (
     messages_of,
 )
 
+MESSAGES_UNTIL_REST: Final = 2000
+
 _Deliver: Final = Deliver
 _Confirm: Final = Confirm
 _UNPLACED_BY: Final = frozenset(kind.record for kind in KINDS if kind.unplaces)
@@ -50,8 +53,9 @@ assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", 
 class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
-    `data_bytes` is the sum of the live messages' data; `readers`, where the log's named readers are, is another object
-    whenever it has changed. `led_by`: the node whose leading the log's records say last, 0 if they say nothing of it.
+    `names` are the queues' in order. `data_bytes` is the sum of the live messages' data; `readers`, where the log's
+    named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
+    last, 0 if they say nothing of it.
     """
 
     def __init__(self, shard: int = 0) -> None:
@@ -65,6 +69,7 @@ class ShardState:
         self.led_by = 0
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
+        self.names: SortedList[str] = SortedList()
 
     def apply(self, trans_id: int, record: Record) -> None:
         """Let record `trans_id`, the next one, change the state."""
@@ -127,6 +132,8 @@ class ShardState:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QueueState(name)
+            if not self.loading:
+                self.names.add(name)
         return queue
 
     def restore_message(self, row: Produce) -> None:
@@ -140,18 +147,41 @@ class ShardState:
         queue.configure(settings)
         queue.max_id = max(queue.max_id, max_id)
 
-    def finish_loading(self, now: float) -> None:
-        """Build all indexes, with messages due by `now` (Unix seconds) ready."""
+    def finish_loading(self, now: float, rest: Callable[[], None] | None = None) -> None:
+        """Build all indexes, with messages due by `now` (Unix seconds) ready. `rest`: see `QueueState.place_all`."""
         self.loading = False
+        self.names = SortedList(self.queues)
         if len(self.queues) == 1:
             for queue in self.queues.values():
-                queue.place_all(self.messages.values(), now)
+                queue.place_all(self.messages.values(), now, rest)
             return
         by_queue: dict[str, list[Message]] = {}
-        for message in self.messages.values():
+        for index, message in enumerate(self.messages.values()):
             by_queue.setdefault(message.queue, []).append(message)
+            if rest is not None and index % MESSAGES_UNTIL_REST == 0:
+                rest()
         for name, messages in by_queue.items():
-            self.queues[name].place_all(messages, now)
+            self.queues[name].place_all(messages, now, rest)
+
+    def take_apart(self, count: int) -> bool:
+        """Let go of so many messages and keys; whether that was all. A state of a million would hold up a turn.
+
+        Nothing else is asked of it any more.
+        """
+        if self.messages.drop(count):
+            return False
+        while self.queues:
+            name = next(iter(self.queues))
+            queue = self.queues[name]
+            if queue.ready.drop(count) or queue.waiting.drop(count):
+                return False
+            queue.keys.clear()
+            del self.queues[name]
+            count -= 1
+            if count <= 0:
+                return False
+        self.names.clear()
+        return True
 
     def check(self) -> None:
         """Assert every invariant; for tests."""
@@ -161,6 +191,7 @@ class ShardState:
             by_queue[message.queue].append(message)
         for name, messages in by_queue.items():
             self.queues[name].check(messages)
+        assert list(self.names) == sorted(self.queues)
 
     def _produce(self, trans_id: int, record: Produce) -> None:
         self._take_in(message_of(record))
@@ -297,6 +328,8 @@ class ShardState:
             queue.configure(QueueState(record.queue).settings())
         else:
             del self.queues[record.queue]
+            if not self.loading:
+                self.names.remove(record.queue)
 
 
 _APPLY: Final[dict[type, Callable[[ShardState, int, Any], None]]] = {

@@ -35,9 +35,10 @@ from actors.messages.log import StateLoaded
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
 from storage.errors import DiskFullError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore, TrimPlan
+from storage.log_store import RECORDS_UNTIL_REST, LogStore
 from storage.recovery import load_state
 from storage.state import ShardState
+from storage.trimming import TrimPlan
 
 log = logging.getLogger("quorate.log")
 
@@ -98,7 +99,7 @@ class Checkpointer(BlockingActor):
         self._replicator = message.replicator
 
     def _rows_described(self, message: RowsDescribed) -> None:
-        if message.plan is self._plan:
+        if message.asked is self._plan:
             self._described = message
             self._trim()
 
@@ -159,7 +160,7 @@ class Checkpointer(BlockingActor):
 
     def _load(self, message: LoadState) -> None:
         state = self._new_state()
-        load_state(self._store.tables, self._store, state, self.runtime.now())
+        load_state(self._store.tables, self._store, state, self.runtime.now(), self.runtime.rest)
         self._replicator.tell(StateLoaded(state))
 
     def _plan_trim(self) -> None:

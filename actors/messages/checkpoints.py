@@ -21,8 +21,9 @@ import msgspec
 
 from actors.messages.call import Call
 from storage.entry import StoredEntry
-from storage.log_store import SnapshotPart, TrimPlan, TrimRows
+from storage.log_store import SnapshotPart
 from storage.records import ReaderPosition
+from storage.trimming import TrimPlan, TrimRows
 
 
 class Checkpoint(msgspec.Struct):
@@ -51,8 +52,12 @@ class DescribeRows(msgspec.Struct):
 
 
 class RowsDescribed(msgspec.Struct):
-    """What the plan's messages and queues were after record `as_of`, which is committed."""
+    """What messages and queues were at or before record `as_of`, which is committed: of the first entries `asked` for.
 
+    `plan` are those entries: all, or as many as were described at once.
+    """
+
+    asked: TrimPlan
     plan: TrimPlan
     rows: TrimRows
     as_of: int

@@ -56,6 +56,10 @@ WARM_SHARE: Final = 0.25
 STOP_S: Final = 4.0
 """After this a stop that hangs is cut off; the log recovers what was open."""
 
+WATCHDOG: Final = "QUORATE_WATCHDOG"
+TURN_S_MAX: Final = 0.02
+"""No turn of the loop should take longer: half an election time-out is enough for ten of them."""
+
 WARN_S: Final = 3600.0
 READY_S: Final = 0.05
 """A worker says that it is ready when it has run for so long."""
@@ -103,6 +107,14 @@ def main() -> None:
     code = node.run()
     logging.shutdown()
     os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
+
+
+def _watchdog_s(config: NodeConfig) -> float:
+    """A turn that takes longer (s) is logged: as `QUORATE_WATCHDOG` says (ms), or `TURN_S_MAX` where the log debugs."""
+    asked = os.environ.get(WATCHDOG, "")
+    if asked:
+        return float(asked) / 1000
+    return TURN_S_MAX if config["log_level"] == "debug" else 0.0
 
 
 def _own_port(config: NodeConfig, shard: int) -> socket.socket | None:
@@ -172,7 +184,7 @@ class Worker:
         self._control = control
         self._summary = summary
         self._code = 0
-        self._runtime = AsyncioRuntime(loop, self._actor_failed)
+        self._runtime = AsyncioRuntime(loop, self._actor_failed, _watchdog_s(config))
         self._shard: ShardActors = start_shard(
             self._runtime,
             dialler,

@@ -167,12 +167,13 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self.admin.has_more
+        return self.admin.has_more or self.queries.has_more
 
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
         self.admin.go_on()
+        self.queries.go_on()
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
@@ -182,10 +183,12 @@ class Broker:
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.
 
+        But for consumers that wait: see `Delivery.take_waiting`.
+
         Records up to `logged` have left for the log; this node does not lead any more.
         """
         uncertain: list[Call] = self.admin.take_open()
-        undone: list[Call] = self.delivery.take_waiting()
+        undone: list[Call] = self.queries.take_open()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK

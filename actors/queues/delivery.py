@@ -32,6 +32,9 @@ REPLY_OVERHEAD_BYTES: Final = 400
 _Deliver: Final = Deliver
 _Take: Final = Take
 
+STALE_ALARMS_MAX: Final = 1000
+"""So many alarms may be left over in any case, of queues that are gone and of those that were set anew."""
+
 TICK_EVENTS_MAX: Final = 1000
 """Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
 
@@ -168,14 +171,18 @@ class Delivery:
                 self._lines.leave(waiter)
                 self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
-    def take_waiting(self) -> list[Call]:
-        """All consumers that wait; they do not any more, and ask for what is left of their time."""
+    def take_waiting(self) -> list[Waiter]:
+        """All consumers that wait; they do not any more. There may be very many: see `call_again`."""
         waiters = self._lines.all()
-        for waiter in waiters:
-            self._lines.leave(waiter)
-            left_s = max(waiter.deadline - self._ledger.now, 0.001)
-            waiter.call.request = replace(waiter.call.request, wait=left_s)
-        return [waiter.call for waiter in waiters]
+        if waiters:
+            self._lines = Lines()
+        return waiters
+
+    def call_again(self, waiter: Waiter) -> Call:
+        """The call of a consumer that waited here, for what is left of its time."""
+        left_s = max(waiter.deadline - self._ledger.now, 0.001)
+        waiter.call.request = replace(waiter.call.request, wait=left_s)
+        return waiter.call
 
     def waiting_for(self, name: str) -> int:
         """How many consumers wait for a queue."""
@@ -241,6 +248,13 @@ class Delivery:
         if at < self._alarm_at.get(name, NEVER):
             self._alarm_at[name] = at
             heapq.heappush(self._alarms, (at, name))
+            if len(self._alarms) > 2 * len(self._alarm_at) + STALE_ALARMS_MAX:
+                self._alarms = [(at, name) for name, at in self._alarm_at.items()]
+                heapq.heapify(self._alarms)
+
+    def forget_queue(self, name: str) -> None:
+        """The queue is gone: nothing happens in it any more."""
+        self._alarm_at.pop(name, None)
 
     @property
     def next_event_at(self) -> float:

@@ -47,6 +47,7 @@ class Lines:
         self._waiters: dict[int, Waiter] = {}
         self._last_serial = 0
         self._told: dict[str, OrderedDict[Client, float]] = {}
+        self._told_of: dict[Client, dict[str, None]] = {}
         self.named = 0
 
     def __contains__(self, name: str) -> bool:
@@ -121,6 +122,7 @@ class Lines:
         told = self._told.setdefault(name, OrderedDict())
         told[client] = until = now + TOLD_S
         told.move_to_end(client)
+        self._told_of.setdefault(client, {})[name] = None
         return until
 
     def told(self, name: str, now: float) -> int:
@@ -133,8 +135,15 @@ class Lines:
             if until > now:
                 return len(told)
             del told[client]
+            self._forget_told(client, name)
         del self._told[name]
         return 0
+
+    def _forget_told(self, client: Client, name: str) -> None:
+        names = self._told_of[client]
+        del names[name]
+        if not names:
+            del self._told_of[client]
 
     def told_until(self, name: str) -> float:
         """When the first message of the queue is not kept any more; `NEVER` if none is."""
@@ -143,7 +152,7 @@ class Lines:
 
     def came(self, client: Client) -> list[str]:
         """The client has asked, or wants nothing any more; returns the queues that it was told of."""
-        names = [name for name, told in self._told.items() if client in told]
+        names = [*self._told_of.pop(client, ())]
         for name in names:
             del self._told[name][client]
             if not self._told[name]:

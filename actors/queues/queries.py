@@ -1,7 +1,7 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
 import re
-from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterator
 from fnmatch import translate
 from itertools import chain, islice
@@ -44,6 +44,31 @@ STATE_NAMES: Final = {
 }
 
 
+LIST_NAMES: Final = 5000
+"""Queues that one piece of a list looks at: some 3 ms."""
+
+
+class _Listing:
+    """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is."""
+
+    def __init__(self, call: Call, after: str) -> None:
+        self.call = call
+        self.after = after
+        self.seen: str | None = None
+        self.chosen: list[str] = []
+        self.count = 0
+        self.is_more = False
+        pattern = call.request.pattern
+        self.is_of_all = pattern is None
+        self._part = pattern or ""
+        has_wildcards = any(character in self._part for character in "*?[")
+        self._expression = re.compile(translate(self._part)) if has_wildcards else None
+
+    def matches(self, name: str) -> bool:
+        """By shell wildcards if the pattern has any, else as a part of the name."""
+        return self._part in name if self._expression is None else self._expression.match(name) is not None
+
+
 class Queries:
     """Answers from the state in memory, and from what the owner was told of its surroundings."""
 
@@ -52,6 +77,7 @@ class Queries:
         self._delivery = delivery
         self._readers = readers
         self._state = ledger.state
+        self._listings: deque[_Listing] = deque()
         self.around = around
 
     def monitor(self, call: Call) -> None:
@@ -90,30 +116,66 @@ class Queries:
             reason = "after: the name of a queue is wanted, the last of the list before"
             self._ledger.park(call, refusal(request, ErrorWord.FIELD, reason))
             return
-        names = self._matching(request.pattern)
-        rights = call.principal.rights
-        if Right.LOOK not in rights.everywhere:
-            names = [name for name in names if rights.may(Right.LOOK, name)]
-        begin = 0 if request.after is None else bisect_right(names, request.after)
-        chosen = names[begin : begin + rows_in_reply(call)]
-        is_more = begin + len(chosen) < len(names)
-        reply = done(
-            request,
-            ListReply,
-            queue_list=[self._row(self._state.queues[name]) for name in chosen],
-            queue_count=len(names),
-            next=chosen[-1] if is_more and chosen else None,
-        )
-        self._ledger.park(call, reply)
+        listing = _Listing(call, request.after or "")
+        if not self._list_some(listing):
+            self._listings.append(listing)  # it goes on when others have had their turn
 
-    def _matching(self, pattern: str | None) -> list[str]:
-        names = sorted(self._state.queues)
-        if pattern is None:
-            return names
-        if any(character in pattern for character in "*?["):
-            matches = re.compile(translate(pattern)).match
-            return [name for name in names if matches(name)]
-        return [name for name in names if pattern in name]
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._listings)
+
+    def go_on(self) -> None:
+        """Look at some more names for a list of very many."""
+        if self._listings and self._list_some(self._listings[0]):
+            self._listings.popleft()
+
+    def take_open(self) -> list[Call]:
+        """The lists that are not ready; they do not go on."""
+        calls = [listing.call for listing in self._listings]
+        self._listings.clear()
+        return calls
+
+    def _list_some(self, listing: "_Listing") -> bool:
+        """Look at the next `LIST_NAMES` names; at the last of them answer. Whether that is done."""
+        call, names = listing.call, self._state.names
+        rights = call.principal.rights
+        may_all = Right.LOOK in rights.everywhere
+        rows_max = rows_in_reply(call)
+        if listing.is_of_all and may_all:
+            first = names.bisect_right(listing.after)
+            listing.chosen = list(names.islice(first, first + rows_max))
+            listing.count = len(names)
+            is_last = first + rows_max >= len(names)
+            self._answer_list(listing, is_last=is_last)
+            return True
+        at = names.bisect_right(listing.seen) if listing.seen is not None else 0
+        some = list(names.islice(at, at + LIST_NAMES))
+        for name in some:
+            if listing.matches(name) and (may_all or rights.may(Right.LOOK, name)):
+                listing.count += 1
+                if name > listing.after:
+                    if len(listing.chosen) < rows_max:
+                        listing.chosen.append(name)
+                    else:
+                        listing.is_more = True
+        if len(some) == LIST_NAMES:
+            listing.seen = some[-1]
+            return False
+        self._answer_list(listing, is_last=not listing.is_more)
+        return True
+
+    def _answer_list(self, listing: "_Listing", *, is_last: bool) -> None:
+        chosen = listing.chosen
+        queues = self._state.queues
+        reply = done(
+            listing.call.request,
+            ListReply,
+            queue_list=[self._row(queues[name]) for name in chosen if name in queues],
+            queue_count=listing.count,
+            next=None if is_last or not chosen else chosen[-1],
+        )
+        self._ledger.park(listing.call, reply)
 
     def _row(self, queue: QueueState) -> QueueRow:
         return QueueRow(

@@ -5,7 +5,8 @@ arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it a
 only what is asked about this node. What it may do at the moment, `Tenure` says.
 """
 
-from typing import Any
+from collections import deque
+from typing import Any, Final
 
 import pykka
 from msgspec.structs import astuple
@@ -33,6 +34,8 @@ from actors.queues.alarm import Alarm
 from actors.queues.appending import LINGER_S, Appending, Step
 from actors.queues.broker import Broker, Limits
 from actors.queues.leader_clock import LeaderClock
+from actors.queues.ledger import Ledger
+from actors.queues.lines import Waiter
 from actors.queues.row_description import RowDescription
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Tenure
@@ -46,6 +49,14 @@ from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
 
 assert LogAdvanced.__struct_fields__[:5] == ("durable", "committed", "trimmed", "replicas", "leased_until")
+
+
+GIVE_BACK_MAX: Final = 1000
+"""So many consumers that waited here are given back in one turn: some 3 ms, here and where they go."""
+
+
+DROP_MAX: Final = 5000
+"""So many messages of a state that counts no more are let go of in one turn."""
 
 
 class _TimePassed:
@@ -69,6 +80,8 @@ class QueueOwner(LoopActor):
         self._checkpointer: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
         self._held: list[Call] = []
+        self._left_over: deque[Waiter] = deque()
+        self._dropped: deque[ShardState] = deque()
         self._room_bytes = NEVER
         self._level = FIRST_LEVEL
         self._disk_full: str | None = None
@@ -77,6 +90,7 @@ class QueueOwner(LoopActor):
         self._is_looking_again = self._continues = False
         self._stopping: Stop | None = None
         self._broker: Broker
+        self._ledger: Ledger
         self._has_broker = False
         self._take_state(state)
         self.handlers = {
@@ -115,6 +129,8 @@ class QueueOwner(LoopActor):
         """A broker over `state`, with nothing open."""
         if self._has_broker:
             self._broker.release()
+            if self._ledger.state is not state:
+                self._dropped.append(self._ledger.state)
         self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
@@ -128,6 +144,7 @@ class QueueOwner(LoopActor):
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
         state = self._ledger.state
+        self._left_over.extend(self._broker.delivery.take_waiting())
         uncertain, undone = self._broker.take_open(self._appending.logged)
         reason = "this node reads its data again, since it lost its place as leader"
         self._refuse([*uncertain, *undone], ErrorWord.NO_LEADER, reason)
@@ -199,8 +216,23 @@ class QueueOwner(LoopActor):
         """One piece more of work that was cut; the loop has looked at sockets and timers since the one before."""
         self._continues = False
         if not self.has_ended:
-            self._broker.go_on(self._now())
+            self._give_back()
+            if self._broker.has_more:
+                self._broker.go_on(self._now())
+            if self._rows.has_more:
+                self._describe()
+            if self._dropped and self._dropped[0].take_apart(DROP_MAX):
+                self._dropped.popleft()
             self._carry_out()
+
+    def _give_back(self) -> None:
+        """Some of the consumers that waited here, and do not any more: there may be tens of thousands."""
+        left_over, delivery = self._left_over, self._broker.delivery
+        calls = [delivery.call_again(left_over.popleft()) for _ in range(min(GIVE_BACK_MAX, len(left_over)))]
+        if self._tenure.is_stopping:
+            self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
+        else:
+            self._return(calls)
 
     def _reconfigure(self, message: Reconfigure) -> None:
         limits = message.limits
@@ -276,6 +308,7 @@ class QueueOwner(LoopActor):
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
+        self._left_over.extend(self._broker.delivery.take_waiting())
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         undone += self._held
@@ -315,7 +348,7 @@ class QueueOwner(LoopActor):
 
     def _drain(self, message: Drain) -> None:
         if self._tenure.drain(message.vote_id):
-            self._return(self._broker.delivery.take_waiting())
+            self._left_over.extend(self._broker.delivery.take_waiting())
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
@@ -327,10 +360,12 @@ class QueueOwner(LoopActor):
             self._go_on_appending()
         if self._broker.next_event_at < self._alarm.at and tenure.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
-        if self._broker.has_more and not self._continues:
+        has_rest = self._left_over or self._dropped or self._rows.has_more
+        if (has_rest or self._broker.has_more) and not self._continues:
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
-        if tenure.is_draining and ledger.is_settled and not self._broker.has_more and tenure.drained():
+        has_more = self._left_over or self._broker.has_more
+        if tenure.is_draining and ledger.is_settled and not has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
         if ledger.state.readers is not self._rows.readers and not tenure.is_reloading:
             self._rows.readers_moved(ledger)
@@ -393,13 +428,13 @@ class QueueOwner(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
         self._tenure.is_stopping = True
-        undone = self._broker.delivery.take_waiting() + self._held
-        self._held = []
+        self._left_over.extend(self._broker.delivery.take_waiting())
+        undone, self._held = self._held, []
         self._refuse(undone, ErrorWord.STOPPING, "the node is stopping")
 
     def _go_on_stopping(self) -> None:
         """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
-        if self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more):
+        if self._left_over or (self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more)):
             return
         stopping, self._stopping = self._stopping, None
         assert stopping is not None

@@ -2,35 +2,48 @@
 
 It asks what the messages and queues are now that stand in the head; where the log's readers are it is told unasked. A
 leader's state runs ahead of what is committed: what it says waits for that. A follower's is committed, unless the node
-has just stopped leading: then it waits until the log has caught up with it.
+has just stopped leading: then it waits until the log has caught up with it. It is looked up in pieces.
 """
 
 from actors.messages.checkpoints import DescribeRows, ReadersMoved, RowsDescribed
 from actors.queues.ledger import Ledger
-from storage.log_store import rows_now
 from storage.records import ReaderPosition
+from storage.trimming import Describing
 
 
 class RowDescription:
-    """`is_ready`: something may be taken; `readers`: as they were seen last."""
+    """`is_ready`: something may be taken; `has_more`: `describe` has begun and goes on. `readers`: as seen last."""
 
     def __init__(self) -> None:
         self._asked: DescribeRows | None = None
+        self._describing: Describing | None = None
         self._ready: list[RowsDescribed | ReadersMoved] = []
         self.is_ready = False
         self.readers: dict[str, ReaderPosition] | None = None
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there is a piece more to be looked up."""
+        return self._describing is not None
+
     def asked(self, message: DescribeRows) -> None:
         """It is to be answered as soon as that is possible."""
         self._asked = message
+        self._describing = None
 
     def describe(self, ledger: Ledger, *, is_leading: bool) -> None:
-        """Look at the state if there is a question; a new state is looked at again."""
+        """Look up one piece of what was asked, if anything was; in a new state from the beginning."""
         asked, state = self._asked, ledger.state
         if asked is None or (not is_leading and not ledger.is_settled):
+            self._describing = None
             return
-        rows = rows_now(asked.plan, state)
-        described = RowsDescribed(asked.plan, rows, state.trans_id)
+        describing = self._describing
+        if describing is None or describing.state is not state:
+            self._describing = describing = Describing(asked.plan, state)
+        if not describing.go_on():
+            return
+        self._describing = None
+        described = RowsDescribed(asked.plan, *describing.described(), state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
 
     def _settled(self, asked: DescribeRows, described: RowsDescribed) -> None:

@@ -48,11 +48,18 @@ _thread_id: Final = threading.get_ident
 class AsyncioRuntime(Runtime):
     """Runs actors on `loop`. Made on the loop's thread.
 
-    `on_failure` is called once, with who raised and what, when anything on the loop did.
+    `on_failure` is called once, with who raised and what, when anything on the loop did. A turn or a timer that takes
+    more than `watchdog_s` is logged with whose it was; 0: nobody looks.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, on_failure: Callable[[object, BaseException], None]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        on_failure: Callable[[object, BaseException], None],
+        watchdog_s: float = 0.0,
+    ) -> None:
         super().__init__()
+        self._watchdog_s = watchdog_s
         self._loop = loop
         self._on_failure = on_failure
         self._has_failed = False
@@ -96,11 +103,21 @@ class AsyncioRuntime(Runtime):
         self._loop.add_reader(descriptor, self._ring, callback)
 
     def _ring(self, callback: Callable[[], None]) -> None:
+        begun = _monotonic() if self._watchdog_s else 0.0
         try:
             callback()
         except Exception as error:
             log.exception("a callback failed")
             self.actor_failed(getattr(callback, "__qualname__", callback), error)
+        if begun:
+            self._look(begun, callback)
+
+    def _look(self, begun: float, who: object) -> None:
+        """The watchdog: everything else on the loop has waited meanwhile, heartbeats too."""
+        took_s = _monotonic() - begun
+        if took_s > self._watchdog_s:
+            name = getattr(who, "__qualname__", None) or type(who).__name__
+            log.warning("a turn of %s took %.1f ms", name, took_s * 1000)
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""
@@ -127,6 +144,7 @@ class AsyncioRuntime(Runtime):
 
     def _take(self, turn: Turn) -> None:
         """One turn. What it raises ends the worker."""
+        begun = _monotonic() if self._watchdog_s else 0.0
         try:
             if isinstance(turn, LoopActor):
                 turn.take_turn()  # as below, but compiled code knows where this one is, and needs not look for it
@@ -135,6 +153,8 @@ class AsyncioRuntime(Runtime):
         except Exception as error:
             log.exception("a turn failed")
             self.actor_failed(turn, error)
+        if begun:
+            self._look(begun, turn)
 
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """Something raised in a callback that is not ours to call: a socket's, or a task.

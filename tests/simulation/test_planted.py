@@ -28,9 +28,10 @@ from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
 from storage.errors import StorageError
 from storage.journal_writer import Write
-from storage.log_store import LogStore, TrimPlan, TrimRows
+from storage.log_store import LogStore
 from storage.records import Confirm, Produce
 from storage.state import ShardState
+from storage.trimming import TrimPlan, TrimRows
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
 from tests.storage.memory import MemoryWrites
@@ -172,7 +173,7 @@ def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
     true = LogStore.trim
 
     def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
-        true(self, plan._replace(maybe_stored=set()), rows)
+        true(self, TrimPlan([step._replace(maybe_stored=set()) for step in plan.steps]), rows)
 
     patch.setattr(LogStore, "trim", trim)
 

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.entry_codec import decode, encode
-from storage.log_store import decode_message_row, encode_row
+from storage.log_store import decode_message_row
 from storage.message import Message, message_of
 from storage.records import Produce
+from storage.trimming import encode_row
 
 NUMBERS = st.integers(-1, 2**53) | st.sampled_from([0, 127, 128, 255, 256, 65535, 65536, 2**31, 2**32])
 TIMES = st.floats(allow_nan=False)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
+from storage.log_store import RECORDS_UNTIL_REST, LogStore
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
 from storage.records import Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
@@ -20,6 +20,7 @@ from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
 from storage.tables import LOG, LmdbTables
+from storage.trimming import rows_now
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 NOW = 1000.0
@@ -110,7 +111,7 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
             writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30), lambda: None
         )
         if plan is not None:
-            store.trim(plan, rows_now(plan, writer.state))
+            store.trim(*rows_now(plan, writer.state))
         recovered = ShardState()
         recover(tables, folder, LogStore(tables, 0), recovered, NOW)
         recovered.check()
@@ -141,7 +142,7 @@ def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
     store.store(writer.entries)
     plan = store.plan_trim(20, 100, lambda: None)
     assert plan is not None
-    store.trim(plan, rows_now(plan, writer.state))
+    store.trim(*rows_now(plan, writer.state))
     yield tables, folder, writer
     tables.close()
 

@@ -1,5 +1,10 @@
 """The state: what a record does, and that doing it again over a later state ends in the same."""
 
+import gc
+import random
+import sys
+
+from storage.message import Message
 from storage.message_ids import message_id
 from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove
 from storage.state import ShardState
@@ -54,3 +59,59 @@ def test_records_about_messages_that_are_gone_change_nothing() -> None:
     )
     assert not state.messages
     assert state.data_bytes == 0
+
+
+def test_a_state_goes_as_soon_as_nobody_has_it() -> None:
+    """It referred to itself, and stayed until the garbage collector came, which never did."""
+    state = ShardState()
+    state.trans_id = 0
+    state.apply_next(Message("q", message_id(1, 0), b"x", 1.0, 1.0, 9.0, 5.0, 0, None))
+    messages = state.messages
+    count = sys.getrefcount(messages)
+    gc.disable()
+    try:
+        del state
+        assert sys.getrefcount(messages) == count - 1
+    finally:
+        gc.enable()
+
+
+def test_a_state_is_taken_apart_some_at_a_time() -> None:
+    state = ShardState()
+    for number in range(1, 101):
+        state.trans_id = number - 1
+        state.apply_next(Message(f"q{number % 3}", message_id(number, 0), b"x", 1.0, 1.0, 9.0, 5.0, 0, None))
+    for message in list(state.messages.values()):
+        state.queues[message.queue].place(message, 2.0)
+    steps = 0
+    while not state.take_apart(10):
+        steps += 1
+        assert steps < 100
+    assert steps >= 20
+    assert len(state.messages) == 0
+    assert not state.queues
+
+
+def test_indexes_that_are_built_beside_a_loop_are_those_that_are_built_at_once() -> None:
+    states = []
+    rested = 0
+
+    def rest() -> None:
+        nonlocal rested
+        rested += 1
+
+    for how in (None, rest):
+        state = ShardState()
+        state.loading = True
+        draw = random.Random(5)
+        for number in range(1, 9001):
+            due_at = draw.choice([1.0, 50.0, float(number)])
+            made = Message("q", message_id(number, 0), b"", 1.0, due_at, 99.0, 5.0, draw.randrange(3), None)
+            made.deliveries = draw.randrange(2)
+            state.trans_id = number - 1
+            state.apply_next(made)
+        state.finish_loading(60.0, how)
+        state.check()
+        states.append((list(state.queues["q"].ready), list(state.queues["q"].waiting)))
+    assert states[0] == states[1]
+    assert rested > 5

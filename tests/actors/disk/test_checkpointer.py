@@ -21,8 +21,9 @@ from actors.messages.checkpoints import (
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
 from storage.errors import DiskFullError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore, rows_now
+from storage.log_store import RECORDS_UNTIL_REST, LogStore
 from storage.state import ShardState
+from storage.trimming import rows_now
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.actors.disk.entries import entry
 from tests.storage.memory import MemoryTables
@@ -70,7 +71,7 @@ def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_sto
     [asked] = store.replicator.take(DescribeRows)
     state = ShardState()
     rows = rows_now(asked.plan, state)
-    store.actor.on_receive(RowsDescribed(asked.plan, rows, as_of=25))
+    store.actor.on_receive(RowsDescribed(asked.plan, *rows, as_of=25))
     assert store.replicator.take(Checkpointed) == [], "the description rests on records that are not stored yet"
     assert store.checkpoint(*range(21, 26))[-1] == Checkpointed(25, 10)
 

@@ -6,8 +6,14 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from storage.records import Place
-from tests.actors.queues.shard import Shard
+from actors.messages.call import Call
+from actors.queues.delivery import STALE_ALARMS_MAX
+from actors.queues.ledger import REPLICATED_S
+from actors.queues.queries import LIST_NAMES
+from actors.queues.queue_admin import CLEAR_CHUNK
+from quorate.protocol import Request
+from storage.records import Clear, Place
+from tests.actors.queues.shard import _NOBODY, Shard
 
 QUEUES = ["a", "b"]
 
@@ -297,3 +303,91 @@ def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list
                 assert "msg_id" not in shard.replies[one[0]]
         assert all(one[0] not in shard.replies for one in waiting)
         assert shard.broker.delivery.waiter_count == len(waiting)
+
+
+def test_a_clear_of_very_many_goes_in_pieces_and_gathers_nothing_beforehand() -> None:
+    """Of two millions the ids alone took half a second, in which the leader was deposed."""
+    shard = Shard()
+    for _ in range(30):
+        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
+    for _ in range(5):
+        shard.ask(1, queue="q", messages=[{"data": 1, "delay": 100}] * 1000)
+    shard.ask(2, queue="q", count=1000)
+    number = shard.send(6, queue="q")
+    assert shard.replies[number]["count"] == 34_000, "what was delivered at most once is gone"
+    cleared = [len(record.msg_ids) for record in shard.log if isinstance(record, Clear)]
+    assert max(cleared) == CLEAR_CHUNK
+    assert len(cleared) <= 18
+    shard.state.check()
+
+
+def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
+    shard = Shard()
+    shard.ask(5, queue="work", dead_letter="dead", max_deliveries=1)
+    for _ in range(6):
+        shard.ask(1, queue="dead", messages=[{"data": 1}] * 1000)
+    first = shard.ask(1, queue="work", data="buried", retry=1)["msg_id"]
+    shard.ask(2, queue="work")
+    shard.broker.execute(shard.now, [])
+    request = Request(6, queue="dead")
+    call = Call(request, shard, 999, _NOBODY)
+    shard.broker.execute(shard.now, [call])
+    assert shard.broker.has_more, "it is under way"
+    shard.now += 5.0
+    shard.broker.pass_time(shard.now)
+    assert shard.state.messages[first].queue == "dead"
+    shard.settle()
+    assert shard.replies[999]["count"] == 6000
+    assert [message.msg_id for message in shard.state.messages.values()] == [first]
+
+
+def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:
+    shard = Shard()
+    names = [f"q{number:05}" for number in range(LIST_NAMES * 2 + 10)]
+    for name in names:
+        shard.state.queue(name)
+    assert shard.ask(7, count=3)["queue_count"] == len(names)
+    call = Call(Request(7, pattern="q*7", count=1000), shard, 998, _NOBODY)
+    shard.broker.execute(shard.now, [call])
+    assert shard.broker.has_more
+    shard.settle()
+    wanted = [name for name in names if name.endswith("7")]
+    listed = [row["name"] for row in shard.replies[998]["queue_list"]]
+    assert listed == wanted[:1000]
+    assert shard.replies[998]["queue_count"] == len(wanted)
+    rest = shard.ask(7, pattern="q*7", count=1000, after=shard.replies[998]["next"])
+    assert listed + [row["name"] for row in rest["queue_list"]] == wanted
+    assert "next" not in rest
+    [last] = shard.ask(7, pattern=names[-1])["queue_list"]
+    assert last["name"] == names[-1]
+
+
+def test_alarms_of_queues_that_are_gone_do_not_gather() -> None:
+    shard = Shard()
+    for number in range(STALE_ALARMS_MAX * 3):
+        shard.ask(1, queue=f"q{number}", data=1, delay=1000)
+        shard.ask(13, queue=f"q{number}")
+    assert len(shard.broker.delivery._alarms) <= STALE_ALARMS_MAX + 10
+
+
+def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_their_client() -> None:
+    shard = Shard()
+    shard.commits = False
+    ledger = shard.broker.ledger
+    shard.broker.queries.around.nodes = 3
+    clients = [Shard(), Shard()]
+    numbers = [shard.send(1, clients[n % 2], queue="q", data=n, replicate=3) for n in range(6)]
+    ledger.commit(shard.state.trans_id)
+    ledger.majority = 2
+    ledger.durable(6, (6, 6, 2))
+    shard._take_answers()
+    assert [shard.replies[n]["code"] for n in numbers if n in shard.replies] == [0, 0]
+    ledger.forget(clients[0])
+    shard._take_answers()
+    assert [shard.replies[n]["error"] for n in numbers[2::2]] == ["unknown_outcome"] * 2
+    ledger.pass_monotonic(REPLICATED_S)
+    ledger.durable(6, (6, 6, 2))
+    shard._take_answers()
+    assert all(n in shard.replies for n in numbers)
+    assert "2 have it" in shard.replies[numbers[-1]]["reason"]
+    assert ledger.parked_count == 0

@@ -25,7 +25,7 @@ from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
 from actors.queues.queue_admin import CLEAR_CHUNK
-from actors.queues.queue_owner import QueueOwner
+from actors.queues.queue_owner import GIVE_BACK_MAX, QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode
@@ -288,3 +288,27 @@ def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
     owner.runtime.call_later(0.0, look)
     owner.ask(6, queue="q")
     assert len(set(sizes)) >= pieces - 1, "a timer rang after each piece"
+
+
+def test_tens_of_thousands_of_waiting_consumers_are_given_back_some_in_each_turn() -> None:
+    owner = leading()
+    clients = [Owner.__new__(Owner) for _ in range(60)]
+    for index in range(GIVE_BACK_MAX * 3):
+        request = Request(2, queue=f"w{index % 100}", wait=600.0)
+        call = Call(request, clients[index % 60], index, owner.asker)
+        owner.actor.actor_ref.tell(Execute([call]))
+    owner.crank()
+    assert owner.actor._broker.delivery.waiter_count == GIVE_BACK_MAX * 3
+    owner.tell(Drain(5))
+    assert [len(message.calls) for message in owner.router.take(Returned)] == [GIVE_BACK_MAX] * 3
+    assert len(owner.replicator.take(Drained)) == 1
+
+
+def test_a_consumer_that_is_given_back_asks_for_what_is_left_of_its_time() -> None:
+    owner = leading()
+    owner.ask(2, queue="q", wait=60.0)
+    owner.crank(20.0)
+    owner.tell(Drain(5))
+    owner.crank(0.01)
+    [returned] = owner.router.take(Returned)
+    assert 39.0 < (returned.calls[0].request.wait or 0.0) < 41.0

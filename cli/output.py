@@ -98,8 +98,8 @@ def credentials() -> Credentials:
 
 
 def client(host: str, port: int, timeout: float = 10.0) -> Client:
-    """A client of the node that the options name."""
-    return Client(host, port, timeout=timeout, credentials=credentials())
+    """A client of the node that the options name. Where nobody listens there is nothing to wait for."""
+    return Client(host, port, timeout=timeout, credentials=credentials(), retry_connect=False)
 
 
 def without_escapes(text: str) -> str:

@@ -3,9 +3,7 @@
 import time
 from typing import Any, Final
 
-import msgspec
-
-from quorate.actions import REPEATABLE
+from quorate.actions import REPEATABLE, WAITS
 from quorate.connection import Connection, Lost
 from quorate.errors import ConnectionFailedError, QuorateError, UnknownOutcomeError
 from quorate.pool import Pool
@@ -15,6 +13,14 @@ from quorate.shard_map import ShardMap
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 0.2
 """Between two tries of a request."""
+
+CONNECT_S: Final = 2.0
+"""Connecting to one of several nodes, TLS and token included, takes no more of a request's time, nor half of it."""
+
+WAIT_SLICE_S: Final = 25.0
+"""A long wait is asked for in slices: a node that is cut off is noticed, and what stands between keeps no account."""
+
+WAIT_MIN_S: Final = 0.01
 
 
 class NotLetInError(Exception):
@@ -26,11 +32,22 @@ class NotLetInError(Exception):
 
 
 class Attempt:
-    """One request, tried until it is answered, or its time is over, or it must not be tried again."""
+    """One request, tried until it is answered, or its time is over, or it must not be tried again.
+
+    Without `retry_connect` it is over when each node was tried and none could be reached.
+    """
 
     def __init__(
-        self, pool: Pool, timeout_s: float, action: int, body: dict[str, Any], shard_map: ShardMap | None = None
+        self,
+        pool: Pool,
+        timeout_s: float,
+        action: int,
+        body: dict[str, Any],
+        shard_map: ShardMap | None = None,
+        *,
+        retry_connect: bool = True,
     ) -> None:
+        self._retry_connect = retry_connect
         self._pool = pool
         self._map = shard_map
         self._direct = None if shard_map is None else shard_map.address_of(action, body)
@@ -45,16 +62,18 @@ class Attempt:
         """The last reply. Raises `ConnectionFailedError`, `UnknownOutcomeError`, `ProtocolViolationError`."""
         begun = time.monotonic()
         wait_s = float(self._body.get("wait", 0.0))
-        until = begun + self._timeout_s
+        until = begun + wait_s + self._timeout_s
         pause_s = PAUSE_MIN_S
-        redirects = not_let_in = 0
+        redirects = not_let_in = not_reached = 0
         while True:
-            waited_s = time.monotonic() - begun
-            body = {**self._body, "wait": max(wait_s - waited_s, 0.001)} if wait_s and waited_s > 0.1 else self._body
-            data = msgspec.json.encode({"action": self._action, **body}) + b"\n"
-            left_s = max(until - time.monotonic(), 0.001)
+            now = time.monotonic()
+            body, slice_s = self._body, 0.0
+            if wait_s:
+                slice_s = min(max(begun + wait_s - now, 0.001), WAIT_SLICE_S)
+                body = {**body, "wait": slice_s}
+            left_s = max(min(until - now - slice_s, self._timeout_s), 0.001)
             try:
-                reply = self._ask(data, left_s + float(body.get("wait", 0.0)))
+                reply = self._ask(body, left_s, slice_s)
             except NotLetInError as error:
                 not_let_in += 1
                 if not_let_in >= self._pool.size and not self._lost_way():
@@ -65,12 +84,16 @@ class Attempt:
                     continue
                 if lost.was_sent and not self._is_repeatable:
                     raise UnknownOutcomeError(str(lost)) from lost
-                if time.monotonic() + pause_s > until + wait_s:
+                not_reached = 0 if lost.was_sent else not_reached + 1
+                has_tried_all = not self._retry_connect and not_reached >= self._pool.size
+                if has_tried_all or time.monotonic() + pause_s > until:
                     kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
                     raise kind(str(lost)) from lost
                 self.was_repeated = self.was_repeated or lost.was_sent
             else:
-                if not self._may_try_again(reply) or time.monotonic() + pause_s > until + wait_s:
+                if self._is_nothing(reply) and time.monotonic() < begun + wait_s - WAIT_MIN_S:
+                    continue  # a slice of the wait is over
+                if not self._may_try_again(reply) or time.monotonic() + pause_s > until:
                     return reply
                 self._lost_way()
                 if reply["error"] == ErrorWord.REDIRECT and redirects < 1:
@@ -78,6 +101,11 @@ class Attempt:
                     continue
             time.sleep(pause_s)
             pause_s = min(pause_s * 2, PAUSE_MAX_S)
+
+    def _is_nothing(self, reply: dict[str, Any]) -> bool:
+        """Whether a consumer that waits was told that there is nothing."""
+        is_empty = "msg_id" not in reply and not reply.get("messages") and reply.get("count") is None
+        return self._action in WAITS and reply.get("code") == 0 and is_empty
 
     def _lost_way(self) -> bool:
         """The map was wrong, if it was that which said where to ask: then any node is asked, and may know better."""
@@ -87,14 +115,15 @@ class Attempt:
         self._map.forget()
         return True
 
-    def _ask(self, data: bytes, timeout_s: float) -> dict[str, Any]:
+    def _ask(self, body: dict[str, Any], timeout_s: float, wait_s: float) -> dict[str, Any]:
         """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
         try:
-            connection = self._pool.take(timeout_s, self._direct)
+            connect_s = timeout_s if self._pool.size == 1 else min(timeout_s / 2, CONNECT_S)
+            connection = self._pool.take(connect_s, self._direct)
         except QuorateError as error:
             raise NotLetInError(error) from error
         try:
-            reply = connection.exchange(data, timeout_s)
+            reply = connection.exchange({"action": self._action, **body}, timeout_s + wait_s)
         except Lost:
             connection.close()
             self._pool.ask_elsewhere(connection.address)

@@ -6,7 +6,7 @@ everything that only looks, confirm, a produce that has a `key`, and consume: wh
 unless it was produced to be delivered at most once. Anything else raises `UnknownOutcomeError`.
 """
 
-import math
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from quorate.attempt import Attempt
+from quorate.checking import check_fields, check_host, check_names, check_seconds
 from quorate.connection import Address
 from quorate.credentials import Credentials
 from quorate.errors import QuorateError, RefusedError, UnknownOutcomeError
@@ -23,6 +24,9 @@ from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.shard_map import ShardMap
 
 DEFAULT_PORT: Final = 1111
+
+LEARN_S: Final = 1.0
+"""A request waits no longer for the map of the shards, which is only advice."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,9 @@ class Client:
     """Talks to the node on `host` and `port`, or to any of `nodes`: pairs or "host:port"; connects when first used.
 
     `timeout` is seconds for each request, beyond what a consume asks to wait. With several nodes a request is tried on
-    one after the other within that time, as long as it can't be done twice by that, or may be. `consumer` is what this
+    one after the other within that time, as long as it can't be done twice by that, or may be. While none can be
+    reached it is tried again for that long; without `retry_connect` it fails as soon as all of them were tried. Any
+    number of threads may share a client; after a fork the child has connections of its own. `consumer` is what this
     client calls itself: deliveries note it. Where a cluster has several shards, the client learns after some requests
     where each of them is led, and asks there.
 
@@ -78,13 +84,19 @@ class Client:
         cert: str | Path | None = None,
         key: str | Path | None = None,
         credentials: Credentials | None = None,
+        retry_connect: bool = True,
     ) -> None:
         if nodes is not None and not nodes:
             raise ValueError("nodes is empty: at least one is wanted")
+        if isinstance(nodes, str):
+            raise TypeError(f"nodes is {nodes!r}: a list of nodes is wanted")
         shown = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
-        self._pool = Pool([(host, port)] if nodes is None else [node_address(node) for node in nodes], shown)
+        self._pool = Pool(
+            [(check_host(host), port)] if nodes is None else [node_address(node) for node in nodes], shown
+        )
         self._map = ShardMap()
-        self._timeout = timeout
+        self._timeout = check_seconds("timeout", timeout)
+        self._retry_connect = retry_connect
         self._consumer = consumer
 
     def __enter__(self) -> Self:
@@ -133,11 +145,14 @@ class Client:
         ids = reply.get("msg_ids")
         return int(ids[0] if ids else reply["msg_id"])
 
-    def produce_many(self, queue: str, messages: Sequence[Any], **options: Any) -> list[int]:
+    def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
 
         Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.
         """
+        if isinstance(messages, str | bytes | bytearray | memoryview | dict | NewMessage):
+            raise TypeError(f"messages is a {type(messages).__name__}: a list of messages is wanted")
+        messages = list(messages)
         if not 0 < len(messages) <= BATCH_MAX:
             raise ValueError(f"{len(messages)} messages: from 1 to {BATCH_MAX} go into a queue at once")
         items = [_item(message) for message in messages]
@@ -159,6 +174,8 @@ class Client:
 
         When the answer was lost and the request repeated, those that are gone count: the first try had confirmed them.
         """
+        if message is None:
+            raise TypeError("there is no message to confirm: consume gives None when there is nothing")
         if isinstance(message, Message | int):
             named: dict[str, Any] = {"msg_id": _id(message)}
             asked = 1
@@ -276,15 +293,14 @@ class Client:
     def request(self, action: int, **fields: Any) -> dict[str, Any]:
         """Send any request and return the reply as it came. Fields of None are left out, but for `data`.
 
-        Raises ValueError for NaN. The reply has `was_repeated` if an earlier try may have been done.
+        Raises TypeError, ValueError for what can't be asked. The reply has `was_repeated` if an earlier try may have
+        been done.
         """
         body = {name: value for name, value in fields.items() if value is not None or name == "data"}
-        for name, value in body.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{name} is {value}, which JSON can't say")
-        if self._map.counted():
+        check_fields(body)
+        if self._map.counted(time.monotonic()):
             self._learn()
-        attempt = Attempt(self._pool, self._timeout, int(action), body, self._map)
+        attempt = Attempt(self._pool, self._timeout, int(action), body, self._map, retry_connect=self._retry_connect)
         reply = attempt.run()
         if reply.get("code") == 0:
             return {**reply, "was_repeated": True} if attempt.was_repeated else reply
@@ -299,11 +315,12 @@ class Client:
     def _learn(self) -> None:
         """Ask where the shards are. A client that is not told asks anywhere, as before."""
         try:
-            reply = Attempt(self._pool, self._timeout, int(Action.LEADER), {}).run()
+            limit_s = min(self._timeout, LEARN_S)
+            reply = Attempt(self._pool, limit_s, int(Action.LEADER), {}, retry_connect=False).run()
         except QuorateError:
             self._map.forget()
         else:
-            self._map.learned(reply)
+            self._map.learned(reply, time.monotonic())
 
     def _is_ours(self, msg_id: int, body: dict[str, Any]) -> bool:
         """Whether the message that has the key is the one that this request produced, as far as its data tell.
@@ -338,10 +355,14 @@ def _item(message: Any) -> dict[str, Any]:
 
 
 def _queues(queue: str | Sequence[str]) -> dict[str, Any]:
-    return {"queue": queue} if isinstance(queue, str) else {"queues": list(queue)}
+    if isinstance(queue, bytes | bytearray | memoryview):
+        raise TypeError(f"queue is a {type(queue).__name__}, and a text is wanted: {queue!r}")
+    return {"queue": queue} if isinstance(queue, str) else {"queues": check_names("queue", queue)}
 
 
 def _id(message: Message | int) -> int:
+    if isinstance(message, bool) or not isinstance(message, Message | int):
+        raise TypeError(f"a message or its msg_id is wanted, and this is a {type(message).__name__}: {message!r}")
     return message.msg_id if isinstance(message, Message) else message
 
 

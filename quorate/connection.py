@@ -22,6 +22,12 @@ NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this
 
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 
+KEEP_ALIVE_S: Final = 15
+KEEP_ALIVE_STEP_S: Final = 5
+KEEP_ALIVE_TRIES: Final = 3
+UNHEARD_MS: Final = 30_000
+"""A node that loses its power says nothing: its system is asked, and silence ends the connection."""
+
 Address = tuple[str, int]
 
 
@@ -49,6 +55,8 @@ class Connection:
         except OSError as error:
             raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _keep_alive(self._socket)
+        self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False
         try:
@@ -62,6 +70,7 @@ class Connection:
         context = credentials.context
         if context is not None:
             try:
+                self._socket.settimeout(max(until - time.monotonic(), 0.001))
                 self._socket = context.wrap_socket(self._socket, server_hostname=host)
             except ssl.SSLCertVerificationError as error:
                 why = f"{host}:{port}: its certificate is not to be believed: {error.verify_message}"
@@ -74,7 +83,7 @@ class Connection:
                 raise Lost(f"{host}:{port}: by TLS: {error}", was_sent=False) from error
         if credentials.token is None:
             return
-        asked = msgspec.json.encode({"action": AUTHENTICATE, "token": credentials.token}) + b"\n"
+        asked = {"action": AUTHENTICATE, "token": credentials.token}
         try:
             reply = self.exchange(asked, max(until - time.monotonic(), 0.001))
         except Lost as lost:
@@ -103,8 +112,23 @@ class Connection:
         except OSError:
             return True
 
-    def exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
-        """Send a request and return its reply. Raises `Lost`, `ProtocolViolationError`."""
+    def exchange(self, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Send a request and return its reply. Raises `Lost`, `ProtocolViolationError`.
+
+        It gets a number of its own (`seq`), and what comes back must have it: a reply to another request, or of
+        another process, is never taken for this one's. Only a refusal of the whole client, or of what could not be
+        read, has none.
+        """
+        self._seq = seq = self._seq + 1
+        reply = self._exchange(msgspec.json.encode({**body, "seq": seq}) + b"\n", timeout_s)
+        if reply.get("seq", None if reply.get("code") == 0 else seq) != seq:
+            raise ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}")
+        reply.pop("seq", None)
+        if "seq" in body:
+            reply["seq"] = body["seq"]
+        return reply
+
+    def _exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
         until = time.monotonic() + timeout_s
         self._socket.settimeout(timeout_s)
         try:
@@ -175,3 +199,16 @@ class Connection:
     def close(self) -> None:
         """Give it back."""
         self._socket.close()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Let the system end a connection whose node has vanished: who waits for an hour would wait for all of it."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", KEEP_ALIVE_S),
+        ("TCP_KEEPINTVL", KEEP_ALIVE_STEP_S),
+        ("TCP_KEEPCNT", KEEP_ALIVE_TRIES),
+        ("TCP_USER_TIMEOUT", UNHEARD_MS),
+    ):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -23,6 +23,10 @@ class UnknownOutcomeError(ConnectionFailedError):
         super().__init__(reason)
         self.reply = reply
 
+    def __reduce__(self) -> tuple[type["UnknownOutcomeError"], tuple[object, ...]]:
+        """With the reply: a process pool sends what its workers raise."""
+        return type(self), (*self.args, self.reply)
+
 
 class RefusedError(QuorateError):
     """The node answered with an error: `error` is the fixed word, `reason` the sentence, `reply` all of it."""
@@ -32,6 +36,10 @@ class RefusedError(QuorateError):
         self.error = error
         self.reason = reason
         self.reply = reply
+
+    def __reduce__(self) -> tuple[type["RefusedError"], tuple[object, ...]]:
+        """With all three: a process pool sends what its workers raise."""
+        return type(self), (self.error, self.reason, self.reply)
 
 
 class ProtocolViolationError(QuorateError):

@@ -3,6 +3,7 @@
 import threading
 from typing import Final
 
+from quorate.after_fork import forget_after_fork
 from quorate.connection import Address, Connection, Lost
 from quorate.credentials import NOTHING, Credentials
 from quorate.errors import QuorateError
@@ -24,6 +25,14 @@ class Pool:
         self._address = nodes[0]
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: the connections are its parent's, which goes on with them. They are closed here, not there."""
+        self._lock = threading.Lock()
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
 
     def close(self) -> None:
         """Close those that are idle; the next request opens one again."""

@@ -4,15 +4,20 @@ A client asks for the map after some requests, not before: one that is gone soon
 advice: any node takes any request, and where the map turns out to be wrong it is forgotten, and learned again later.
 """
 
+import math
 import threading
 from typing import Any, Final
 
+from quorate.after_fork import forget_after_fork
 from quorate.connection import Address
 from quorate.protocol import Action
 from quorate.shards import shard_of_message, shard_of_queue
 
 LEARN_AFTER: Final = 16
 """So many requests of a client go anywhere before it asks for the map, at first and when the map was wrong."""
+
+RENEW_S: Final = 60.0
+"""So old a map is asked for anew: leaders move, and a node that does not lead any more forwards without a word."""
 
 BY_QUEUE: Final = frozenset(
     {
@@ -28,25 +33,35 @@ class ShardMap:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        forget_after_fork(self)
         self._addresses: dict[int, Address] = {}
         self._shards = 1
         self._until_asking = LEARN_AFTER
-        self.version = 0
+        self._renew_at = math.inf
 
-    def counted(self) -> bool:
-        """One more request is made; whether it is time to ask for the map."""
+    def counted(self, now: float) -> bool:
+        """One more request is made, at `now` (monotonic s); whether it is time to ask for the map."""
+        if not self._until_asking and now < self._renew_at:
+            return False  # nearly always
         with self._lock:
-            if self._until_asking <= 0:
-                return False
-            self._until_asking -= 1
-            return self._until_asking == 0
+            if self._until_asking > 0:
+                self._until_asking -= 1
+                return self._until_asking == 0
+            is_due = now >= self._renew_at
+            self._renew_at = math.inf if is_due else self._renew_at  # one thread asks
+            return is_due
 
-    def learned(self, reply: dict[str, Any]) -> None:
-        """The reply to action 8. One that names no shards is of a node that has one."""
+    def learned(self, reply: dict[str, Any], now: float) -> None:
+        """The reply to action 8. One that names no shards is of a node that has one; a refusal tells nothing."""
+        if reply.get("code") != 0:
+            self.forget()
+            return
         rows = reply.get("shards") or []
+        missing = reply.get("missing_shards") or ()
         with self._lock:
-            self._shards = (len(rows) + len(reply.get("missing_shards") or ())) or 1
-            self.version = int(reply.get("version", 0))
+            self._renew_at = now + RENEW_S
+            self._until_asking = LEARN_AFTER if missing else 0
+            self._shards = (len(rows) + len(missing)) or 1
             self._addresses = {
                 int(row["shard"]): (str(row["host"]), int(row["port"])) for row in rows if row.get("port")
             }
@@ -56,6 +71,11 @@ class ShardMap:
         with self._lock:
             self._addresses = {}
             self._until_asking = LEARN_AFTER
+            self._renew_at = math.inf
+
+    def after_fork(self) -> None:
+        """In a child: the lock may have been a thread's that is not here."""
+        self._lock = threading.Lock()
 
     def address_of(self, action: int, body: dict[str, Any]) -> Address | None:
         """Where a request is done; None if that is not known, or it is about several shards."""

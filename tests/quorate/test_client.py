@@ -1,6 +1,7 @@
 """The client library against a real node, and against one that goes away."""
 
 import datetime
+import json
 import pickle
 import socket
 import threading
@@ -79,8 +80,9 @@ class FakeNode:
             for script in self._scripts:
                 connection, _ = self._listener.accept()
                 with connection:
-                    self.requests.append(connection.recv(65536))
-                    connection.sendall(script)
+                    self.requests.append(request := connection.recv(65536))
+                    seq = json.loads(request)["seq"]
+                    connection.sendall(script.replace(b"{", b'{"seq":%d,' % seq, 1))
 
 
 def test_a_produce_with_a_key_is_repeated_and_its_duplicate_taken_for_success() -> None:

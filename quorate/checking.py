@@ -1,0 +1,49 @@
+"""What a client is asked to send, looked at before it leaves: what can't be asked is a TypeError or a ValueError."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Final
+
+TEXTS: Final = frozenset({"queue", "key", "pattern", "reader", "consumer", "command", "host", "encoding"})
+NUMBERS: Final = frozenset({"delay", "ttl", "retry", "priority", "wait", "count", "replicate", "msg_id", "trans_id"})
+
+
+def check_fields(fields: dict[str, Any]) -> None:
+    """Raise TypeError, ValueError for a field that JSON would say as something else than what was meant."""
+    for name, value in fields.items():
+        if name in TEXTS and not isinstance(value, str):
+            raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
+        if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
+            raise TypeError(f"{name} is a {type(value).__name__}, and a number is wanted: {value!r}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{name} is {value}, which JSON can't say")
+        if name != "data" and isinstance(value, bytes | bytearray | memoryview):
+            raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
+
+
+def check_names(name: str, values: Iterable[Any]) -> list[str]:
+    """A list of names. Raises TypeError."""
+    found = list(values)
+    for value in found:
+        if not isinstance(value, str):
+            raise TypeError(f"{name} has a {type(value).__name__}, and texts are wanted: {value!r}")
+    return found
+
+
+def check_seconds(name: str, value: Any) -> float:
+    """A time to wait. Raises TypeError, ValueError for one that is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} is {value!r}, and a number of seconds is wanted")
+    if not math.isfinite(value) or value <= 0:
+        raise ValueError(f"{name} is {value!r}: more than 0 seconds are wanted")
+    return float(value)
+
+
+def check_host(host: Any) -> str:
+    """A host without a port. Raises TypeError, ValueError."""
+    if not isinstance(host, str):
+        raise TypeError(f"host is a {type(host).__name__}, and a text is wanted: {host!r}")
+    name, colon, port = host.rpartition(":")
+    if colon and port.isdigit() and name and ":" not in name.strip("[]"):
+        raise ValueError(f"host is {host!r}: the port is an argument of its own, or nodes=[{host!r}]")
+    return host

@@ -14,6 +14,7 @@ The packages `actors`, `net` and `storage` call `choose()` before any of their m
 """
 
 import importlib.machinery
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
@@ -142,6 +143,8 @@ def choose() -> None:
         if os.environ.get(VARIABLE) == "1":
             raise ImportError(f"{VARIABLE} is 1, and Quorate can't run compiled: {reason}")
         sys.meta_path.insert(0, _Sources())
+    else:
+        sys.meta_path.append(_Group())
     _decided.append("compiled" if reason is None else f"interpreted ({reason})")
 
 
@@ -163,6 +166,18 @@ class _Sources:
         sources = (importlib.machinery.SourceFileLoader, importlib.machinery.SOURCE_SUFFIXES)
         found = (importlib.machinery.FileFinder(folder, sources).find_spec(name, target) for folder in path)
         return next((spec for spec in found if spec is not None), None)
+
+
+class _Group:
+    """Finds the extension module that holds all compiled code, also where only a finder of a checkout found ours."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """As importlib's finders."""
+        if name != f"{GROUP}__mypyc":
+            return None
+        return importlib.util.spec_from_file_location(name, _HERE / f"{name}{_SUFFIX}")
 
 
 if __name__ == "__main__":

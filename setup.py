@@ -17,6 +17,7 @@ from setuptools._distutils.ccompiler import new_compiler
 from setuptools._distutils.errors import CCompilerError, DistutilsError
 from setuptools._distutils.sysconfig import customize_compiler
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))  # a build does not begin with the folder it builds
@@ -108,5 +109,16 @@ class Build(build_ext):
             os.utime(HERE / group)  # it is what these sources make, also where that was the same as before
 
 
+class BuildFiles(build_py):
+    """Leaves no file in what is built that is not there any more."""
+
+    def run(self) -> None:
+        folder = Path(self.build_lib)
+        for path in folder.rglob("*.py"):
+            if not (HERE / path.relative_to(folder)).exists():
+                path.unlink()
+        super().run()
+
+
 made = extensions()
-setup(ext_modules=made, cmdclass={"build_ext": Build} if made else {})
+setup(ext_modules=made, cmdclass={"build_py": BuildFiles} | ({"build_ext": Build} if made else {}))

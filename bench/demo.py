@@ -13,6 +13,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Final
 
 from bench.cluster_nodes import BenchCluster, running_cluster, wait_for
 from quorate import Client, ConnectionFailedError, Message, RefusedError
@@ -20,6 +21,7 @@ from quorate.shards import shard_of_queue
 
 PORT = 11_311
 SHARDS = 2
+SETTINGS: Final[dict[str, Any]] = {"shards": SHARDS, "leader_balance_s": 1.0}
 QUEUES = ("library", "modules")
 """One in each shard."""
 
@@ -199,7 +201,7 @@ class Demo:
 def main() -> int:
     """Run the demo on a cluster of its own."""
     begun = time.monotonic()
-    with running_cluster(PORT, shards=SHARDS, leader_balance_s=1.0) as cluster:
+    with running_cluster(PORT, **SETTINGS) as cluster:
         print(f"three nodes are up after {time.monotonic() - begun:.1f} s")
         is_well = Demo(cluster).run()
     print(f"{'All is well' if is_well else 'SOMETHING IS WRONG'}, after {time.monotonic() - begun:.0f} s")

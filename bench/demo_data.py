@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cluster_nodes import running_cluster
-from bench.demo import PORT, Demo
+from bench.demo import PORT, SETTINGS, Demo
 
 OUT: Final = Path("quorate-demo-data")
 
@@ -24,7 +24,7 @@ def main() -> int:
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()
     begun = time.monotonic()
-    with running_cluster(PORT) as cluster:
+    with running_cluster(PORT, **SETTINGS) as cluster:
         is_well = Demo(cluster).run()
         servers = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes.values())
         qctl("data", "archive", "--servers", servers, "--out", str(OUT / "archive"), "--once")

@@ -118,7 +118,7 @@ def per_queue(lives: DataFrame) -> DataFrame:
     )
 
 
-def backlog(lives: DataFrame, step_s: int) -> DataFrame:
+def backlog(lives: DataFrame, step_s: float) -> DataFrame:
     """One row a queue and `step_s` seconds: how many came, how many left, and how many were there at the end.
 
     What had come before the records began stands in the opening balance: those that leave and were never seen to come,
@@ -126,7 +126,8 @@ def backlog(lives: DataFrame, step_s: int) -> DataFrame:
     """
     came = lives.select("queue", F.col("produced").alias("time"), F.lit(1).alias("came"), F.lit(0).alias("left"))
     left = lives.select("queue", F.col("ended").alias("time"), F.lit(0).alias("came"), F.lit(1).alias("left"))
-    start = (F.floor(F.col("time").cast("double") / step_s) * step_s).cast("timestamp")
+    step_us = round(step_s * 1e6)
+    start = F.timestamp_micros(F.floor(F.unix_micros("time") / step_us) * step_us)
     steps = (
         came.union(left)
         .where(F.col("time").isNotNull())

@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from data.java import java_home
-from data.source import QuorateDataSource
+from pyspark_quorate import DefaultSource
 
 LOOPBACK: Final = "127.0.0.1"
 
@@ -49,5 +49,5 @@ def session(
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
     made = builder.getOrCreate()
-    made.dataSource.register(QuorateDataSource)  # Spark finds it by itself only where a wheel is installed
+    made.dataSource.register(DefaultSource)  # Spark finds it by itself only where a wheel is installed
     return made

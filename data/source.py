@@ -46,52 +46,6 @@ class LogPart(InputPartition):
     end: int
 
 
-class QuorateDataSource(DataSource):
-    """Options: `data.options`. Columns: `data.schema`."""
-
-    def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        self._given = dict(options)
-
-    @classmethod
-    def name(cls) -> str:
-        """What `format` takes."""
-        return "quorate"
-
-    def schema(self) -> str:
-        """All columns."""
-        return columns.DDL
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """For a batch; of the columns that `schema` names."""
-        options = source_options(self._given)
-        return (PushingReader if options.pushes_filters else LogBatchReader)(options, _names(schema))
-
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
-        """For a stream."""
-        return LogStreamReader(source_options(self._given), _names(schema))
-
-    def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
-        """Into queues."""
-        if overwrite:
-            raise ValueError("a queue is not overwritten: write with mode('append')")
-        return QuorateWriter(sink_options(self._given), schema)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> QuorateStreamWriter:  # noqa: N802  # Spark's name
-        """Into queues, from a stream."""
-        return QuorateStreamWriter(sink_options(self._given), schema)
-
-
-def _names(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
-    ours = {f"{column.name} {column.ddl}" for column in columns.COLUMNS}
-    for field in schema:
-        asked = f"{field.name} {field.dataType.simpleString().upper()}"
-        if asked not in ours:
-            raise ValueError(f"there is no column {asked}; there are {columns.DDL}")
-    return tuple(schema.fieldNames())
-
-
 def _selection(options: SourceOptions, names: tuple[str, ...]) -> Selection:
     return Selection(
         queues=options.queues, pattern=options.pattern, has_data=options.has_data and "data" in names, columns=names
@@ -288,3 +242,56 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def stop(self) -> None:
         """Nothing is open between calls."""
+
+
+class QuorateDataSource(DataSource):
+    """Options: `data.options`. Columns: `data.schema`. What it is made of is named by `pyspark_quorate` for Spark."""
+
+    batch_reader: type[LogBatchReader] = LogBatchReader
+    filtering_reader: type[LogBatchReader] = PushingReader
+    stream_reader: type[LogStreamReader] = LogStreamReader
+    batch_writer: type[QuorateWriter] = QuorateWriter
+    stream_writer: type[QuorateStreamWriter] = QuorateStreamWriter
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self._given = dict(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` takes."""
+        return "quorate"
+
+    def schema(self) -> str:
+        """All columns."""
+        return columns.DDL
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For a batch; of the columns that `schema` names."""
+        options = source_options(self._given)
+        kind = self.filtering_reader if options.pushes_filters else self.batch_reader
+        return kind(options, _names(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
+        """For a stream."""
+        return self.stream_reader(source_options(self._given), _names(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> QuorateWriter:
+        """Into queues."""
+        if overwrite:
+            raise ValueError("a queue is not overwritten: write with mode('append')")
+        return self.batch_writer(sink_options(self._given), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> QuorateStreamWriter:  # noqa: N802  # Spark's name
+        """Into queues, from a stream."""
+        return self.stream_writer(sink_options(self._given), schema)
+
+
+def _names(schema: StructType) -> tuple[str, ...]:
+    """The columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
+    ours = {f"{column.name} {column.ddl}" for column in columns.COLUMNS}
+    for field in schema:
+        asked = f"{field.name} {field.dataType.simpleString().upper()}"
+        if asked not in ours:
+            raise ValueError(f"there is no column {asked}; there are {columns.DDL}")
+    return tuple(schema.fieldNames())

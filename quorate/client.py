@@ -310,6 +310,8 @@ class Client:
         is_held = error == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
         if attempt.was_repeated and attempt.is_keyed and is_held and self._is_ours(int(reply["msg_id"]), body):
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
+        if attempt.was_repeated and error == ErrorWord.NO_SUCH_READER and body.get("command") == "forget":
+            return {"code": 0, "was_repeated": True}  # as that one
         raise RefusedError(error, reason, reply)
 
     def _learn(self) -> None:

@@ -22,7 +22,7 @@ from quorate.authentication import NotAllowedReply
 from quorate.protocol import Action, Code, ErrorWord, Request
 
 NOTHING: Final = r"(?!)"
-CACHED_MAX: Final = 100_000
+CACHED_MAX: Final = 2000
 """Answers that are remembered for one principal and one right."""
 
 EVERY_QUEUE: Final = "*"

@@ -56,7 +56,7 @@ class NodeConfig:
 
 
 PORT_MAX: Final = 65535
-NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca", "watchdog"})
+NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca", "tls", "watchdog"})
 """What else the environment says: a configuration's path, which code runs, the cluster's secret, what clients need."""
 
 

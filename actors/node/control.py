@@ -7,6 +7,7 @@ again, or {"failed": "..."} when it can't start and starting it again would not 
 worker whose supervisor is gone stops in order.
 """
 
+import select
 import socket
 from typing import Any, Final
 
@@ -14,6 +15,10 @@ import msgpack
 
 EXIT_UNUSABLE: Final = 65
 """A worker ends so when it can't start, and starting it again would not help."""
+
+
+FULL_S: Final = 1.0
+"""One look at whether a full channel has room again."""
 
 
 class Control:
@@ -24,11 +29,15 @@ class Control:
         self._unpacker = msgpack.Unpacker(max_buffer_size=64 << 20, strict_map_key=False)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send; a gone other end is noticed when reading, not here."""
-        try:
-            self.sock.sendall(msgpack.packb(message))
-        except OSError:
-            return
+        """Send all of it, also where the socket does not block; a gone other end is noticed when reading, not here."""
+        left = memoryview(msgpack.packb(message))
+        while left:
+            try:
+                left = left[self.sock.send(left) :]
+            except BlockingIOError:
+                select.select([], [self.sock], [], FULL_S)
+            except OSError:
+                return
 
     def receive(self) -> list[dict[str, Any]] | None:
         """What has come, blocking if the socket does; None when the other end is gone."""

@@ -42,6 +42,10 @@ LOST: Final = {
 }
 """What it means when a setting is taken away."""
 
+STREAM: Final = (socket.SOCK_STREAM,)
+BOTH: Final = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+"""What is opened of a port: datagrams only where there is no TLS."""
+
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
 
@@ -85,15 +89,15 @@ class Supervisor:
         about = {"pid": os.getpid(), "host": config["host"], "port": config["port"], "node_id": config["node_id"]}
         try:
             self._lock.take(about)
-            _check_port(config["host"], config["port"])
+            _check_port(config["host"], config["port"], STREAM if config["tls"] else BOTH)
             for one in config["listeners"]:
-                _check_port(one["host"], one["port"])
+                _check_port(one["host"], one["port"], STREAM if one["tls"] else BOTH)
             for shard in range(config["shards"] if config["shards"] > 1 and config["shard_port"] else 0):
-                _check_port(config["host"], config["shard_port"] + shard, (socket.SOCK_STREAM,))
+                _check_port(config["host"], config["shard_port"] + shard, STREAM)
             nodes_port = configuration.nodes_port(config)
             for shard in range(0 if nodes_port is None else config["shards"]):
                 assert nodes_port is not None
-                _check_port(nodes_port[0], nodes_port[1] + shard, (socket.SOCK_STREAM,))
+                _check_port(nodes_port[0], nodes_port[1] + shard, STREAM)
             self._cluster_id = founded(Path(config["data_dir"]), config["shards"]).cluster_id
         except (HeldError, FoundingError, OSError) as error:
             return self._fail(str(error))
@@ -291,9 +295,7 @@ class Supervisor:
         return True
 
 
-def _check_port(
-    host: str, port: int, kinds: tuple[socket.SocketKind, ...] = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
-) -> None:
+def _check_port(host: str, port: int, kinds: tuple[socket.SocketKind, ...]) -> None:
     """Raise OSError if anyone listens there: our workers share the port, so they would not notice another node."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for kind in kinds:

@@ -6,6 +6,7 @@ read without Spark, of which each first query of a kind costs half a second.
 
 import json
 import shutil
+import tempfile
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -23,7 +24,7 @@ from data.charts import lines
 from data.page import Section, Table, duration, page, shown
 from data.progress import Progress, Silent
 
-STEPS_S: Final = (1, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400)
+STEPS_S: Final = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5, 15, 60, 300, 900, 3600, 6 * 3600, 86_400)
 POINTS_MAX: Final = 240
 LINES_MAX: Final = 8
 BARS_MAX: Final = 12
@@ -64,16 +65,35 @@ def run(
     progress = progress or Silent()
     if out.exists() and not {one.name for one in out.iterdir()} <= OURS:
         raise FileExistsError(f"{out} is not empty, and no report")
-    part = out.with_name(f"{out.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    beside = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    beside.chmod(0o755)  # of a Spark cluster, others may read it
+    try:
+        return _made(spark, records, out, beside, source=source, buries=buries, progress=progress)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _made(
+    spark: SparkSession,
+    records: DataFrame,
+    out: Path,
+    beside: Path,
+    *,
+    source: str,
+    buries: DataFrame | None,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Make it in the folder `beside`, which is nobody else's, and put it in the place of what is there."""
+    part = beside / "new"
+    part.mkdir(mode=0o777)
     progress.step("lifecycles", 0, 3)
     stored = str(part / "lifecycles")
     found = frames.lifecycles(records, buries)
     found.write.parquet(stored)
     lives = spark.read.schema(found.schema).parquet(stored)
-    with ThreadPoolExecutor(2) as beside:  # planning takes a core of its own
-        slow = beside.submit(_write, frames.slowest(lives, SLOWEST), part / "slowest")
+    with ThreadPoolExecutor(2) as pool:  # planning takes a core of its own
+        slow = pool.submit(_write, frames.slowest(lives, SLOWEST), part / "slowest")
         progress.step("queues", 1, 3)
         _write(frames.per_queue(lives), part / "queues")
         queues: list[dict[str, Any]] = _read(part / "queues").to_pylist()
@@ -88,20 +108,23 @@ def run(
     text = _page(part, queues, totals, step_s, source)
     (part / PAGE).write_text(text)
     (part / "totals.json").write_text(json.dumps(totals, default=str, indent=1) + "\n")
-    old = out.with_name(f"{out.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
     if out.exists():
-        out.rename(old)
-    part.rename(out)
-    shutil.rmtree(old, ignore_errors=True)
+        out.rename(old := beside / "old")
+        try:
+            part.rename(out)
+        except OSError:
+            old.rename(out)
+            raise
+    else:
+        part.rename(out)
     progress.step("report", 3, 3)
     return totals
 
 
-def _step(since: datetime | None, until: datetime | None) -> int:
-    """How long a step of the backlog is: so that there are not too many."""
+def _step(since: datetime | None, until: datetime | None) -> float:
+    """How long a step of the backlog is, in seconds: so that there are many, and not too many."""
     if since is None or until is None:
-        return STEPS_S[0]
+        return 1.0
     span = (until - since).total_seconds()
     return next((step for step in STEPS_S if span / step <= POINTS_MAX), STEPS_S[-1])
 
@@ -129,7 +152,7 @@ def _read(folder: Path) -> pa.Table:
     return table.cast(pa.schema(plain))
 
 
-def _page(part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step_s: int, source: str) -> str:
+def _page(part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step_s: float, source: str) -> str:
     span_s = totals["span_s"]
     per_s = totals["produced"] / span_s if span_s else None
     facts = [(_FACTS[name], f"{totals[name]:,}") for name in COUNTED]
@@ -178,7 +201,7 @@ def _shown_queue(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **latencies}
 
 
-def _throughput(steps: pa.Table, step_s: int) -> str:
+def _throughput(steps: pa.Table, step_s: float) -> str:
     """All queues together."""
     summed = steps.group_by("time").aggregate([("came", "sum"), ("left", "sum")]).to_pylist()
     rows = {row["time"]: row for row in summed}
@@ -187,9 +210,10 @@ def _throughput(steps: pa.Table, step_s: int) -> str:
     return lines("Throughput", "messages/s", series, steps=True)
 
 
-def _steps(first: datetime, last: datetime, step_s: int) -> list[datetime]:
+def _steps(first: datetime, last: datetime, step_s: float) -> list[datetime]:
     """All steps, also those in which nothing happened."""
-    return [first + timedelta(seconds=at) for at in range(0, int((last - first).total_seconds()) + 1, step_s)]
+    step = timedelta(seconds=step_s)
+    return [first + at * step for at in range((last - first) // step + 1)]
 
 
 def _of(row: dict[str, Any] | None, name: str) -> float:

@@ -8,12 +8,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from data import frames
+from data.options import SHOWN
 from data.planning import start_in_numbers, started_at
 
 LATE: Final = "1 minute"
 TRIGGER: Final = "5 seconds"
 POLL_S: Final = 1
 CHECKPOINT: Final = "_checkpoint"
+WAY_IN: Final = frozenset({"bootstrap.servers", *SHOWN})
+"""Options of the source that its sink needs as well: where the nodes are, and who asks."""
 
 
 def run(
@@ -48,7 +51,7 @@ def run(
         messages = counts.select(F.to_json(F.struct("*")).cast("binary").alias("data"), key.alias("key"))
         messages = messages.withColumn("encoding", F.lit("json")).withColumn("retry", F.lit(60.0))
         writer = messages.writeStream.format("quorate").option("queue", into).outputMode("append")
-        writer = writer.option("bootstrap.servers", options["bootstrap.servers"])
+        writer = writer.options(**{name: text for name, text in options.items() if name.lower() in WAY_IN})
         writer = writer.option("checkpointLocation", str(checkpoint))
     else:
         writer = counts.writeStream.format("console").option("truncate", "false").outputMode("update")

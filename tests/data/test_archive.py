@@ -22,7 +22,6 @@ from data.logs import ClusterLog
 from quorate import Client, UnknownOutcomeError
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
-from tests.data.conftest import ROOT
 from tests.node import Node
 
 
@@ -144,7 +143,6 @@ def test_a_process_killed_again_and_again_archives_every_record_once(start_node:
     command = [sys.executable, "-c", "from quorate_server import qctl; qctl()", "data", "archive"]
     command += ["--servers", f"127.0.0.1:{node.port}", "--out", str(out), "--master", "local[2]"]
     command += ["--option", "maxOffsetsPerTrigger=400"]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with node.client() as client:
         done = threading.Event()
 
@@ -157,7 +155,7 @@ def test_a_process_killed_again_and_again_archives_every_record_once(start_node:
         thread.start()
         try:
             for _ in range(2):
-                process = subprocess.Popen(command, env=environment, start_new_session=True, cwd=tmp_path)
+                process = subprocess.Popen(command, start_new_session=True, cwd=tmp_path)
                 batches = len(ArchiveFolder(out).batches()) if out.exists() else 0
                 wait_for(partial(grown, out, batches), 90)
                 os.killpg(process.pid, signal.SIGKILL)
@@ -169,7 +167,7 @@ def test_a_process_killed_again_and_again_archives_every_record_once(start_node:
             done.set()
             thread.join()
         end = client.raw_log(0, count=1)["committed"]
-        subprocess.run([*command[:-2], "--once"], env=environment, cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([*command[:-2], "--once"], cwd=tmp_path, check=True, timeout=120)
     assert_exact(out, end)
 
 

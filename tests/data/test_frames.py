@@ -109,6 +109,15 @@ def test_the_backlog_ends_with_the_messages_that_are_there(spark: SparkSession, 
     assert all(row["size"] >= 0 for row in rows)
 
 
+def test_steps_may_be_shorter_than_a_second(spark: SparkSession, tmp_path: Path) -> None:
+    lives = frames.lifecycles(table(spark, random_log(8), tmp_path / "log"))
+    fine, coarse = (frames.backlog(lives, step_s) for step_s in (0.01, 60))
+    assert fine.count() > coarse.count()
+    for name in ("came", "left"):
+        assert fine.agg({name: "sum"}).collect() == coarse.agg({name: "sum"}).collect()
+    assert all(row["time"].microsecond % 10_000 == 0 for row in fine.collect())
+
+
 def test_a_report_says_what_a_plain_computation_says(spark: SparkSession, tmp_path: Path) -> None:
     log = random_log(9)
     totals = report.run(spark, table(spark, log, tmp_path / "log"), tmp_path / "report", source="a test")
@@ -130,7 +139,13 @@ def test_a_report_says_what_a_plain_computation_says(spark: SparkSession, tmp_pa
         if queue == "a" and life.get("confirmed") and life["produced"]
     )
     assert queues["a"]["to_confirm_s_p50"] == pytest.approx(waits[(len(waits) - 1) // 2], abs=1e-4)
+    for theirs in ("report.part", "report.old"):
+        (tmp_path / theirs).mkdir()
+        (tmp_path / theirs / "precious").touch()
     report.run(spark, table(spark, log, tmp_path / "again"), tmp_path / "report", source="once more")
+    assert (tmp_path / "report.part" / "precious").exists()
+    assert (tmp_path / "report.old" / "precious").exists()
+    assert not list(tmp_path.glob(".report.*")), "nothing is left beside it"
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "precious").touch()
     with pytest.raises(FileExistsError):

@@ -118,8 +118,6 @@ they are) or `base64`.
 """
 
 TOKEN_MAX: Final = 256  # characters
-SEQ_MAX: Final = 256  # characters
-Seq = Integer | float | Annotated[str, Meta(max_length=SEQ_MAX)]
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 
 
@@ -156,7 +154,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     retry: Duration | None = None
     priority: Priority | None = None
     key: Name | None = None
-    seq: Seq | None = None
+    seq: Integer | float | Annotated[str, Meta(max_length=256)] | None = None  # characters
     msg_id: MsgId | None = None
     msg_ids: Annotated[list[MsgId], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     messages: Annotated[list[ProduceItem], Meta(min_length=1, max_length=BATCH_MAX)] | None = None

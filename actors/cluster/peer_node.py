@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from net.peers.link import PeerLink
 from net.peers.messages import Hello
-from net.peers.outbox import Outbox
+from net.peers.post import Addressee
 
 BACKOFF_MIN_S: Final = 0.05
 """Before a node that could not be reached is dialled again, the first time."""
@@ -14,42 +13,26 @@ ANSWER_BYTES_MAX: Final = 8 << 20
 """What may wait for a link to a node; beyond it who asked is told that the outcome is unknown, in time."""
 
 
-class PeerNode:
+class PeerNode(Addressee):
     """A node that links are kept to, at one of its `addresses`: the next is tried when one fails.
 
-    `outbox` leaves at the end of the turn, as far as there is room; `said` is the hello that the node has of this one.
-    `answers` to what it has asked wait for a link to it, as long as it can be heard.
+    `said` is the hello that the node has of this one.
     """
 
     def __init__(self, node_id: int, addresses: list[tuple[str, int]]) -> None:
+        super().__init__(node_id, ANSWER_BYTES_MAX)
         self.node_id = node_id
         self.addresses = addresses
         self.at = 0
-        self.link: PeerLink | None = None
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
         self.last_fault = ""
-        self.outbox = Outbox()
-        self.is_behind = False
         self.said: Hello | None = None
-        self.answers: list[bytes] = []
-        self._answer_bytes = 0
 
     @property
     def address(self) -> tuple[str, int]:
         """Where it is dialled now."""
         return self.addresses[self.at % len(self.addresses)]
-
-    def keep(self, answer: bytes) -> None:
-        """There is no link to the node yet."""
-        if self._answer_bytes + len(answer) <= ANSWER_BYTES_MAX:
-            self.answers.append(answer)
-            self._answer_bytes += len(answer)
-
-    def take_answers(self) -> list[bytes]:
-        """What waits; it waits no more."""
-        answers, self.answers, self._answer_bytes = self.answers, [], 0
-        return answers
 
     def move_to(self, addresses: list[tuple[str, int]]) -> None:
         """The log says another address: an open link that is to one of those that hold is as good as a new one."""

@@ -32,7 +32,8 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
 from net.peers.link import LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import ANSWERS, ASKS, BULK, NEWS, Forward, Hello, PeerMessage
+from net.peers.messages import ANSWERS, ASKS, NEWS, Hello, PeerMessage
+from net.peers.post import Post
 from storage.records import Member
 from storage.vote_file import Identity
 
@@ -65,11 +66,14 @@ class Peers(LoopActor):
         self._known = Introduce(Member(0, "", 0), Identity(0, 0, 0), (), False)
         self._guests: dict[int, PeerLink] = {}
         self._nodes: dict[int, PeerNode] = {}
-        self._to_send: list[PeerNode] = []
+        self._post = Post(
+            BEHIND_BYTES,
+            lambda call: runtime.call_later(0.0, call),
+            lambda node_id, is_behind: self._router.tell(PeerBehind(node_id, is_behind)),
+        )
         self.doorway = Doorway(runtime)
         self._receiving_told: dict[int, float] = {}
         self._up: dict[int, PeerLink] = {}
-        self._last_serials: dict[int, int] = {}
         self._has_stopped = False
         self._introduces = False
         self._replicator: pykka.ActorRef[Any]
@@ -137,51 +141,18 @@ class Peers(LoopActor):
             if not frame:
                 frame = encoded(said)
                 assert len(frame) <= self._terms.frame_bytes_max, f"{type(said).__name__} of {len(frame)} bytes"
-            if not node.outbox:
-                self._to_send.append(node)
-            if isinstance(said, BULK):
-                node.outbox.add_bulk(frame, said.calls[-1].serial if isinstance(said, Forward) else 0)
-                self._see_whether_behind(node)
-            else:
-                node.outbox.add(frame)
+            self._post.add(node, said, frame)
 
     def take_turn(self) -> None:
-        """All that one turn has for a node leaves in one piece: a system call costs more than a message."""
+        """All that one turn has for a node leaves in one piece."""
         super().take_turn()
-        if self._to_send:
-            self._send_all()
-
-    def _send_all(self) -> None:
-        to_send, self._to_send = self._to_send, []
-        for node in to_send:
-            if node.link is not None and self._nodes.get(node.node_id) is node:
-                self._send_some(node, node.link)
-
-    def _send_some(self, node: PeerNode, link: PeerLink) -> None:
-        """What the cluster says, and of clients' requests so much as does not make that wait."""
-        outbox = node.outbox
-        frames = outbox.take(is_full=link.is_full)
-        if frames:
-            self._last_serials[node.node_id] = max(self._last_serials.get(node.node_id, 0), outbox.serial)
-            link.send(frames)
-        self._see_whether_behind(node)
-        if outbox.has_ready(is_full=link.is_full):
-            self._to_send.append(node)
-            self.runtime.call_later(0.0, self._send_all)
-
-    def _see_whether_behind(self, node: PeerNode) -> None:
-        """Who answers a node's requests is told when it takes the answers more slowly than they come."""
-        bulk_bytes = node.outbox.bulk_bytes
-        is_behind = bulk_bytes > BEHIND_BYTES // 2 if node.is_behind else bulk_bytes > BEHIND_BYTES
-        if is_behind != node.is_behind:
-            node.is_behind = is_behind
-            self._router.tell(PeerBehind(node.node_id, is_behind))
+        self._post.send_all()
 
     def link_drained(self, link: PeerLink) -> None:
         """Clients' requests that waited for room go on."""
         node = next((one for one in self._nodes.values() if one.link is link), None)
         if node is not None:
-            self._send_some(node, link)
+            self._post.send(node)
 
     # -- whom this node knows ----------------------------------------------------------------------------------
 
@@ -239,12 +210,7 @@ class Peers(LoopActor):
     def _hello(self, to: int) -> Hello:
         own, at = self._known.identity, self._known.own
         return self._greeting.hello(
-            own.node_id,
-            to,
-            self._greeting.shard,
-            cluster_id=own.cluster_id,
-            disk_id=own.disk_id,
-            at=(at.host, at.port),
+            own.node_id, to, self._greeting.shard, cluster_id=own.cluster_id, disk_id=own.disk_id, at=(at.host, at.port)
         )
 
     # -- dialling ----------------------------------------------------------------------------------------------
@@ -407,13 +373,11 @@ class Peers(LoopActor):
             return
         node = next((one for one in self._nodes.values() if one.link is link), None)
         if node is not None:
-            node.link = None
-            node.outbox.clear()
-            self._see_whether_behind(node)
+            self._post.lost(node)
         if link.peer is not None and self._up.get(link.peer.node_id) is link:
             del self._up[link.peer.node_id]
             for ref in (self._replicator, self._router):
-                ref.tell(PeerDown(link.peer.node_id, self._last_serials.get(link.peer.node_id, 0)))
+                ref.tell(PeerDown(link.peer.node_id, self._post.serials.get(link.peer.node_id, 0)))
         if node is not None:
             self._dial_later(node, reason)
 

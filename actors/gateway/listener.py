@@ -8,13 +8,15 @@ Its sockets are opened and closed by the composition root; it only ever sees con
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import pykka
 
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
+from actors.gateway.datagram_waits import DatagramWaits
+from actors.gateway.listener_limits import ListenerLimits, Move
+from actors.gateway.reached_limits import ReachedLimits
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
@@ -23,7 +25,7 @@ from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reco
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.clients.connection import AT_ONCE, Connection, ConnectionLimits
+from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
 from net.protocols.codec import LARGE_BYTES
@@ -54,30 +56,6 @@ MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 """The errors of what is written down as done: what was refused has changed nothing."""
 
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
-
-CALM_SWEEPS: Final = 60
-"""A limit that was not reached for so many sweeps is logged again when it is."""
-
-
-Move = Callable[[Connection, int], bool]
-"""Gives a quiet connection to the worker of a shard; whether it is gone."""
-
-
-@dataclass
-class ListenerLimits:
-    """Counts and bytes; `connection` holds those of one client.
-
-    `held_bytes_max`: all that clients make this worker hold: see `net.clients.held_bytes`.
-    `datagram_waits_max`: consumers that wait for a datagram's reply; `datagram_waits_each`: of one address.
-    """
-
-    connections_max: int = 10_000
-    requests_max: int = 100_000
-    held_bytes_max: int = 512 << 20
-    datagram_waits_max: int = 1000
-    datagram_waits_each: int = 64
-    connection: ConnectionLimits = field(default_factory=ConnectionLimits)
-
 
 _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 _AUDITED: Final = AUDITED
@@ -121,9 +99,8 @@ class Listener(LoopActor):
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
         self._open = 0
-        self._datagram_waits: dict[str, int] = {}
-        self._datagrams: dict[DatagramClient, None] = {}
-        self._reached: dict[str, int] = {}
+        self._datagram_waits = DatagramWaits()
+        self._reached = ReachedLimits(log)
         self._is_stopping = self.expects_clients = False
         self._requests = 0
         self._started_at = runtime.monotonic()
@@ -155,7 +132,7 @@ class Listener(LoopActor):
         self._visitors.came(connection, address, names)
         allowed = self.limits.connections_max
         if not self._visitors.has_place(connection, len(self._connections), allowed):
-            self._limit_reached("max_connections", f"{allowed} clients are connected")
+            self._reached.note("max_connections", f"{allowed} clients are connected")
             if len(self._turned_away) >= REFUSED_MAX:
                 connection.abort()
             else:
@@ -203,8 +180,11 @@ class Listener(LoopActor):
             client.answer(AT_ONCE, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
             return
         if request.wait and request.action in WAITS:
-            refused = self._datagram_wait(client)
+            limits = self.limits
+            refused = self._datagram_waits.add(client, limits.datagram_waits_max, limits.datagram_waits_each)
             if refused is not None:
+                if self._datagram_waits.count >= limits.datagram_waits_max:
+                    self._reached.note("max_datagram_waiters", refused)
                 client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
                 return
         if client.size > LARGE_BYTES:
@@ -216,26 +196,6 @@ class Listener(LoopActor):
         if not self._gathered:
             self.runtime.wake(self)
         self._gathered.append(call)
-
-    def _datagram_wait(self, client: DatagramClient) -> str | None:
-        """Count one more consumer that waits; why it may not."""
-        host = client.address[0]
-        limits, mine = self.limits, self._datagram_waits.get(host, 0)
-        if len(self._datagrams) >= limits.datagram_waits_max:
-            self._limit_reached("max_datagram_waiters", f"{limits.datagram_waits_max} datagrams' consumers wait")
-            return f"{limits.datagram_waits_max} consumers wait for datagrams already: wait over TCP"
-        if mine >= limits.datagram_waits_each:
-            return f"{limits.datagram_waits_each} consumers of {host} wait for datagrams already: wait over TCP"
-        self._datagrams[client] = None
-        self._datagram_waits[host] = mine + 1
-        return None
-
-    def _datagram_answered(self, client: DatagramClient) -> None:
-        host = client.address[0]
-        del self._datagrams[client]
-        self._datagram_waits[host] -= 1
-        if not self._datagram_waits[host]:
-            del self._datagram_waits[host]
 
     def ended(self, connection: Connection) -> None:
         """A client that asks nothing more: no message is kept waiting for it."""
@@ -273,7 +233,7 @@ class Listener(LoopActor):
 
     def _cut_off(self, connection: Connection) -> None:
         held = self._held
-        self._limit_reached("max_held_bytes", f"clients' requests and replies take {held.used} bytes; some are cut off")
+        self._reached.note("max_held_bytes", f"clients' requests and replies take {held.used} bytes; some are cut off")
         if connection.account.partial * 2 > connection.account.yielding:
             reason = f"the requests and replies of all clients take more than {held.bytes_max} bytes"
             connection.refuse_all(ErrorWord.OVERLOADED, reason)
@@ -341,7 +301,7 @@ class Listener(LoopActor):
         if self._is_stopping:
             self._answer([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in calls])
         elif self._open > self.limits.requests_max:
-            self._limit_reached("max_open_requests", f"{self.limits.requests_max} requests are open")
+            self._reached.note("max_open_requests", f"{self.limits.requests_max} requests are open")
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:
@@ -366,7 +326,7 @@ class Listener(LoopActor):
     def _access_changed(self, message: AccessChanged) -> None:
         """Who waits for what he may not have any more is told so; who is not known any more waits for nothing."""
         self._hand_over()
-        gone, others = self._visitors.changed(message.table, list(self._connections), list(self._datagrams))
+        gone, others = self._visitors.changed(message.table, list(self._connections), self._datagram_waits.clients)
         for connection in gone:
             self._router.tell(ClientGone(connection))
         for client, principal in others:
@@ -393,7 +353,7 @@ class Listener(LoopActor):
                     if client.size > LARGE_BYTES:
                         self._of_datagrams.take(-client.size)
                     if call.is_single and request.wait and request.action in WAITS:
-                        self._datagram_answered(client)
+                        self._datagram_waits.remove(client)
                 client.answer(call.order, request, reply)
             if reply.error is not None:
                 self._refused(call, reply)
@@ -404,7 +364,7 @@ class Listener(LoopActor):
         if isinstance(reply, NotAllowedReply):
             self._visitors.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
-            self._limit_reached(reply.reason or "", reply.reason or "")
+            self._reached.note(reply.reason or "", reply.reason or "")
 
     def _counts_wanted(self, message: CountsWanted) -> None:
         self._complete(message.reply)
@@ -416,20 +376,15 @@ class Listener(LoopActor):
         reply.requests = self._requests
         reply.open_requests = self._open
         reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
-        reply.limits_reached = sorted(self._reached)
+        reply.limits_reached = self._reached.names
         reply.warnings = list(self.warnings)
         reply.runs = self._runs
-
-    def _limit_reached(self, limit: str, what: str) -> None:
-        if limit not in self._reached and len(self._reached) < 100:
-            log.warning("a limit is reached: %s; more is refused (logged once, until it was not for a minute)", what)
-        self._reached[limit] = 0
 
     def _sweep(self) -> None:
         for connection in list(self._connections):
             connection.sweep(SWEEP_S)
         self._visitors.say_left_out()
-        self._reached = {limit: quiet + 1 for limit, quiet in self._reached.items() if quiet < CALM_SWEEPS}
+        self._reached.sweep()
         self.runtime.call_later(SWEEP_S, self._sweep)
 
     def _close_all(self) -> None:

@@ -4,15 +4,17 @@ Its other half serves what others forward: those calls come from a client that i
 go to the owner. A shard that another worker of this node has gets a Router without an owner, which forwards everything.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 import pykka
 
 from actors.gateway.access import AccessTable
-from actors.gateway.late_requests import ANSWER_S, LateRequests
-from actors.gateway.remote_clients import RemoteClient, RemoteClients
-from actors.gateway.routing import CALL_BYTES, Forwarding, Routed, Routing, call_bytes
+from actors.gateway.remote_clients import RemoteClient
+from actors.gateway.routing import Routed, Routing
+from actors.gateway.served import Served
+from actors.gateway.under_way import Forwarding, call_bytes
 from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.gateway.worker_keys import node_of
 from actors.messages.answering import send_answers
@@ -27,7 +29,6 @@ from actors.runtime.gathering import Gathering
 from actors.runtime.loop_actor import LoopActor
 from net.peers.forwarding import PackedReply, packed_call, packed_reply, unpacked_reply
 from net.peers.messages import (
-    KNOWS_STILL_THERE,
     ClientLeft,
     Forward,
     ForwardAnswers,
@@ -36,8 +37,8 @@ from net.peers.messages import (
     StillHere,
     StillThere,
 )
-from quorate.actions import LONG_REPLIES, WAITS
-from quorate.protocol import Action, ErrorWord, Reply, StatusReply, refusal
+from quorate.actions import WAITS
+from quorate.protocol import ErrorWord, Reply, StatusReply, refusal
 
 LAST_ANSWERS_S: Final = 1.0
 """How long a node that stops waits for the answers to what it has forwarded."""
@@ -47,9 +48,6 @@ ARM_MIN_S: Final = 0.02
 
 FORWARD_BYTES: Final = 1 << 20
 """What one frame of forwarded calls or answers has at most, or one of them: the cluster's own words wait behind it."""
-
-NOT_WHILE_BEHIND: Final = LONG_REPLIES | {Action.CONSUME}
-"""What may have a long answer, and is not done for a node that takes its answers more slowly than they come."""
 
 
 class Router(LoopActor):
@@ -82,10 +80,7 @@ class Router(LoopActor):
         self._is_gathering = False
         self._forwards: dict[int, list[Forwarding]] = {}
         self._session = int(runtime.random() * (1 << 48))
-        self._remote = RemoteClients(access or AccessTable())
-        self._late = LateRequests()
-        self._knows_still_there: set[int] = set()
-        self._behind: set[int] = set()
+        self._served = Served(runtime, self._say, access, forward_bytes)
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
@@ -93,7 +88,7 @@ class Router(LoopActor):
             Returned: self._returned,
             LeaderChanged: self._leader_changed,
             PeerUp: self._linked,
-            PeerBehind: self._peer_behind,
+            PeerBehind: self._served.behind,
             PeerUnheard: self._unheard,
             PeerDown: self._link_lost,
             Drain: self._drain,
@@ -121,7 +116,8 @@ class Router(LoopActor):
         return self.runtime.monotonic()
 
     def _say(self, node_id: int, message: Any) -> None:
-        (self._peers if node_id > 0 else self._siblings).tell(SendPeers((node_id,), message))
+        if not self.has_ended:
+            (self._peers if node_id > 0 else self._siblings).tell(SendPeers((node_id,), message))
 
     def _cut(self, node_id: int, reason: str) -> None:
         (self._peers if node_id > 0 else self._siblings).tell(CutPeer(node_id, reason))
@@ -137,7 +133,7 @@ class Router(LoopActor):
 
     def _leader_changed(self, message: LeaderChanged) -> None:
         if not message.is_self:
-            for node_id in self._remote.nodes:
+            for node_id in self._served.remote.nodes:
                 self._forget_remote(node_id)
         self._do(self._machine.leader_changed(self._now(), message))
 
@@ -153,7 +149,7 @@ class Router(LoopActor):
         self._virtual_queues = VirtualQueues(message.limits)
 
     def _access_changed(self, message: AccessChanged) -> None:
-        for client in self._remote.changed(message.table):
+        for client in self._served.remote.changed(message.table):
             self._tell_owner(Rejudge(client, client.principal))
 
     def _rejudge(self, message: Rejudge) -> None:
@@ -167,7 +163,7 @@ class Router(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         self._is_stopping = True
         self._send_forwards()
-        for one in self._machine.forwarded_clients:  # their consumers wait no longer, and are told so
+        for one in self._machine.under_way.clients:  # their consumers wait no longer, and are told so
             self._say(one.node_id, ClientLeft(one.number))
         self._stopping = message
         self.runtime.call_later(LAST_ANSWERS_S, self._stop_on)
@@ -281,16 +277,8 @@ class Router(LoopActor):
     # -- links -------------------------------------------------------------------------------------------------
 
     def _linked(self, message: PeerUp) -> None:
-        node_id, hello = message.node_id, message.hello
-        if hello.minor >= KNOWS_STILL_THERE and node_of(node_id):
-            self._knows_still_there.add(node_id)
-        self._do(self._machine.linked(self._now(), node_id, hello.level))
-
-    def _peer_behind(self, message: PeerBehind) -> None:
-        if message.is_behind:
-            self._behind.add(message.node_id)
-        else:
-            self._behind.discard(message.node_id)
+        self._served.linked(message)
+        self._do(self._machine.linked(self._now(), message.node_id, message.hello.level))
 
     def _link_lost(self, message: PeerDown) -> None:
         node_id, now = message.node_id, self._now()
@@ -312,8 +300,7 @@ class Router(LoopActor):
 
     def _forget_remote(self, node_id: int) -> None:
         """No message is kept waiting for the clients of that node."""
-        self._late.forget(node_id)
-        for client in self._remote.forget(node_id):
+        for client in self._served.forget(node_id):
             self._tell_owner(ClientGone(client))
 
     # -- answers -----------------------------------------------------------------------------------------------
@@ -334,17 +321,7 @@ class Router(LoopActor):
             if client.is_complete:
                 client.call.reply_to.tell(Answered([(client.call, client.reply())]))
         for (node_id, session), packed in by_node.items():
-            self._send_answers_to(node_id, session, packed)
-
-    def _send_answers_to(self, node_id: int, session: int, packed: list[tuple[int, PackedReply]]) -> None:
-        start = size = 0
-        for index, (_, (_, data, payloads)) in enumerate(packed):
-            grown = CALL_BYTES + len(data) + sum(map(len, payloads))
-            if index > start and size + grown > self._forward_bytes:
-                self._say(node_id, ForwardAnswers(packed[start:index], session))
-                start, size = index, 0
-            size += grown
-        self._say(node_id, ForwardAnswers(packed[start:], session))
+            self._served.send_answers(node_id, session, packed)
 
     # -- other nodes -------------------------------------------------------------------------------------------
 
@@ -358,18 +335,19 @@ class Router(LoopActor):
             self._answers_came(node_id, message)
         elif isinstance(message, ForwardReturned):
             self._machine.came_back(self._now(), node_id, message.serials)
-            if self._machine.has_credit:
+            if self._machine.under_way.has_credit:
                 self._do(self._machine.credit_again(self._now()))
             self._arm()
         elif isinstance(message, StillThere):
-            here = self._machine.still_there(node_id, message.serials)
+            here = self._machine.under_way.still_there(node_id, message.serials)
             if here:
                 self._say(node_id, StillHere(here, message.session))
         elif isinstance(message, StillHere):
-            calls, late = self._late.confirmed(self._now(), (node_id, message.session), message.serials)
-            self._do_asked(node_id, message.session, calls, late)
+            calls = self._served.still_here(node_id, message, is_serving=self._is_serving)
+            if calls:
+                self._tell_owner(Execute(calls))
         elif isinstance(message, ClientLeft):
-            client = self._remote.left(node_id, message.client)
+            client = self._served.remote.left(node_id, message.client)
             if client is not None:
                 self._tell_owner(ClientGone(client))
         else:
@@ -382,9 +360,9 @@ class Router(LoopActor):
         except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:
             self._cut(node_id, f"an answer that is none: {error}")
             return
-        found = [self._machine.answered(node_id, serial, reply) for serial, reply in replies]
+        found = [self._machine.under_way.answered(node_id, serial, reply) for serial, reply in replies]
         send_answers([self._as_stopping(*answer) for answer in found if answer is not None])
-        if self._machine.has_credit:
+        if self._machine.under_way.has_credit:
             self._do(self._machine.credit_again(self._now()))
 
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:
@@ -396,55 +374,20 @@ class Router(LoopActor):
 
     def _serve(self, node_id: int, message: Forward) -> None:
         """Do what another node forwards, each call once."""
-        if self._remote.is_new(node_id, message.session):
+        if self._served.remote.is_new(node_id, message.session):
             self._forget_remote(node_id)
-        fresh = self._remote.fresh(node_id, message)
-        if node_id in self._behind:
-            later = [one.serial for one in fresh if one.request.action in NOT_WHILE_BEHIND]
-            if later:
-                self._say(node_id, ForwardReturned(later, message.session))
-                fresh = [one for one in fresh if one.request.action not in NOT_WHILE_BEHIND]
-        if not self._machine.is_serving or self._is_stopping:
+        may_do: Callable[[int], bool] | None = None
+        if not self._is_serving:
             may_look = node_id < 0 and not self._is_stopping
-            own = [one for one in fresh if may_look and self._machine.answers_itself(one.request.action)]
-            returned = [one.serial for one in fresh if one not in own]
-            if returned:
-                self._say(node_id, ForwardReturned(returned, message.session))
-            fresh = own
-        served = self._remote.serve(node_id, message.session, fresh, self.actor_ref)
-        if served is None:
+            may_do = self._machine.answers_itself if may_look else lambda action: False
+        to_do = self._served.take(node_id, message, self.actor_ref, may_do)
+        if to_do.is_cut:
             self._cut(node_id, "a forwarded request that no client can have sent")
-            return
-        if served.refused:
-            self._send_answers_to(node_id, message.session, served.refusals)
-            if self._listener is not None:
-                self._listener.tell(RefusedForwarded(node_id, served.refused))
-        calls = served.calls
-        if node_id in self._knows_still_there:
-            asked = self._late.wanted(calls)
-            if asked:
-                others = {id(call) for call in asked}
-                calls = [call for call in calls if id(call) not in others]
-                self._ask_whether_still_there(node_id, message.session, asked)
-        if calls:
-            self._tell_owner(Execute(calls))
+        if to_do.refused and self._listener is not None:
+            self._listener.tell(RefusedForwarded(node_id, to_do.refused))
+        if to_do.calls:
+            self._tell_owner(Execute(to_do.calls))
 
-    def _ask_whether_still_there(self, node_id: int, session: int, calls: list[Call]) -> None:
-        serials = self._late.ask(self._now(), (node_id, session), calls)
-        self._say(node_id, StillThere(serials, session))
-        self.runtime.call_later(ANSWER_S * 1.1, self._nobody_spoke)
-
-    def _nobody_spoke(self) -> None:
-        if not self.has_ended:
-            for (node_id, session), serials in self._late.expired(self._now()):
-                self._say(node_id, ForwardReturned(serials, session))
-
-    def _do_asked(self, node_id: int, session: int, calls: list[Call], late: list[int]) -> None:
-        """Their clients are still there; this node may lead no more."""
-        if calls and (not self._machine.is_serving or self._is_stopping):
-            late = [*late, *(call.order for call in calls)]
-            calls = []
-        if late:
-            self._say(node_id, ForwardReturned(late, session))
-        if calls:
-            self._tell_owner(Execute(calls))
+    @property
+    def _is_serving(self) -> bool:
+        return self._machine.is_serving and not self._is_stopping

@@ -15,15 +15,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from actors.gateway.under_way import CREDIT_BYTES, ForwardedClient, Forwarding, Outgoing, UnderWay, call_bytes, is_quick
 from actors.gateway.worker_keys import node_of, shown
 from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal
-from net.clients.reply_length import LONG, ONE_MESSAGE, SHORT, reply_length
 from quorate.actions import ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
-    NAME_BYTES_MAX,
-    NO_DATA,
     Action,
     Code,
     ErrorWord,
@@ -41,25 +39,8 @@ RETURN_S: Final = 0.02  # after this a request that came back is looked at again
 PATIENCE_MAX: Final = 15
 """A request may ask to be held for so many times as long: its client's patience is its own, the memory is not."""
 
-ANSWER_S: Final = 10.0
-"""What a forwarded request may take beyond what it asks to wait, and what its way takes: see `SLOW_BYTES_PER_S`."""
-
-SLOW_BYTES_PER_S: Final = 256 << 10
-"""So slow may a link be: a request gets the time that all before it, and it, take on such a one."""
-
 LOOK_MAX: Final = 2000
 """So many held calls are looked at in one turn: some 10 ms."""
-
-CREDIT_BYTES: Final = 16 << 20
-"""What may be on its way to another node, or be expected back, at once; beyond it requests are held here."""
-
-CALL_BYTES: Final = 512
-"""What a call takes beside its payloads, about."""
-
-ID_BYTES: Final = 9
-
-REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
-"""What is reckoned for a reply."""
 
 RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
@@ -67,22 +48,7 @@ RETURNS_MAX: Final = 100
 AS_WELL: Final = frozenset({Action.LEADER, Action.LOG})
 """What asks a node for its own view, and another's does as well."""
 
-QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
 LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to it
-
-
-@dataclass(slots=True)
-class Outgoing:
-    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
-
-    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes).
-    """
-
-    call: Call
-    node_id: int
-    deadline: float
-    waits_until: float
-    size: int
 
 
 @dataclass(slots=True)
@@ -99,24 +65,6 @@ class Held:
 
 
 @dataclass(slots=True)
-class ForwardedClient:
-    """A client whose calls were forwarded: the number that other nodes know it by, and the node that knows it last."""
-
-    number: int
-    node_id: int
-
-
-@dataclass(slots=True)
-class Forwarding:
-    """A call that is to be forwarded to the node or worker `to`: its serial number, and its client's."""
-
-    to: int
-    serial: int
-    client: int
-    call: Call
-
-
-@dataclass(slots=True)
 class Routed:
     """What is to be done with calls: `own` by this node, `forwards` by others; `answers` are final."""
 
@@ -128,7 +76,7 @@ class Routed:
 class Routing:
     """One node's, for one shard. `forwards` False: redirect. `hold_s`: see `HOLD_S`. Times are monotonic seconds.
 
-    `credit_bytes`: see `CREDIT_BYTES`; one call may always be under way.
+    `under_way`: what was forwarded, within `credit_bytes`.
 
     `sibling`: where the shard's owner is in another process of this node, that worker's number (`worker_keys`). It is
     asked what asks about this node; everything else is for the shard's leader, which may be it.
@@ -138,10 +86,7 @@ class Routing:
         self, *, forwards: bool, hold_s: float = HOLD_S, sibling: int = 0, credit_bytes: int = CREDIT_BYTES
     ) -> None:
         self._sibling = sibling
-        self._credit_bytes = credit_bytes
-        self._on_the_way: dict[int, int] = {}
-        self._short: set[int] = set()
-        self.has_credit = False
+        self.under_way = UnderWay(credit_bytes)
         self.leader = 0
         self.leads = False
         self.next_at = math.inf
@@ -154,10 +99,6 @@ class Routing:
         self._levels: dict[int, int] = {}
         self._held: list[Held] = []
         self._held_of: dict[Client, int] = {}
-        self._serial = 0
-        self._outgoing: dict[int, Outgoing] = {}
-        self._forwarded_for: dict[Client, ForwardedClient] = {}
-        self._next_number = 0
 
     @property
     def is_direct(self) -> bool:
@@ -172,7 +113,7 @@ class Routing:
     @property
     def has_open(self) -> bool:
         """Whether anything is held or waits for another node's answer."""
-        return bool(self._held or self._outgoing)
+        return bool(self._held or self.under_way)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -217,11 +158,12 @@ class Routing:
             routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
         else:
             size = call_bytes(call)
-            if (under_way := self._on_the_way.get(to, 0)) and under_way + size > self._credit_bytes:
-                self._short.add(to)
+            if not self.under_way.has_room(to, size):
                 self._hold(call, deadline, deadline, for_credit=True)
             else:
-                routed.forwards.append(self._forwarded(now, call, to, size))
+                forwarding, answer_by = self.under_way.send(now, call, to, size, self.leader)
+                self.next_at = min(self.next_at, answer_by)
+                routed.forwards.append(forwarding)
 
     def _to(self, action: int) -> int:
         """Who does it: the leader, or this node's worker of the shard where it is asked for its own view.
@@ -254,7 +196,7 @@ class Routing:
         """All that is held; it is the caller's now."""
         held, self._held = self._held, []
         self._held_of.clear()
-        self.next_at = min((one.deadline for one in self._outgoing.values()), default=math.inf)
+        self.next_at = self.under_way.next_at
         return [one.call for one in held]
 
     def _look_again(self, now: float) -> Routed:
@@ -266,7 +208,7 @@ class Routing:
         part, rest = self._held[:LOOK_MAX], self._held[LOOK_MAX:]
         self._held = []
         self._held_of.clear()
-        self.next_at = min((one.deadline for one in self._outgoing.values()), default=math.inf)
+        self.next_at = self.under_way.next_at
         for one in part:
             if one.look_at > now and one.look_at < one.deadline:
                 self._hold(one.call, one.look_at, one.deadline)  # it came back just now
@@ -276,7 +218,7 @@ class Routing:
             self._held += rest
             self._count_held()
             self.next_at = min(self.next_at, *(one.deadline for one in self._held))
-            if not self._short:
+            if not self.under_way.is_short:
                 for one in rest:
                     one.look_at = now
                 self.next_at = now
@@ -284,13 +226,13 @@ class Routing:
 
     def credit_again(self, now: float) -> Routed:
         """What was held since too much was on its way goes on."""
-        self.has_credit = False
+        self.under_way.has_credit = False
         return self._look_again(now)
 
     def leader_changed(self, now: float, message: LeaderChanged) -> Routed:
         """Somebody else leads, or nobody, or where the leader is has become known: what was held can go on."""
         if message.leader != self.leader:
-            for one in self._outgoing.values():
+            for one in self.under_way:
                 is_view = one.node_id == self._sibling and one.call.request.action in ASKS_NODE
                 if message.leader and one.node_id != message.leader and not is_view:
                     one.deadline = min(one.deadline, now + LAST_S)
@@ -347,72 +289,20 @@ class Routing:
         has_due = any(one.look_at <= now for one in self._held)
         routed = self._look_again(now) if has_due else Routed()
         routed.answers += [_given_up(one) for one in late]
-        for serial in [serial for serial, one in self._outgoing.items() if one.deadline <= now]:
+        for serial in self.under_way.late(now):
             routed.answers += self._give_up(now, serial, "did not answer in time")
         self.next_at = min(
             min((min(one.look_at, one.deadline) for one in self._held), default=math.inf),
-            min((one.deadline for one in self._outgoing.values()), default=math.inf),
+            self.under_way.next_at,
         )
         return routed
 
     # -- forwarding --------------------------------------------------------------------------------------------
 
-    def _forwarded(self, now: float, call: Call, to: int, size: int) -> Forwarding:
-        self._serial += 1
-        is_nobodys = call.is_single or call.client.has_left or to != self.leader
-        number = 0 if is_nobodys else self._number_of(call.client)
-        patience_s = call.request.patience
-        self._on_the_way[to] = on_the_way = self._on_the_way.get(to, 0) + size
-        answer_s = ANSWER_S + on_the_way / SLOW_BYTES_PER_S
-        if patience_s is not None and _is_quick(call):
-            answer_s = patience_s
-        waits_until = now + (call.request.wait or 0.0)
-        deadline = waits_until + answer_s
-        self._outgoing[self._serial] = Outgoing(call, to, deadline, waits_until, size)
-        self.next_at = min(self.next_at, deadline)
-        return Forwarding(to, self._serial, number, call)
-
-    def _number_of(self, client: Client) -> int:
-        known = self._forwarded_for.get(client)
-        if known is None:
-            self._next_number += 1
-            known = self._forwarded_for[client] = ForwardedClient(self._next_number, self.leader)
-        known.node_id = self.leader
-        return known.number
-
-    def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
-        """A node's reply to a call; None if it was not forwarded to that node, or is answered already."""
-        one = self._outgoing.get(serial)
-        if one is None or one.node_id != node_id:
-            return None
-        self._take_back(serial)
-        return one.call, reply
-
-    def _take_back(self, serial: int) -> Outgoing:
-        """It is on its way no more: there is credit for others, which are looked at when half of all is free."""
-        one = self._outgoing.pop(serial)
-        left = self._on_the_way[one.node_id] - one.size
-        self._on_the_way[one.node_id] = left
-        if one.node_id in self._short and left <= self._credit_bytes // 2:
-            self._short.discard(one.node_id)
-            self.has_credit = True
-        return one
-
-    def still_there(self, node_id: int, serials: list[int]) -> list[int]:
-        """Those of the calls that a node asks about that are to be done still: their clients are there."""
-        found = [(serial, self._outgoing.get(serial)) for serial in serials]
-        return [
-            serial
-            for serial, one in found
-            if one is not None and one.node_id == node_id and not one.call.client.is_gone
-        ]
-
     def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
         """These calls to a node were not done: they did not leave this one, or that one does not lead."""
-        for serial in serials:
-            one = self._outgoing.get(serial)
-            if one is not None and one.node_id == node_id:
-                self._again(now, self._take_back(serial))
+        for one in self.under_way.take_those(node_id, serials):
+            self._again(now, one)
 
     def _again(self, now: float, one: Outgoing) -> None:
         """It is asked for again, and waits only for what is left of its time."""
@@ -429,36 +319,30 @@ class Routing:
         """
         if last_serial is not None:
             self._linked.discard(node_id)
-        serials = [serial for serial, one in self._outgoing.items() if one.node_id == node_id]
+        serials = self.under_way.at(node_id)
         kept = [] if last_serial is None else [serial for serial in serials if serial > last_serial]
         self.came_back(now, node_id, kept)
         answers: list[Answer] = []
-        for serial in serials:
-            if serial in self._outgoing:
-                answers += self._give_up(now, serial, "was lost")
+        for serial in self.under_way.at(node_id):
+            answers += self._give_up(now, serial, "was lost")
         return answers
 
     def _give_up(self, now: float, serial: int, what: str) -> list[Answer]:
-        one = self._take_back(serial)
+        one = self.under_way.take_back(serial)
         request = one.call.request
-        if request.action in LOOKS and not _is_quick(one.call):
+        if request.action in LOOKS and not is_quick(one.call):
             self._again(now, one)
             return []
         reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
-    @property
-    def forwarded_clients(self) -> list[ForwardedClient]:
-        """Those whose calls were forwarded."""
-        return [*self._forwarded_for.values()]
-
     def client_gone(self, client: Client) -> ForwardedClient | None:
         """What other nodes know of it, if calls of it were forwarded."""
-        return self._forwarded_for.pop(client, None)
+        return self.under_way.client_gone(client)
 
     def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
         """What the client may do has changed. What other nodes know of it, if one waits there for what it may not."""
-        everyone = [*(one.call for one in self._held), *(one.call for one in self._outgoing.values())]
+        everyone = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
         mine = [call for call in everyone if call.client is client]
         for call in mine:
             call.principal = principal
@@ -487,24 +371,6 @@ def _given_up(held: Held) -> Answer:
         return held.call, refusal(request, ErrorWord.OVERLOADED, reason)
     reason = "no node could be asked that leads, for as long as the request may wait; it was not done"
     return held.call, refusal(request, ErrorWord.NO_LEADER, reason)
-
-
-def call_bytes(call: Call) -> int:
-    """What a call takes of a link, there and back, about."""
-    request = call.request
-    size = CALL_BYTES + REPLY_BYTES[reply_length(request)]
-    if request.data is not NO_DATA:
-        size += memoryview(request.data).nbytes
-    if request.messages is not None:
-        size += sum(CALL_BYTES + memoryview(item.data).nbytes for item in request.messages)
-    if request.queues is not None or request.msg_ids is not None:
-        size += NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
-    return size
-
-
-def _is_quick(call: Call) -> bool:
-    """Whether it is a part of a list or a status: that says what is missing rather than waiting for it."""
-    return call.is_part and call.request.action in QUICK and not call.request.wait
 
 
 def _may_consume(call: Call) -> bool:

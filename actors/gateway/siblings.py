@@ -35,8 +35,8 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
 from net.peers.link import Connected, LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
-from net.peers.messages import ANSWERS, ASKS, BULK, NEWS, PEER_MAJOR, Forward, Hello, PeerMessage
-from net.peers.outbox import Outbox
+from net.peers.messages import ANSWERS, ASKS, NEWS, PEER_MAJOR, Hello, PeerMessage
+from net.peers.post import Addressee, Post
 
 log = logging.getLogger("quorate.siblings")
 
@@ -62,44 +62,27 @@ class SiblingNetwork(Protocol):
         """Open a stream to that shard's worker; call one of the two. What it receives, and its end, go to the link."""
 
 
-class _Worker:
+class _Worker(Addressee):
     """The worker of another shard, of node `node_id`, 0: of this one; and the link to it.
 
-    `answers` are for what it has asked before the link to it was open; they are for nobody when the one it asks over
-    (`incoming`) is closed. A link from another node is `pending` until that node could be dialled: what is asked over
-    it could not be answered. Another node is dialled at one of its `addresses`, the next when one fails; it says itself
-    that it is at `said_at`.
+    Kept answers are for nobody when the link it asks over (`incoming`) is closed. A link from another node is `pending`
+    until that node could be dialled: what is asked over it could not be answered. Another node is dialled at one of its
+    `addresses`, the next when one fails; it says itself that it is at `said_at`.
     """
 
     def __init__(self, shard: int, node_id: int, router: "pykka.ActorRef[Any]") -> None:
+        super().__init__(worker_key(shard, node_id), ANSWER_BYTES_MAX)
         self.shard = shard
         self.node_id = node_id
-        self.key = worker_key(shard, node_id)
         self.router = router
         self.addresses: list[tuple[str, int]] = []
         self.said_at = ("", 0)
         self.at = 0
         self.pending: PeerLink | None = None
-        self.link: PeerLink | None = None
         self.incoming: PeerLink | None = None
         self.is_up = False
         self.is_dialling = False
         self.backoff_s = BACKOFF_MIN_S
-        self.answers: list[bytes] = []
-        self._answer_bytes = 0
-        self.outbox = Outbox()
-        self.is_behind = False
-
-    def keep(self, answer: bytes) -> None:
-        """There is no link to the worker yet."""
-        if self._answer_bytes + len(answer) <= ANSWER_BYTES_MAX:
-            self.answers.append(answer)
-            self._answer_bytes += len(answer)
-
-    def take_answers(self) -> list[bytes]:
-        """What waits; it waits no more."""
-        answers, self.answers, self._answer_bytes = self.answers, [], 0
-        return answers
 
 
 class Siblings(LoopActor):
@@ -130,7 +113,11 @@ class Siblings(LoopActor):
         self._workers = {worker_key(shard): _Worker(shard, 0, router) for shard, router in routers.items()}
         self._terms = terms
         self._incoming: dict[PeerLink, None] = {}
-        self._to_send: list[_Worker] = []
+        self._post = Post(
+            BEHIND_BYTES,
+            lambda call: runtime.call_later(0.0, call),
+            lambda key, is_behind: self._own.tell(PeerBehind(key, is_behind)),
+        )
         self._led: dict[int, int] = {}
         self._known: Introduce | None = None
         self._has_stopped = False
@@ -267,48 +254,18 @@ class Siblings(LoopActor):
                 if isinstance(said, ANSWERS) and worker.incoming is not None:
                     worker.keep(frame)
                 continue
-            if not worker.outbox:
-                self._to_send.append(worker)
-            if isinstance(said, BULK):
-                worker.outbox.add_bulk(frame, said.calls[-1].serial if isinstance(said, Forward) else 0)
-                self._see_whether_behind(worker)
-            else:
-                worker.outbox.add(frame)
+            self._post.add(worker, said, frame)
 
     def take_turn(self) -> None:
         """All that one turn has for a worker leaves in one piece."""
         super().take_turn()
-        if self._to_send:
-            self._send_all()
-
-    def _send_all(self) -> None:
-        to_send, self._to_send = self._to_send, []
-        for worker in to_send:
-            if worker.is_up and worker.link is not None:
-                self._send_some(worker, worker.link)
-
-    def _send_some(self, worker: _Worker, link: PeerLink) -> None:
-        """As much as does not make what workers say themselves wait."""
-        frames = worker.outbox.take(is_full=link.is_full)
-        if frames:
-            link.send(frames)
-        self._see_whether_behind(worker)
-        if worker.outbox.has_ready(is_full=link.is_full):
-            self._to_send.append(worker)
-            self.runtime.call_later(0.0, self._send_all)
-
-    def _see_whether_behind(self, worker: _Worker) -> None:
-        bulk_bytes = worker.outbox.bulk_bytes
-        is_behind = bulk_bytes > BEHIND_BYTES // 2 if worker.is_behind else bulk_bytes > BEHIND_BYTES
-        if is_behind != worker.is_behind:
-            worker.is_behind = is_behind
-            self._own.tell(PeerBehind(worker.key, is_behind))
+        self._post.send_all()
 
     def link_drained(self, link: PeerLink) -> None:
         """What waited for room goes on."""
         worker = self._worker_of(link)
         if worker is not None and worker.link is link:
-            self._send_some(worker, link)
+            self._post.send(worker)
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -424,10 +381,8 @@ class Siblings(LoopActor):
             for router in (self._own, worker.router):
                 router.tell(PeerUnheard(worker.key))
             return
-        worker.link = None
         last_serial = worker.outbox.serial
-        worker.outbox.clear()
-        self._see_whether_behind(worker)
+        self._post.lost(worker)
         if worker.is_up:
             worker.is_up = False
             for ref in (self._news, worker.router):

@@ -9,12 +9,13 @@ import resource
 import socket
 from typing import Final
 
-from actors.gateway.listener import REFUSED_MAX, ListenerLimits
+from actors.gateway.listener import REFUSED_MAX
+from actors.gateway.listener_limits import ListenerLimits
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
 from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
-from net.clients.connection import ConnectionLimits
+from net.clients.connection_contract import ConnectionLimits
 from net.protocols.codec import CodecLimits
 from quorate.version import VERSION
 from storage.records import Member

@@ -5,8 +5,7 @@ arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it a
 only what is asked about this node. What it may do at the moment, `Tenure` says.
 """
 
-from collections import deque
-from typing import Any, Final
+from typing import Any
 
 import pykka
 from msgspec.structs import astuple
@@ -31,15 +30,16 @@ from actors.messages.log import (
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.alarm import Alarm
-from actors.queues.appending import LINGER_S, Appending, Step
+from actors.queues.appender import Appender
+from actors.queues.appending import Appending
 from actors.queues.broker import Broker, Limits
 from actors.queues.leader_clock import LeaderClock
 from actors.queues.ledger import Ledger
-from actors.queues.lines import Waiter
+from actors.queues.leftovers import Leftovers
 from actors.queues.row_description import RowDescription
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Tenure
-from actors.runtime.contract import Runtime, Timer
+from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.actions import ASKS_NODE, WAITS, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
@@ -49,14 +49,6 @@ from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
 
 assert LogAdvanced.__struct_fields__[:5] == ("durable", "committed", "trimmed", "replicas", "leased_until")
-
-
-GIVE_BACK_MAX: Final = 1000
-"""So many consumers that waited here are given back in one turn: some 3 ms, here and where they go."""
-
-
-DROP_MAX: Final = 5000
-"""So many messages of a state that counts no more are let go of in one turn."""
 
 
 class _TimePassed:
@@ -76,18 +68,17 @@ class QueueOwner(LoopActor):
         self._tenure = Tenure()
         self._rows = RowDescription()
         self._appending = Appending(settings.appending, state.trans_id)
+        self._appender = Appender(runtime, self._appending, self._tenure, self._carry_out)
         self._replicator: pykka.ActorRef[Any]
         self._checkpointer: pykka.ActorRef[Any]
         self._router: pykka.ActorRef[Any]
         self._held: list[Call] = []
-        self._left_over: deque[Waiter] = deque()
-        self._dropped: deque[ShardState] = deque()
+        self._leftovers = Leftovers()
         self._room_bytes = NEVER
         self._level = FIRST_LEVEL
         self._disk_full: str | None = None
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
-        self._linger: Timer | None = None
-        self._is_looking_again = self._continues = False
+        self._continues = False
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
@@ -119,6 +110,7 @@ class QueueOwner(LoopActor):
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._replicator, self._checkpointer, self._router = replicator, checkpointer, router
+        self._appender.replicator = replicator
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
@@ -130,7 +122,7 @@ class QueueOwner(LoopActor):
         if self._has_broker:
             self._broker.release()
             if self._ledger.state is not state:
-                self._dropped.append(self._ledger.state)
+                self._leftovers.add_state(self._ledger.state)
         self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
@@ -139,12 +131,13 @@ class QueueOwner(LoopActor):
         self._rows.readers = None
         self._ledger = self._broker.ledger
         self._ledger.level = self._level
+        self._appender.ledger = self._ledger
         self._clock = LeaderClock(state.time)
 
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
         state = self._ledger.state
-        self._left_over.extend(self._broker.delivery.take_waiting())
+        self._leftovers.add_waiters(self._broker.delivery)
         uncertain, undone = self._broker.take_open(self._appending.logged)
         reason = "this node reads its data again, since it lost its place as leader"
         self._refuse([*uncertain, *undone], ErrorWord.NO_LEADER, reason)
@@ -159,8 +152,6 @@ class QueueOwner(LoopActor):
             return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
         if not tenure.serves:
             calls = self._own_view_of(calls)
-            if not calls:
-                return None
         if self._disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
             reason = f"nothing can be written now: {self._disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
@@ -202,10 +193,9 @@ class QueueOwner(LoopActor):
         if message.client.is_gone:
             self._ledger.forget(message.client)
         gone = [c for c in self._held if c.client is message.client and c.request.action in WAITS]
-        if gone:
-            self._held = [call for call in self._held if call not in gone]
-            for call in gone:
-                self._ledger.answer(call, done(call.request, Reply))
+        self._held = [call for call in self._held if call not in gone]
+        for call in gone:
+            self._ledger.answer(call, done(call.request, Reply))
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -221,24 +211,21 @@ class QueueOwner(LoopActor):
                 self._broker.go_on(self._now())
             if self._rows.has_more:
                 self._describe()
-            if self._dropped and self._dropped[0].take_apart(DROP_MAX):
-                self._dropped.popleft()
+            self._leftovers.drop()
             self._carry_out()
 
     def _give_back(self) -> None:
-        """Some of the consumers that waited here, and do not any more: there may be tens of thousands."""
-        left_over, delivery = self._left_over, self._broker.delivery
-        calls = [delivery.call_again(left_over.popleft()) for _ in range(min(GIVE_BACK_MAX, len(left_over)))]
+        """Some of the consumers that waited here, and do not any more."""
+        calls = self._leftovers.some_calls(self._broker.delivery)
         if self._tenure.is_stopping:
             self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
         else:
             self._return(calls)
 
     def _reconfigure(self, message: Reconfigure) -> None:
-        limits = message.limits
-        assert isinstance(limits, Limits)
-        self._limits = limits
-        self._broker.set_limits(limits)
+        assert isinstance(message.limits, Limits)
+        self._limits = message.limits
+        self._broker.set_limits(message.limits)
 
     def _members_changed(self, message: MembersChanged) -> None:
         self._around.nodes, self._around.voters = message.nodes, message.voters
@@ -250,6 +237,7 @@ class QueueOwner(LoopActor):
         durable, committed, trimmed, replicas, until, confirmed_at, tail_bytes, room_bytes, full = astuple(message)
         self._room_bytes, self._around.trimmed = room_bytes, trimmed
         self._broker.disk_full = self._disk_full = full
+        self._appender.is_disk_full = full is not None
         if not self._tenure.leads:
             return
         ledger = self._ledger
@@ -298,7 +286,7 @@ class QueueOwner(LoopActor):
         self._ledger.set_time(self._now())
         self._ledger.append(Lead("", self._around.node_id))
         self._tenure.promoted(message.vote_id, state.trans_id)
-        self._append()
+        self._appender.append()
         self._describe()
 
     def _deposed(self, message: Deposed) -> None:
@@ -308,7 +296,7 @@ class QueueOwner(LoopActor):
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
-        self._left_over.extend(self._broker.delivery.take_waiting())
+        self._leftovers.add_waiters(self._broker.delivery)
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         undone += self._held
@@ -344,11 +332,11 @@ class QueueOwner(LoopActor):
     def _propose(self, message: Propose) -> None:
         if self._tenure.leads and message.vote_id == self._tenure.vote_id:
             self._appending.propose(message.record)
-            self._append()
+            self._appender.append()
 
     def _drain(self, message: Drain) -> None:
         if self._tenure.drain(message.vote_id):
-            self._left_over.extend(self._broker.delivery.take_waiting())
+            self._leftovers.add_waiters(self._broker.delivery)
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
@@ -357,14 +345,13 @@ class QueueOwner(LoopActor):
         if ledger.answers:
             self._send()
         if ledger.records and tenure.leads:
-            self._go_on_appending()
+            self._appender.go_on()
         if self._broker.next_event_at < self._alarm.at and tenure.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
-        has_rest = self._left_over or self._dropped or self._rows.has_more
-        if (has_rest or self._broker.has_more) and not self._continues:
+        if (self._leftovers.has_any or self._rows.has_more or self._broker.has_more) and not self._continues:
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
-        has_more = self._left_over or self._broker.has_more
+        has_more = self._leftovers.waiters or self._broker.has_more
         if tenure.is_draining and ledger.is_settled and not has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))
         if ledger.state.readers is not self._rows.readers and not tenure.is_reloading:
@@ -376,37 +363,9 @@ class QueueOwner(LoopActor):
 
     def _send(self) -> None:
         answers = self._ledger.take_answers()
-        watcher = self.runtime.watcher
-        if watcher is not None:
-            watcher("answered", answers)
+        if self.runtime.watcher is not None:
+            self.runtime.watcher("answered", answers)
         send_answers(answers)
-
-    def _go_on_appending(self) -> None:
-        step = self._appending.step(self.runtime.monotonic(), self._ledger, is_urgent=self._tenure.is_urgent)
-        if step is Step.APPEND:
-            self._append()
-        elif step is Step.LOOK_AGAIN:
-            if not self._is_looking_again:
-                self._is_looking_again = True
-                self.runtime.call_later(0.0, self._look_again)
-        elif step is Step.LINGER and self._linger is None:
-            self._linger = self.runtime.call_later(LINGER_S, self._linger_over)
-
-    def _look_again(self) -> None:
-        self._is_looking_again = False
-        self._carry_out()
-
-    def _linger_over(self) -> None:
-        self._linger = None
-        if self._appending.may_append:
-            self._append()
-
-    def _append(self) -> None:
-        if self._tenure.leads:
-            is_full = self._disk_full is not None
-            append = self._appending.append(self._ledger, self._tenure.vote_id, is_disk_full=is_full)
-            if append is not None:
-                self._replicator.tell(append)
 
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()
@@ -428,13 +387,13 @@ class QueueOwner(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
         self._tenure.is_stopping = True
-        self._left_over.extend(self._broker.delivery.take_waiting())
+        self._leftovers.add_waiters(self._broker.delivery)
         undone, self._held = self._held, []
         self._refuse(undone, ErrorWord.STOPPING, "the node is stopping")
 
     def _go_on_stopping(self) -> None:
         """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
-        if self._left_over or (self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more)):
+        if self._leftovers.waiters or (self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more)):
             return
         stopping, self._stopping = self._stopping, None
         assert stopping is not None

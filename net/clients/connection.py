@@ -17,12 +17,12 @@ is taken from it, and so it is not read from.
 """
 
 from collections import deque
-from enum import Enum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final
 
-from net.clients.held_bytes import OBJECT_BYTES, Account
+from net.clients.connection_contract import ConnectionLimits, Sink, State, Transport
+from net.clients.held_bytes import OBJECT_BYTES
 from net.clients.reply_length import LONG, ONE_MESSAGE, reply_length
-from net.protocols.codec import LARGE_BYTES, Codec, CodecLimits, Fault
+from net.protocols.codec import LARGE_BYTES, Codec, Fault
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
 AT_ONCE: Final = -1
@@ -38,83 +38,6 @@ LINGER_S: Final = 3.0
 """For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
 
 LINGER_BYTES_MAX: Final = 128 << 20
-
-
-class ConnectionLimits(NamedTuple):
-    """Counts and seconds. `pipelined_max`: requests a client may have open; more of them wait, and
-    it is not read meanwhile.
-
-    `partial_s_max`: how long a request may take to come in whole. `stalled_s_max`: how long a client may leave its
-    replies unread. `idle_s_max`: how long it may say nothing at all, with nothing open; 0: for ever.
-    `held_bytes_max`: what its open requests and its replies may take; with more it is not read from.
-    """
-
-    codec: CodecLimits = CodecLimits()
-    pipelined_max: int = 128
-    held_bytes_max: int = 32 << 20
-    partial_s_max: float = 30.0
-    stalled_s_max: float = 60.0
-    idle_s_max: float = 0.0
-
-
-class Transport(Protocol):
-    """The client's end of a stream."""
-
-    def write(self, data: bytes) -> None:
-        """Send, now or when there is room."""
-
-    def get_write_buffer_size(self) -> int:
-        """How much waits to be sent (bytes)."""
-
-    def write_eof(self) -> None:
-        """Say that nothing more will be sent, when all that was written has left."""
-
-    def pause_reading(self) -> None:
-        """Take nothing more from the client."""
-
-    def resume_reading(self) -> None:
-        """Take from the client again."""
-
-    def close(self) -> None:
-        """Close when all that was written has left."""
-
-    def abort(self) -> None:
-        """Close at once."""
-
-
-class Sink(Protocol):
-    """Where requests go."""
-
-    def account(self) -> Account:
-        """A new client's account of what it makes this worker hold."""
-
-    def received(self, connection: "Connection", order: int, request: Request) -> None:
-        """A request came; answer it by `connection.answer(order, request, reply)`."""
-
-    def ended(self, connection: "Connection") -> None:
-        """The client asks nothing more, and may be gone: do not keep messages waiting for it."""
-
-    def closed(self, connection: "Connection") -> None:
-        """The client is gone."""
-
-    def settled(self, connection: "Connection") -> None:
-        """All is answered, of a client that `is_moving`."""
-
-    def overdrawn(self, connection: "Connection", wanted: int) -> None:
-        """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
-
-    def broken(self, connection: "Connection", error: Exception) -> None:
-        """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
-
-
-class State(Enum):
-    """See the table above."""
-
-    OPEN = "open"
-    ENDED = "ended"
-    CLOSING = "closing"
-    LINGERING = "lingering"
-    DEAD = "dead"
 
 
 _OPEN: Final = State.OPEN
@@ -133,35 +56,11 @@ class Connection:
     """
 
     __slots__ = (
-        "_codec",
-        "_dropped",
-        "_has_ended",
-        "_held",
-        "_is_alone",
-        "_is_handing_on",
-        "_is_paused",
-        "_is_stalled",
-        "_limits",
-        "_messages",
-        "_next_loose",
-        "_next_order",
-        "_next_to_send",
-        "_open",
-        "_owes_s",
-        "_quiet_s",
-        "_sink",
-        "_sizes",
-        "_state",
-        "_transport",
-        "_waiting",
-        "_was_heard",
-        "account",
-        "habit",
-        "is_moving",
-        "principal",
-        "protocol",
-        "visitor",
-    )
+        "_codec", "_dropped", "_has_ended", "_held", "_is_alone", "_is_handing_on", "_is_paused", "_is_stalled",
+        "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send", "_open", "_owes_s", "_quiet_s",
+        "_sink", "_sizes", "_state", "_transport", "_waiting", "_was_heard", "account", "habit", "is_moving",
+        "principal", "protocol", "visitor",
+    )  # fmt: skip
 
     def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
         self.account = sink.account()
@@ -286,12 +185,10 @@ class Connection:
 
     def _order_of(self, request: Request) -> int:
         if request.seq is not None:
-            order = self._next_loose
-            self._next_loose = order - 1
-        else:
-            order = self._next_order
-            self._next_order = order + 1
-        return order
+            self._next_loose -= 1
+            return self._next_loose + 1
+        self._next_order += 1
+        return self._next_order - 1
 
     def _fault(self, fault: Fault) -> None:
         order = self._next_order
@@ -436,19 +333,19 @@ class Connection:
         """The stream is closed."""
         if self._state is not _DEAD:
             self._state = _DEAD
-            self._held.clear()
-            self._waiting.clear()
-            self._codec.discard()
-            self.account.leave()
+            self._let_go()
             self._sink.closed(self)
 
     def abort(self) -> None:
         """Close at once: this client costs the others too much. What it made this worker hold is free from here on."""
+        self._let_go()
+        self._transport.abort()
+
+    def _let_go(self) -> None:
         self._held.clear()
         self._waiting.clear()
         self._codec.discard()
         self.account.leave()
-        self._transport.abort()
 
     def sweep(self, passed_s: float) -> None:
         """Called every now and then with the seconds since the last time: enforce the limits that are of time."""

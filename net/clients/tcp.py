@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from net.accepting import WAITING_MAX, Acceptor, Intake
-from net.clients.connection import Connection, ConnectionLimits, Sink, Transport
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
 from net.sockets import keep_alive, listening_socket
 from net.tls import names_of

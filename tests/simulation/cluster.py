@@ -8,13 +8,15 @@ from random import Random
 
 from actors.cluster.peers import Peers
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.gateway.listener import Listener, ListenerLimits
+from actors.gateway.listener import Listener
+from actors.gateway.listener_limits import ListenerLimits
 from actors.gateway.siblings import Siblings
 from actors.node.assembly import start_shard
 from actors.node.opening import open_shard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
-from net.clients.connection import Connection, ConnectionLimits
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec

@@ -7,12 +7,8 @@ import msgspec
 import pytest
 
 from actors.cluster.election import Election, Save
-from actors.cluster.following import ReplicationLimits
 from actors.cluster.leading import LEASE_PART
-from actors.cluster.membership import Membership
-from actors.cluster.pace import Pace
-from actors.cluster.replicated_log import ReplicatedLog
-from actors.cluster.replication import VOTE_JUMP_MAX, Replication
+from actors.cluster.replication import VOTE_JUMP_MAX
 from actors.messages.disk import WriteEntries
 from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked, VoteIdSeen
 from actors.messages.log import Append, LogAdvanced
@@ -29,63 +25,11 @@ from net.peers.messages import (
     Vote,
     VoteRequest,
 )
-from storage.entry import LogEnd, StoredEntry
+from storage.entry import LogEnd
 from storage.entry_codec import encode
-from storage.log_tail import LogTail
-from storage.records import Member, Members, Remove
 from storage.vote_file import Identity
 from tests.actors.cluster.recorded import Recorded
-
-THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
-
-
-def made(first: int, last: int, vote_id: int) -> StoredEntry:
-    records: list[Any] = [Remove(f"q{n}") for n in range(first, last + 1)]
-    return StoredEntry(first, last, vote_id, encode(vote_id, first, 1.0, records))
-
-
-class Node:
-    """Node 1 of three, driven by hand: what it writes is on its disk when `written` is called."""
-
-    def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1, **limits: int) -> None:
-        tail = LogTail([(0, 0)], 0, list(entries))
-        self.log = ReplicatedLog(tail, Membership(THREE.members[0], THREE), committed)
-        self.machine = Recorded(Replication(self.log, ReplicationLimits(timeout_s=0.4, **limits), vote_id, 0.0))
-        self.writes = 0
-
-    def heard(self, now: float, node_id: int, message: Any) -> None:
-        """Another member says something, over a link from the disk that the members know it by."""
-        self.machine.heard(now, PeerSaid(node_id, message, 9, node_id * 11))
-
-    def said(self, kind: type) -> list[Any]:
-        """What was said to other nodes, of that kind."""
-        return [sent.message for sent in self.machine.take(SendPeers) if isinstance(sent.message, kind)]
-
-    def written(self) -> None:
-        """All that was to be written is on the disk."""
-        self.writes += sum(len(write.entries) for write in self.machine.take(WriteEntries))
-        self.machine.written(0.0, self.writes, 1e9)
-
-    def push(self, after: LogEnd, *entries: StoredEntry, committed: int = 0, vote_id: int = 5) -> None:
-        data = [entry.data for entry in entries]
-        self.heard(0.0, 2, Push(vote_id, after.trans_id, after.vote_id, data, committed, 0.0))
-
-
-def following(*entries: StoredEntry, committed: int = 0) -> Node:
-    node = Node(*entries, committed=committed)
-    node.machine.follow(0.0, Follow(5, 2))
-    node.machine.take_out()
-    return node
-
-
-def leading(*entries: StoredEntry, push_bytes: int = 1 << 20) -> Node:
-    node = Node(*entries, push_bytes=push_bytes)
-    node.machine.lead(0.0, 5)
-    first = node.log.tail.end.trans_id + 1
-    node.machine.append(0.0, Append(5, [made(first, first, 5)]))
-    node.written()
-    node.machine.take_out()
-    return node
+from tests.actors.cluster.replication_node import Node, following, leading, made
 
 
 def test_stored_is_said_when_the_disk_has_it_and_only_of_what_agrees() -> None:
@@ -383,117 +327,3 @@ def test_what_is_pushed_goes_to_all_who_follow_at_once() -> None:
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
     sent = node.machine.take(SendPeers)
     assert [one.node_ids for one in sent] == [(2, 3)], "encoded once"
-
-
-def stored(trans_id: int, echo: float, promise_s: float = 0.0, *, is_full: bool = False) -> Stored:
-    return Stored(5, trans_id, echo, is_full, promise_s)
-
-
-def test_a_lease_holds_for_what_the_followers_promised_and_not_for_what_the_leader_is_set_to() -> None:
-    node = leading()
-    node.heard(1.1, 2, stored(1, 1.0, 0.1))
-    told = node.machine.take(LogAdvanced)[-1]
-    assert told.leased_until == pytest.approx(1.0 + 0.1 * LEASE_PART)
-    node.heard(1.2, 3, stored(1, 1.0, 30.0))
-    told = node.machine.machine.leading.advanced(1.2)
-    assert told.leased_until == pytest.approx(1.0 + 0.4 * LEASE_PART), "one of a majority is enough"
-    assert node.machine.machine.leading.heartbeat_s == pytest.approx(0.1 / 8), "the impatient one hears of it in time"
-
-
-def test_a_follower_says_what_it_promises() -> None:
-    node = following(made(1, 3, 1))
-    node.heard(0.1, 2, Push(5, 3, 1, [], 0, 0.1))
-    assert [one.promise_s for one in node.said(Stored)] == [0.4]
-
-
-def test_a_vote_is_not_sent_when_the_leader_it_takes_the_lease_from_was_answered_meanwhile() -> None:
-    """The Replicator answers a heartbeat while the Elector has not said yet that the leader is left."""
-    node = following(made(1, 3, 1))
-    node.heard(1.0, 3, VoteRequest(6, False, False, 1, 3))
-    [asked] = node.machine.take(VoteAsked)
-    node.heard(1.0, 2, Push(5, 3, 1, [], 0, 1.0))
-    assert len(node.said(Stored)) == 1
-    node.machine.cast_vote(1.0, CastVote(3, Vote(6, False, True), asked.end, asked.stored_said))
-    assert node.said(Vote) == [Vote(6, False, False)]
-    other = following(made(1, 3, 1))
-    other.heard(1.0, 3, VoteRequest(6, False, False, 1, 3))
-    [asked] = other.machine.take(VoteAsked)
-    other.machine.cast_vote(1.0, CastVote(3, Vote(6, False, True), asked.end, asked.stored_said))
-    assert other.said(Vote) == [Vote(6, False, True)]
-
-
-def test_a_candidate_that_this_log_does_not_know_yet_is_heard() -> None:
-    """Four voters, one down, and this one's log behind the record that made the candidate a voter (4.1)."""
-    node = Node(made(1, 3, 1), vote_id=5)
-    request = VoteRequest(6, False, False, 1, 9)
-    node.machine.heard(0.0, PeerSaid(4, request, 9, 44))
-    assert [one.candidate for one in node.machine.take(VoteAsked)] == [4]
-    node.machine.heard(0.0, PeerSaid(4, VoteRequest(6, False, True, 1, 9), 9, 44))
-    assert node.machine.take(VoteAsked) == [], "but it can't claim that this node's leader wants it"
-
-
-def test_a_tail_of_any_size_can_be_given_up() -> None:
-    """What a lost lead left: nobody commits it, and only a pull's answer can tell that it is another's log."""
-    long = [made(n, n, 2) for n in range(4, 60)]
-    node = Node(made(1, 3, 1), *long, committed=3, tail_bytes_max=1000)
-    node.machine.follow(0.0, Follow(5, 2))
-    [pull] = node.said(Pull)
-    assert pull.records_max == 0, "no entries are wanted, but whether the two agree"
-    leader = leading(made(1, 3, 1), made(4, 5, 3))
-    leader.heard(0.0, 3, pull)
-    [diverged] = leader.said(Diverged)
-    node.heard(0.1, 2, Diverged(5, diverged.up_to, diverged.after, diverged.after_vote_id))
-    assert node.log.tail.end == LogEnd(1, 3)
-    assert [one.records_max > 0 for one in node.said(Pull)] == [True]
-
-
-def test_a_long_tail_that_agrees_is_asked_for_no_more_and_again_in_a_while() -> None:
-    node = Node(made(1, 3, 1), *[made(n, n, 2) for n in range(4, 60)], committed=3, tail_bytes_max=1000)
-    node.machine.follow(0.0, Follow(5, 2))
-    [pull] = node.said(Pull)
-    leader = leading(made(1, 3, 1), *[made(n, n, 2) for n in range(4, 60)])
-    leader.heard(0.0, 3, pull)
-    [answer] = leader.said(Push)
-    assert not answer.entries
-    node.heard(0.0, 2, answer)
-    for at in (0.05, 0.1, 0.3):
-        node.machine.tick(at)
-    assert node.said(Pull) == []
-    node.machine.tick(0.6)
-    assert len(node.said(Pull)) == 1
-
-
-def test_a_leader_whose_disk_does_not_answer_is_stuck_after_some_time_outs_and_commits_by_the_others() -> None:
-    node = leading(made(1, 3, 1))
-    node.machine.append(0.0, Append(5, [made(5, 5, 5)]))
-    role = node.machine.machine.leading
-    node.machine.tick(0.0)
-    for follower in (2, 3):
-        node.heard(0.0, follower, stored(5, 0.0, 0.4))
-    assert node.log.committed == 5
-    assert node.log.durable == 4
-    assert not role.is_stuck(1.0)
-    assert role.is_stuck(1.3)
-    node.written()
-    assert not role.is_stuck(1.4)
-
-
-def test_nothing_is_promised_that_needs_space_when_too_many_followers_have_none() -> None:
-    node = leading()
-    node.heard(0.1, 2, stored(1, 0.0, 0.4, is_full=True))
-    assert node.machine.machine.leading.advanced(0.1).disk_full is None, "two of three have space"
-    node.heard(0.1, 3, stored(1, 0.0, 0.4, is_full=True))
-    assert "node 2, 3 are full" in node.machine.machine.leading.advanced(0.1).disk_full
-    node.heard(0.2, 3, stored(1, 0.1, 0.4))
-    assert node.machine.machine.leading.advanced(0.2).disk_full is None
-
-
-@pytest.mark.parametrize("rate", [1, 2, 4, 100])
-def test_a_node_that_is_behind_pulls_at_any_rate_that_can_be_set(rate: int) -> None:
-    pace = Pace(rate, 0.0)
-    pulled = 0
-    for step in range(1000):
-        if (allowed := int(pace.allowed(step / 10))) >= 1:
-            pace.spend(allowed)
-            pulled += allowed
-    assert rate * 80 <= pulled <= rate * 105

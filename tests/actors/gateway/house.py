@@ -5,14 +5,16 @@ from typing import Any
 import msgspec
 
 from actors.gateway.access import AccessTable, Entry, TokenHash
-from actors.gateway.listener import Listener, ListenerLimits
+from actors.gateway.listener import Listener
+from actors.gateway.listener_limits import ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.answering import send_answers
 from actors.messages.audit import Audit
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
-from net.clients.connection import Connection, ConnectionLimits
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec

@@ -3,10 +3,12 @@
 from typing import Any
 
 from actors.gateway.homing import Habit, Homing
-from actors.gateway.listener import Listener, ListenerLimits
+from actors.gateway.listener import Listener
+from actors.gateway.listener_limits import ListenerLimits
 from actors.messages.calls import Answered, Execute
 from actors.messages.lifecycle import MoveClient
-from net.clients.connection import Connection, ConnectionLimits
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
 from quorate.protocol import Reply

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.listener import GRACE_S, REFUSED_MAX, Listener, ListenerLimits
+from actors.gateway.listener import GRACE_S, REFUSED_MAX, Listener
+from actors.gateway.listener_limits import ListenerLimits
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
 from actors.messages.lifecycle import Listening, Stop, Stopped
-from net.clients.connection import Connection, ConnectionLimits
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
@@ -219,9 +221,9 @@ def test_a_limit_is_named_once_in_status_while_it_is_reached() -> None:
     connection.receive(b'{"action":1}{"action":1}')
     gate.crank()
     gate.answer(gate.executed(), code=-1, error="limit_reached", reason="there are 5 queues already")
-    assert list(gate.actor._reached) == ["there are 5 queues already"]
+    assert gate.actor._reached.names == ["there are 5 queues already"]
     gate.crank(70.0)
-    assert list(gate.actor._reached) == []
+    assert gate.actor._reached.names == []
 
 
 def test_a_node_that_stops_says_so_and_closes_when_all_is_written() -> None:

@@ -6,16 +6,8 @@ import pykka
 import pytest
 from msgspec import Raw
 
-from actors.gateway.routing import (
-    ANSWER_S,
-    HOLD_S,
-    LAST_S,
-    LOOK_MAX,
-    PATIENCE_MAX,
-    RETURN_S,
-    ForwardedClient,
-    Routing,
-)
+from actors.gateway.routing import HOLD_S, LAST_S, LOOK_MAX, PATIENCE_MAX, RETURN_S, Routing
+from actors.gateway.under_way import ANSWER_S, ForwardedClient
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from net.clients.reply_length import reply_length
@@ -78,10 +70,10 @@ def test_a_follower_forwards_and_the_answer_finds_its_call() -> None:
     routed = routing.route(0.0, [asked])
     assert routed.forwards[0].to == 2
     reply = Reply(action=1, code=0)
-    assert routing.answered(3, routed.forwards[0].serial, reply) is None, "it was not asked"
+    assert routing.under_way.answered(3, routed.forwards[0].serial, reply) is None, "it was not asked"
     routing.came_back(0.0, 3, [routed.forwards[0].serial])
-    assert routing.answered(2, routed.forwards[0].serial, reply) == (asked, reply)
-    assert routing.answered(2, routed.forwards[0].serial, reply) is None
+    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) == (asked, reply)
+    assert routing.under_way.answered(2, routed.forwards[0].serial, reply) is None
 
 
 def test_a_follower_that_does_not_forward_says_where_the_leader_is() -> None:
@@ -216,7 +208,7 @@ def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_we
         routing.forget(client)
     routing.linked(0.5, 2)
     assert len(routing.leader_changed(0.5, OTHER).forwards) == 10
-    assert routing.forwarded_clients == []
+    assert routing.under_way.clients == []
 
 
 def test_a_consumer_that_comes_back_after_its_client_has_gone_takes_no_message() -> None:
@@ -276,7 +268,7 @@ def large(client: Somebody | None = None, size: int = 4000) -> Call:
 
 
 def has_credit(routing: Routing) -> bool:
-    return routing.has_credit
+    return routing.under_way.has_credit
 
 
 def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_when_there_is_some() -> None:
@@ -291,7 +283,7 @@ def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_w
     assert routing.route(0.0, [large(Somebody(), 100_000)]).forwards == [], "and so has every other client to wait"
     assert not has_credit(routing)
     for forward in sent:
-        routing.answered(2, forward.serial, Reply(action=1, code=0))
+        routing.under_way.answered(2, forward.serial, Reply(action=1, code=0))
     assert has_credit(routing)
     assert [forward.call for forward in routing.credit_again(0.1).forwards] == [asked[2], asked[3], asked[4]]
     [late] = routing.tick(HOLD_S).answers

@@ -24,8 +24,9 @@ from actors.messages.log import (
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
+from actors.queues.leftovers import GIVE_BACK_MAX
 from actors.queues.queue_admin import CLEAR_CHUNK
-from actors.queues.queue_owner import GIVE_BACK_MAX, QueueOwner
+from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode

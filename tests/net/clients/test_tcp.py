@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import uvloop
 
-from net.clients.connection import Connection, ConnectionLimits
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.tcp import TcpProtocol, listen_tcp
 from net.protocols import PROTOCOLS

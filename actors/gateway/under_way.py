@@ -1,0 +1,196 @@
+"""What is under way to other nodes: forwarded calls that are not answered yet, and the credit that bounds them.
+
+A machine. Each call has a serial number, by which its answer is known, and a time by which that must be there. What is
+on its way to one node, and what may come back, is counted in bytes: with more than the credit, the next must wait.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from actors.messages.call import Answer, Call, Client
+from net.clients.reply_length import LONG, ONE_MESSAGE, SHORT, reply_length
+from quorate.actions import ASKS_NODE, LOOKS, WAITS
+from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply
+
+ANSWER_S: Final = 10.0
+"""What a forwarded request may take beyond what it asks to wait, and what its way takes: see `SLOW_BYTES_PER_S`."""
+
+SLOW_BYTES_PER_S: Final = 256 << 10
+"""So slow may a link be: a request gets the time that all before it, and it, take on such a one."""
+
+CREDIT_BYTES: Final = 16 << 20
+"""What may be on its way to another node, or be expected back, at once; beyond it requests are held here."""
+
+CALL_BYTES: Final = 512
+"""What a call takes beside its payloads, about."""
+
+ID_BYTES: Final = 9
+
+REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
+"""What is reckoned for a reply."""
+
+QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
+
+    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes).
+    """
+
+    call: Call
+    node_id: int
+    deadline: float
+    waits_until: float
+    size: int
+
+
+@dataclass(slots=True)
+class ForwardedClient:
+    """A client whose calls were forwarded: the number that other nodes know it by, and the node that knows it last."""
+
+    number: int
+    node_id: int
+
+
+@dataclass(slots=True)
+class Forwarding:
+    """A call that is to be forwarded to the node or worker `to`: its serial number, and its client's."""
+
+    to: int
+    serial: int
+    client: int
+    call: Call
+
+
+class UnderWay:
+    """What one Routing has forwarded. `credit_bytes`: see `CREDIT_BYTES`; one call may always be under way.
+
+    `next_at` (monotonic s): the earliest time by which an answer is missing. `has_credit`: what had to wait may go on.
+    """
+
+    def __init__(self, credit_bytes: int) -> None:
+        self.has_credit = False
+        self._credit_bytes = credit_bytes
+        self._bytes: dict[int, int] = {}
+        self._short: set[int] = set()
+        self._serial = 0
+        self._calls: dict[int, Outgoing] = {}
+        self._clients: dict[Client, ForwardedClient] = {}
+        self._next_number = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def __iter__(self) -> Iterator[Outgoing]:
+        return iter([*self._calls.values()])
+
+    @property
+    def next_at(self) -> float:
+        """When the first of them is late (monotonic s); infinite if there is none."""
+        return min((one.deadline for one in self._calls.values()), default=math.inf)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a call waits for credit."""
+        return bool(self._short)
+
+    def has_room(self, to: int, size: int) -> bool:
+        """Whether so many bytes more may be on their way to that node; if not, `has_credit` says when."""
+        if (there := self._bytes.get(to, 0)) and there + size > self._credit_bytes:
+            self._short.add(to)
+            return False
+        return True
+
+    def send(self, now: float, call: Call, to: int, size: int, leader: int) -> tuple[Forwarding, float]:
+        """It goes to that node; with the time by which its answer must be there."""
+        self._serial += 1
+        is_nobodys = call.is_single or call.client.has_left or to != leader
+        number = 0 if is_nobodys else self._number_of(call.client, leader)
+        patience_s = call.request.patience
+        self._bytes[to] = on_the_way = self._bytes.get(to, 0) + size
+        answer_s = ANSWER_S + on_the_way / SLOW_BYTES_PER_S
+        if patience_s is not None and is_quick(call):
+            answer_s = patience_s
+        waits_until = now + (call.request.wait or 0.0)
+        deadline = waits_until + answer_s
+        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size)
+        return Forwarding(to, self._serial, number, call), deadline
+
+    def _number_of(self, client: Client, leader: int) -> int:
+        known = self._clients.get(client)
+        if known is None:
+            self._next_number += 1
+            known = self._clients[client] = ForwardedClient(self._next_number, leader)
+        known.node_id = leader
+        return known.number
+
+    def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
+        """A node's reply to a call; None if it was not forwarded to that node, or is answered already."""
+        one = self._calls.get(serial)
+        if one is None or one.node_id != node_id:
+            return None
+        self.take_back(serial)
+        return one.call, reply
+
+    def take_back(self, serial: int) -> Outgoing:
+        """It is on its way no more: there is credit for others, which are looked at when half of all is free."""
+        one = self._calls.pop(serial)
+        left = self._bytes[one.node_id] - one.size
+        self._bytes[one.node_id] = left
+        if one.node_id in self._short and left <= self._credit_bytes // 2:
+            self._short.discard(one.node_id)
+            self.has_credit = True
+        return one
+
+    def take_those(self, node_id: int, serials: list[int]) -> list[Outgoing]:
+        """Those of the calls that were forwarded to that node and are not answered; they are the caller's now."""
+        return [self.take_back(serial) for serial in serials if self._is_at(node_id, serial)]
+
+    def _is_at(self, node_id: int, serial: int) -> bool:
+        one = self._calls.get(serial)
+        return one is not None and one.node_id == node_id
+
+    def at(self, node_id: int) -> list[int]:
+        """The serial numbers of what that node has not answered."""
+        return [serial for serial, one in self._calls.items() if one.node_id == node_id]
+
+    def late(self, now: float) -> list[int]:
+        """The serial numbers of those whose answer is missing."""
+        return [serial for serial, one in self._calls.items() if one.deadline <= now]
+
+    def still_there(self, node_id: int, serials: list[int]) -> list[int]:
+        """Those of the calls that a node asks about that are to be done still: their clients are there."""
+        return [
+            serial for serial in serials if self._is_at(node_id, serial) and not self._calls[serial].call.client.is_gone
+        ]
+
+    @property
+    def clients(self) -> list[ForwardedClient]:
+        """Those whose calls were forwarded."""
+        return [*self._clients.values()]
+
+    def client_gone(self, client: Client) -> ForwardedClient | None:
+        """What other nodes know of it, if calls of it were forwarded."""
+        return self._clients.pop(client, None)
+
+
+def call_bytes(call: Call) -> int:
+    """What a call takes of a link, there and back, about."""
+    request = call.request
+    size = CALL_BYTES + REPLY_BYTES[reply_length(request)]
+    if request.data is not NO_DATA:
+        size += memoryview(request.data).nbytes
+    if request.messages is not None:
+        size += sum(CALL_BYTES + memoryview(item.data).nbytes for item in request.messages)
+    if request.queues is not None or request.msg_ids is not None:
+        size += NAME_BYTES_MAX * len(request.queues or ()) + ID_BYTES * len(request.msg_ids or ())
+    return size
+
+
+def is_quick(call: Call) -> bool:
+    """Whether it is a part of a list or a status: that says what is missing rather than waiting for it."""
+    return call.is_part and call.request.action in QUICK and not call.request.wait

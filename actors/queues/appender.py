@@ -1,0 +1,55 @@
+"""Appender: sends what has gathered to the Replicator now, soon, or a little later, as Appending decides."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pykka
+
+from actors.queues.appending import LINGER_S, Appending, Step
+from actors.queues.ledger import Ledger
+from actors.queues.tenure import Tenure
+from actors.runtime.contract import Runtime, Timer
+
+
+class Appender:
+    """Of one QueueOwner, which says whose records (`ledger`), and to whom they go. `again`: called in a later turn."""
+
+    ledger: Ledger
+    replicator: "pykka.ActorRef[Any]"
+
+    def __init__(self, runtime: Runtime, machine: Appending, tenure: Tenure, again: Callable[[], None]) -> None:
+        self.is_disk_full = False
+        self._runtime = runtime
+        self._machine = machine
+        self._tenure = tenure
+        self._again = again
+        self._linger: Timer | None = None
+        self._is_looking_again = False
+
+    def go_on(self) -> None:
+        """There are records."""
+        step = self._machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._tenure.is_urgent)
+        if step is Step.APPEND:
+            self.append()
+        elif step is Step.LOOK_AGAIN:
+            if not self._is_looking_again:
+                self._is_looking_again = True
+                self._runtime.call_later(0.0, self._look_again)
+        elif step is Step.LINGER and self._linger is None:
+            self._linger = self._runtime.call_later(LINGER_S, self._linger_over)
+
+    def _look_again(self) -> None:
+        self._is_looking_again = False
+        self._again()
+
+    def _linger_over(self) -> None:
+        self._linger = None
+        if self._machine.may_append:
+            self.append()
+
+    def append(self) -> None:
+        """All that has gathered, as one entry."""
+        if self._tenure.leads:
+            append = self._machine.append(self.ledger, self._tenure.vote_id, is_disk_full=self.is_disk_full)
+            if append is not None:
+                self.replicator.tell(append)

@@ -1,0 +1,46 @@
+"""What a queue owner lets go of in pieces: consumers that waited, states that count no more. So no turn is long."""
+
+from collections import deque
+from typing import Final
+
+from actors.messages.call import Call
+from actors.queues.delivery import Delivery
+from actors.queues.lines import Waiter
+from storage.state import ShardState
+
+GIVE_BACK_MAX: Final = 1000
+"""So many consumers that waited here are given back in one turn: some 3 ms, here and where they go."""
+
+DROP_MAX: Final = 5000
+"""So many messages of a state that counts no more are let go of in one turn."""
+
+
+class Leftovers:
+    """Of one owner."""
+
+    def __init__(self) -> None:
+        self.waiters: deque[Waiter] = deque()
+        self._states: deque[ShardState] = deque()
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is more to do."""
+        return bool(self.waiters or self._states)
+
+    def add_waiters(self, delivery: Delivery) -> None:
+        """All that wait there wait here no more: there may be tens of thousands."""
+        self.waiters.extend(delivery.take_waiting())
+
+    def add_state(self, state: ShardState) -> None:
+        """It counts no more."""
+        self._states.append(state)
+
+    def some_calls(self, delivery: Delivery) -> list[Call]:
+        """The calls of some consumers, which are to be told; they are the caller's now."""
+        waiters = self.waiters
+        return [delivery.call_again(waiters.popleft()) for _ in range(min(GIVE_BACK_MAX, len(waiters)))]
+
+    def drop(self) -> None:
+        """Let go of some messages."""
+        if self._states and self._states[0].take_apart(DROP_MAX):
+            self._states.popleft()

@@ -1,0 +1,88 @@
+"""What a client's connection has around it: the stream below, who takes its requests above, and its limits."""
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from net.clients.held_bytes import Account
+from net.protocols.codec import CodecLimits
+from quorate.protocol import Request
+
+if TYPE_CHECKING:
+    from net.clients.connection import Connection
+
+
+class ConnectionLimits(NamedTuple):
+    """Counts and seconds. `pipelined_max`: requests a client may have open; more of them wait, and
+    it is not read meanwhile.
+
+    `partial_s_max`: how long a request may take to come in whole. `stalled_s_max`: how long a client may leave its
+    replies unread. `idle_s_max`: how long it may say nothing at all, with nothing open; 0: for ever.
+    `held_bytes_max`: what its open requests and its replies may take; with more it is not read from.
+    """
+
+    codec: CodecLimits = CodecLimits()
+    pipelined_max: int = 128
+    held_bytes_max: int = 32 << 20
+    partial_s_max: float = 30.0
+    stalled_s_max: float = 60.0
+    idle_s_max: float = 0.0
+
+
+class Transport(Protocol):
+    """The client's end of a stream."""
+
+    def write(self, data: bytes) -> None:
+        """Send, now or when there is room."""
+
+    def get_write_buffer_size(self) -> int:
+        """How much waits to be sent (bytes)."""
+
+    def write_eof(self) -> None:
+        """Say that nothing more will be sent, when all that was written has left."""
+
+    def pause_reading(self) -> None:
+        """Take nothing more from the client."""
+
+    def resume_reading(self) -> None:
+        """Take from the client again."""
+
+    def close(self) -> None:
+        """Close when all that was written has left."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+class Sink(Protocol):
+    """Where requests go."""
+
+    def account(self) -> Account:
+        """A new client's account of what it makes this worker hold."""
+
+    def received(self, connection: "Connection", order: int, request: Request) -> None:
+        """A request came; answer it by `connection.answer(order, request, reply)`."""
+
+    def ended(self, connection: "Connection") -> None:
+        """The client asks nothing more, and may be gone: do not keep messages waiting for it."""
+
+    def closed(self, connection: "Connection") -> None:
+        """The client is gone."""
+
+    def settled(self, connection: "Connection") -> None:
+        """All is answered, of a client that `is_moving`."""
+
+    def overdrawn(self, connection: "Connection", wanted: int) -> None:
+        """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
+
+    def broken(self, connection: "Connection", error: Exception) -> None:
+        """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
+
+
+class State(Enum):
+    """See the table above."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    CLOSING = "closing"
+    LINGERING = "lingering"
+    DEAD = "dead"

@@ -1,0 +1,81 @@
+"""A client's end of a connection, and who takes its requests."""
+
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
+from net.clients.held_bytes import Account, HeldBytes
+from net.protocols.codec import CodecLimits
+from net.protocols.json_codec import JsonCodec
+from quorate.protocol import Reply, Request
+
+LIMITS = ConnectionLimits(
+    codec=CodecLimits(request_bytes_max=100), pipelined_max=4, partial_s_max=5, stalled_s_max=7, idle_s_max=9
+)
+
+ASKED = Request(1)
+
+
+class FakeEnd:
+    """Both the transport and the sink."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.reads = False
+        self.is_reading = True
+        self.closed_how = ""
+        self.requests: list[tuple[int, Request]] = []
+        self.gone = 0
+        self.ledger = HeldBytes(1 << 20)
+        self.overdrawn_by: list[int] = []
+        self.errors: list[Exception] = []
+        self.settled_count = 0
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def pause_reading(self) -> None:
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        self.is_reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self.reads else sum(map(len, self.sent))
+
+    def write_eof(self) -> None:
+        self.closed_how = "eof"
+
+    def close(self) -> None:
+        self.closed_how = "close"
+
+    def abort(self) -> None:
+        self.closed_how = "abort"
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        self.requests.append((order, request))
+
+    def ended(self, connection: Connection) -> None:
+        self.gone += 1
+
+    def closed(self, connection: Connection) -> None:
+        self.gone += 1
+
+    def settled(self, connection: Connection) -> None:
+        self.settled_count += 1
+
+    def account(self) -> Account:
+        return Account(self.ledger)
+
+    def overdrawn(self, connection: Connection, wanted: int) -> None:
+        self.overdrawn_by.append(wanted)
+
+    def broken(self, connection: Connection, error: Exception) -> None:
+        self.errors.append(error)
+
+
+def connected() -> tuple[FakeEnd, Connection]:
+    end = FakeEnd()
+    return end, Connection(end, end, JsonCodec(LIMITS.codec), LIMITS)
+
+
+def reply(number: int) -> Reply:
+    return Reply(action=1, code=0, msg_id=number)

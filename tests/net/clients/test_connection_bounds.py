@@ -1,0 +1,152 @@
+"""What one client can break, and what it can make a worker hold."""
+
+from typing import Any
+
+from net.clients.connection import AT_ONCE, Connection
+from net.clients.held_bytes import OBJECT_BYTES
+from net.protocols.codec import Codec, CodecLimits, Fault
+from net.protocols.json_codec import JsonCodec, encode_reply, fault_reply
+from quorate.protocol import Reply, Request
+from tests.net.clients.fake_end import ASKED, LIMITS, FakeEnd, connected, reply
+
+
+class Breaking(Codec):
+    """A codec with a fault of its own."""
+
+    is_idle = True
+
+    def receive(self, data: bytes) -> list[Request | Fault]:
+        if b"break" in data:
+            raise RecursionError("too deep for me")
+        return JsonCodec(LIMITS.codec).receive(data)
+
+    def encode(self, request: Request | None, reply: Reply) -> bytes:
+        if reply.msg_id == 666:
+            raise ValueError("that number")
+        return encode_reply(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        return fault_reply(fault)
+
+
+def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -> None:
+    end = FakeEnd()
+    connection = Connection(end, end, Breaking(), LIMITS)
+    connection.receive(b'{"action":1}')
+    connection.receive(b'{"break":1}')
+    connection.answer(end.requests[0][0], ASKED, reply(1))
+    assert [type(error) for error in end.errors] == [RecursionError]
+    assert b'"msg_id":1' in end.sent[0], "what was asked before is answered"
+    assert b"bad_json" in end.sent[1]
+    assert end.closed_how == "eof"
+
+
+def test_what_a_codec_raises_on_a_reply_cuts_its_client() -> None:
+    end = FakeEnd()
+    connection = Connection(end, end, Breaking(), LIMITS)
+    connection.receive(b'{"action":1}')
+    connection.answer(end.requests[0][0], ASKED, reply(666))
+    assert [type(error) for error in end.errors] == [ValueError]
+    assert end.sent == []
+    assert end.closed_how == "abort"
+
+
+def test_a_codec_that_lacks_a_method_harms_its_client_alone_compiled_too() -> None:
+    end = FakeEnd()
+    incomplete: Any = type("Incomplete", (Codec,), {"is_idle": True, "receive": lambda self, data: [ASKED]})
+    try:
+        codec = incomplete()  # refused when it is made, or compiled, when it is called
+    except TypeError:
+        return
+    Connection(end, end, codec, LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
+    assert [type(error) for error in end.errors] == [NotImplementedError]
+    assert end.closed_how == "abort"
+
+
+LARGE = b'{"action":1,"queue":"q","data":"' + b"x" * 5000 + b'"}'
+WIDE = LIMITS._replace(codec=CodecLimits(), held_bytes_max=20_000, pipelined_max=1000)
+
+
+def wide() -> tuple[FakeEnd, Connection]:
+    end = FakeEnd()
+    end.reads = True
+    return end, Connection(end, end, JsonCodec(WIDE.codec), WIDE)
+
+
+def test_large_requests_count_as_long_as_they_are_open_also_when_their_client_is_gone() -> None:
+    end, connection = wide()
+    connection.receive(LARGE)
+    connection.receive(LARGE[:-1] + b',"seq":1}')
+    held = connection.account.open
+    assert held > 10_000
+    connection.lost()
+    assert end.ledger.used == held
+    for order, request in end.requests:
+        connection.answer(order, request, reply(1))
+    assert end.ledger.used == 0
+
+
+def test_a_client_whose_open_requests_take_too_much_is_not_read() -> None:
+    end, connection = wide()
+    for _ in range(6):
+        connection.receive(LARGE)
+    assert len(end.requests) == 4
+    assert not end.is_reading
+    connection.answer(0, ASKED, reply(1))
+    assert len(end.requests) == 5
+    assert connection.account.waiting > 5000
+
+
+def test_replies_that_wait_for_their_turn_count_and_their_client_is_not_read() -> None:
+    """A consumer without seq that waits, and looks behind it: each look's reply stayed, and was counted nowhere."""
+    end, connection = wide()
+    connection.receive(b'{"action":2,"wait":3600}')
+    for looks in range(30):
+        connection.receive(b'{"action":11,"queue":"q"}')
+        for order, request in end.requests[1 + looks :]:
+            connection.answer(order, request, Reply(action=11, code=0, reason="x" * 5000))
+    assert connection.account.held_back < 30_000
+    assert not end.is_reading
+    connection.answer(0, end.requests[0][1], reply(1))
+    assert connection.account.held_back == 0
+
+
+def test_a_request_that_does_not_fit_what_all_clients_may_hold_is_refused_and_the_next_may_fit() -> None:
+    end, connection = wide()
+    end.ledger.bytes_max = 6000
+    connection.receive(LARGE)
+    connection.receive(LARGE)
+    connection.receive(b'{"action":1,"queue":"q","data":1,"seq":5}')
+    assert len(end.requests) == 2
+    assert end.overdrawn_by == [len(LARGE)]
+    connection.answer(0, ASKED, reply(1))
+    assert b"overloaded" in end.sent[-1]
+
+
+def test_unread_replies_count_when_they_are_large_or_found_and_are_timed_out_however_small() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":1}')
+    connection.answer(0, ASKED, Reply(action=1, code=0, reason="x" * 3000))
+    assert connection.account.unsent > 3000
+    for _ in range(7):
+        connection.sweep(1.0)
+    assert end.closed_how == ""
+    for _ in range(2):
+        connection.sweep(1.0)
+    assert end.closed_how == "abort"
+
+
+def test_a_client_that_reads_a_little_all_the_time_is_not_cut_off() -> None:
+    end, connection = connected()
+    connection.receive(b'{"action":2}')
+    end.sent = [b"x" * 30] * 30
+    for _ in range(25):
+        connection.sweep(1.0)
+        end.sent.pop()
+    assert end.closed_how == ""
+
+
+def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
+    _, connection = wide()
+    connection.receive(b'{"action":1,"seq":1}' * 3000)
+    assert connection.account.waiting == 2000 * OBJECT_BYTES

@@ -13,13 +13,20 @@ from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client
 from quorate.protocol import DOWN
+from storage.errors import DamagedError
 from storage.real_disk import RealFolder
+from storage.renewal import aside_name, members_of, renew
 from storage.repair import Findings, repair, verify
 from storage.tables import LmdbTables
 
 app = typer.Typer(help="The change log.", no_args_is_help=True)
 POLL_S = 0.2
 WHEN = "%Y-%m-%d %H:%M:%S"
+IN_A_CLUSTER = (
+    "this node is one of a cluster, and has told the others that it stores what can't be read any more: to go on "
+    "without it would lose what was acknowledged. Start the node, and it gets all from the others by itself, once; "
+    "or qctl log repair --from-cluster"
+)
 HIDDEN = ("trans_id", "time", "kind", "queue")
 
 
@@ -100,6 +107,23 @@ def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Pat
     return folder
 
 
+def _from_cluster(folder: Path, shard: int) -> None:
+    """Begin anew."""
+    members = members_of(folder, shard)
+    others = [] if members is None else [f"node {one.node_id} at {one.host}:{one.port}" for one in members.members]
+    if members is None or len(others) < 2:
+        raise fail("these data name no other node: there is none to get them from")
+    try:
+        aside = renew(folder, shard, members)
+    except DamagedError as error:
+        raise fail(
+            f"{error}: it can't remember how it voted. qctl cluster remove-node N, empty the folder, start the "
+            "node, qctl cluster add-node"
+        ) from error
+    console.print(f"the damaged data are in {aside}; remove them when all is well")
+    console.print(f"start the node: it gets all from the leader ({', '.join(others)}), and votes for nobody before")
+
+
 def _print(findings: Findings, as_json: bool) -> None:
     if as_json:
         print_json(findings)
@@ -129,7 +153,8 @@ def verify_command(
     tables.close()
     _print(findings, as_json)
     if findings.faults:
-        console.print("qctl log repair keeps what can be read")
+        way = "--from-cluster gets all from the other nodes" if findings.is_of_cluster else "keeps what can be read"
+        console.print(f"qctl log repair {way}")
         raise typer.Exit(1)
     if not as_json:
         console.print("no damage")
@@ -138,10 +163,26 @@ def verify_command(
 @app.command(name="repair")
 @speaking
 def repair_command(
-    config: ConfigPath = None, data_dir: DataDir = None, shard: int = 0, as_json: AsJson = False
+    config: ConfigPath = None,
+    data_dir: DataDir = None,
+    shard: int = 0,
+    from_cluster: Annotated[
+        bool, typer.Option("--from-cluster", help="Put the data aside; the node gets all from the other nodes.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Keep what can be read though it is a cluster's: if no node has all."),
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Make a damaged log usable: keep what can be read, say what is lost. The folder is copied first."""
+    """Make a damaged log usable: keep what can be read, say what is lost. The folder is copied first.
+
+    Not for a node of a cluster, which has told the others that it stores what would be lost: --from-cluster is.
+    """
     folder = _shard_folder(config, data_dir, shard)
+    if from_cluster:
+        _from_cluster(folder, shard)
+        return
     tables = LmdbTables(folder)
     findings = verify(tables, RealFolder(folder / "journal"), shard)
     if not findings.faults:
@@ -150,7 +191,10 @@ def repair_command(
         console.print("nothing to repair")
         return
     tables.close()
-    copy = folder.with_name(f"{folder.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}")
+    if findings.is_of_cluster and not force:
+        _print(findings, as_json)
+        raise fail(IN_A_CLUSTER)
+    copy = aside_name(folder)
     shutil.copytree(folder, copy)
     tables = LmdbTables(folder)
     repair(tables, RealFolder(folder / "journal"), shard)

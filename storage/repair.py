@@ -21,6 +21,7 @@ from storage.log_store import (
     decode_queue_row,
     trimmed_vote_id,
 )
+from storage.records import Members
 from storage.recovery import UNREADABLE, standing_entries
 from storage.state import ShardState
 from storage.tables import META, Tables
@@ -46,6 +47,13 @@ class Findings:
     faults: list[str] = field(default_factory=list)
     torn: list[str] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+    members: Members | None = None
+
+    @property
+    def is_of_cluster(self) -> bool:
+        """Whether other nodes belong to the shard's cluster, as far as can be read."""
+        known = self.members
+        return known is not None and len(known.members) + len(known.wanted) > 1
 
 
 def verify(tables: Tables, folder: Folder, shard: int) -> Findings:
@@ -107,6 +115,7 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
             _take(data, f"journal entry {index}", end, False, state, findings)
     findings.last_trans_id = max([state.trans_id, *(end for _, end in findings.lost)])
     findings.records = findings.last_trans_id - trimmed
+    findings.members = state.members
     findings.live_messages = len(state.messages)
     findings.queues = len(state.queues)
     state.finish_loading(state.time)

@@ -30,6 +30,8 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     was emptied has another, and is not taken for the node that voted. `voted_for` is who got this node's vote in
     `vote_id`, 0 for nobody. `promise_s`: for so long after it has heard a leader this node votes for no other (0: of a
     version that did not note it): a leader counts on that, also when the node starts again with a shorter time-out.
+    `abstains`: its log was damaged and is put aside; it votes for nobody, and does not lead, before it has all again
+    that its leader has, and so all that it had said it has.
     """
 
     cluster_id: int
@@ -38,6 +40,7 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
     vote_id: int = 0
     voted_for: int = 0
     promise_s: float = 0.0
+    abstains: bool = False
 
 
 def drawn_id(random: Callable[[], float]) -> int:

@@ -8,7 +8,7 @@ has a type for it, `election.Save`: nothing behind it is told before it is on di
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
 from actors.messages.disk import WriteEntries
-from actors.messages.election import LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
+from actors.messages.election import CaughtUp, LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
 from actors.messages.election import VotersChanged as VotersChanged
 from actors.messages.lifecycle import HandedOver
 from actors.messages.log import (
@@ -25,7 +25,9 @@ from actors.messages.log import (
 from actors.messages.peers import CutPeer, SendPeers
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
-ElectorDecision = LeaderHeard | QuorumHeard | TakeOverAsked | VoteAsked | VoteGiven | VoteIdSeen | VotersChanged
+ElectorDecision = (
+    CaughtUp | LeaderHeard | QuorumHeard | TakeOverAsked | VoteAsked | VoteGiven | VoteIdSeen | VotersChanged
+)
 CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
 PeersDecision = SendPeers | CutPeer
 RouterDecision = Drain | Undrain

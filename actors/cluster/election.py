@@ -96,7 +96,7 @@ class Election:
         if self._voters == voters:
             return self._decided()
         self._voters = voters
-        if self.role is Role.LEADER or voters != {self.identity.node_id}:
+        if self.role is Role.LEADER or voters != {self.identity.node_id} or self.identity.abstains:
             return self._decided()
         self._campaign(now, is_forced=False)
         return self._decided()
@@ -105,6 +105,12 @@ class Election:
         """This node belongs to that cluster now."""
         if self.identity.cluster_id != cluster_id:
             self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
+        return self._decided()
+
+    def caught_up(self) -> Decisions:
+        """This node's log has again all that its leader's has: it counts from here on (see `Identity.abstains`)."""
+        if self.identity.abstains:
+            self._set(msgspec.structs.replace(self.identity, abstains=False))
         return self._decided()
 
     def tick(self, now: float) -> Decisions:
@@ -117,7 +123,7 @@ class Election:
             self._become_follower(now, None)
             return self._decided()
         self._wait(now)
-        if self.identity.node_id not in self._voters:
+        if self.identity.node_id not in self._voters or self.identity.abstains:
             self._lose_leader()
             return self._decided()
         self._lose_leader()
@@ -142,7 +148,8 @@ class Election:
         if asked.vote_id > own.vote_id:
             self._adopt(now, asked.vote_id)
             own = self.identity
-        is_granted = own.voted_for in (0, asked.candidate) and asked.comparison >= 0 and self.role is not Role.LEADER
+        may_vote = self.role is not Role.LEADER and not own.abstains
+        is_granted = may_vote and own.voted_for in (0, asked.candidate) and asked.comparison >= 0
         if is_granted:
             self._wait(now)
             if own.voted_for != asked.candidate:
@@ -158,6 +165,7 @@ class Election:
         is_granted = (
             asked.vote_id > own.vote_id
             and asked.comparison >= 0
+            and not own.abstains
             and not self._is_loyal(now)
             and not (is_rival and asked.candidate < own.node_id)
         )
@@ -204,7 +212,8 @@ class Election:
 
     def take_over(self, now: float, vote_id: int) -> Decisions:
         """The leader of `vote_id` wants this node to lead."""
-        if vote_id == self.identity.vote_id and self.identity.node_id in self._voters and self.leader is not None:
+        own = self.identity
+        if vote_id == own.vote_id and own.node_id in self._voters and self.leader is not None and not own.abstains:
             self._campaign(now, is_forced=True)
         return self._decided()
 

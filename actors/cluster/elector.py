@@ -9,6 +9,7 @@ import pykka
 from actors.cluster.election import Decision, Decisions, Election, Save
 from actors.messages.disk import IdentitySaved, SaveIdentity
 from actors.messages.election import (
+    CaughtUp,
     ClusterFounded,
     LeaderHeard,
     QuorumHeard,
@@ -39,6 +40,7 @@ class Elector(LoopActor):
         machine, now = election, runtime.monotonic
         self.handlers = {
             LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader)),
+            CaughtUp: lambda m: self._do(machine.caught_up()),
             QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
             VoteAsked: lambda m: self._do(machine.vote_asked(now(), m)),
             VoteGiven: lambda m: self._do(machine.vote_given(now(), m.voter, m.vote)),

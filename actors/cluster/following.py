@@ -23,7 +23,7 @@ from actors.cluster.decisions import Decisions
 from actors.cluster.pace import Pace
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.election import LeaderHeard
+from actors.messages.election import CaughtUp, LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry_codec
@@ -94,6 +94,7 @@ class Following:
         self._said_stored_at = -math.inf
         self._pull_sent_at: float | None = None
         self._asked_long_at = -math.inf
+        self._whole_at: int | None = None
 
     # -- from the leader ---------------------------------------------------------------------------------------
 
@@ -114,6 +115,9 @@ class Following:
         if fits:
             self._leader_committed = max(self._leader_committed, push.committed)
             decisions += self._advance()
+            if self.log.abstains and push.is_pulled and push.is_end and self._whole_at is None:
+                self._whole_at = self._agreed
+            decisions += self._see_whether_whole()
         if not push.entries or not self.log.is_writing:
             decisions += self._say_stored(now)
         if not fits or (push.is_pulled and not push.is_end):
@@ -196,7 +200,18 @@ class Following:
 
     def written(self, now: float) -> Decisions:
         """This node's disk has more of the log."""
-        return [] if self.leader is None else self._advance() + self._say_stored(now)
+        return [] if self.leader is None else self._advance() + self._say_stored(now) + self._see_whether_whole()
+
+    def _see_whether_whole(self) -> Decisions:
+        """A log that was lost is whole when this disk has what the leader's held at some moment since.
+
+        Whatever this node had said that it stores is in there: the leader, or one before it, counted on it, or counts
+        on it yet (3.6.3 of the dissertation, with this node in no majority that elects meanwhile).
+        """
+        if self._whole_at is None or not self.log.abstains or self.log.durable < self._whole_at:
+            return []
+        self.log.abstains = False
+        return [CaughtUp()]
 
     def state_loaded(self) -> Decisions:
         """The owner has a fresh state."""
@@ -224,6 +239,8 @@ class Following:
             return []
         self._asked_long_at = now if is_long else -math.inf
         self.next_pull_at = now + PULL_RETRY_S if is_long else math.inf
+        if self.log.abstains:
+            self.next_pull_at = min(self.next_pull_at, now + PULL_RETRY_S)  # until it is known where the leader's ends
         self._pull_sent_at = now
         end = self.log.tail.end
         pull = Pull(self.vote_id, end.trans_id, end.vote_id, 0 if is_long else min(int(allowed), PULL_RECORDS_MAX))

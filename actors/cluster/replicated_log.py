@@ -27,6 +27,7 @@ class ReplicatedLog:
     `committed` is what this node knows to be so, `durable` what its disk has, `applied` what its owner has been told;
     LMDB begins behind `trimmed`. `disk_full` says why nothing can be stored, `room_bytes` what the journal still takes.
     `stored_said` counts what was answered to leaders: each such answer may extend a lease.
+    `abstains`: it was lost, and counts for nothing before it has all again that the leader's has.
     `contradiction`: why this log and the leader's can't be one: something is committed here that the leader has not.
     """
 
@@ -44,6 +45,7 @@ class ReplicatedLog:
         self.room_bytes: float = math.inf
         self.disk_full: str | None = None
         self.contradiction: str | None = None
+        self.abstains = False
         self._write_count = 0
         self._writing: deque[tuple[int, int]] = deque()
         self._stuck: tuple[int, float] = (0, 0.0)

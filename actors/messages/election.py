@@ -9,6 +9,7 @@
 | QuorumHeard | Replicator | Elector | a majority was heard by this leader |
 | VotersChanged | Replicator | Elector | these nodes vote |
 | ClusterFounded | Replicator | Elector | this node belongs to that cluster |
+| CaughtUp | Replicator | Elector | this log, which was lost, has all again that the leader's has |
 | TakeOverAsked | Replicator | Elector | the leader wants this node to lead |
 """
 
@@ -45,6 +46,10 @@ class LeaderHeard(msgspec.Struct):
 
     vote_id: int
     leader: int
+
+
+class CaughtUp(msgspec.Struct):
+    """This node's log had been lost, and has all again."""
 
 
 class VoteIdSeen(msgspec.Struct):

@@ -254,7 +254,7 @@ def _cluster(
         settings.client_port,
         settings.log_records_max,
         settings.level,
-        opened.recovered.torn or "",
+        settings.renewed or opened.recovered.torn or "",
         settings.version,
         settings.shard,
         settings.shards,

@@ -94,4 +94,5 @@ def open_shard(
     own = Member(identity.node_id, settings.own.host, settings.own.port, identity.disk_id)
     membership = Membership(own, recovered.members, recovered.later_members)
     log = ReplicatedLog(tail, membership, state.trans_id, store.bounds.trimmed)
+    log.abstains = identity.abstains
     return OpenShard(state, store, journal, folder, recovered, vote_file, alone, log)

@@ -20,8 +20,8 @@ class ShardSettings:
     cluster that this node founds, 0: one is drawn.
     `move_after`: see `actors.gateway.homing`. After `balance_s` another node that should lead the shard gets the place.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
-    at `client_host` and `client_port`. `level` is the feature level that it understands. The bytes are limits that the
-    simulator makes tiny.
+    at `client_host` and `client_port`. `level` is the feature level that it understands. `renewed`: why it has begun
+    anew, if it has. The bytes are limits that the simulator makes tiny.
     """
 
     shard: int = 0
@@ -54,6 +54,7 @@ class ShardSettings:
     forward_bytes: int = FORWARD_BYTES
     frame_bytes_max: int = FRAME_BYTES_MAX
     keyring: Keyring = field(default_factory=Keyring)
+    renewed: str = ""
 
     @property
     def link_terms(self) -> LinkTerms:

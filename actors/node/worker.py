@@ -44,6 +44,7 @@ from net.sockets import listening_socket
 from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.real_disk import RealFolder
 from storage.recovery import paused_gc
+from storage.renewal import members_of, renew, set_aside
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -87,7 +88,7 @@ def main() -> None:
     settings = shard_settings(config, shard, own_port)
     settings.keyring = security.keyring
     try:
-        opened, summary = _open(config, settings)
+        opened, summary = _open_or_renew(config, settings)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
         sys.exit(EXIT_NO_SPACE)
@@ -95,7 +96,7 @@ def main() -> None:
         where = "" if config["shards"] == 1 else f" of shard {shard}"
         what = f"the data{where} in {config['data_dir']} can't be used: {error}"
         if isinstance(error, DamagedError):
-            what += ". qctl log verify names all damage, qctl log repair keeps what can be read"
+            what += ". qctl log verify names all damage; what to do then: docs/operating.md, qctl log repair"
         log.critical("%s", what)
         control.send({"failed": what})
         sys.exit(EXIT_UNUSABLE)
@@ -123,6 +124,29 @@ def _own_port(config: NodeConfig, shard: int) -> socket.socket | None:
         return None
     first = config["shard_port"]
     return listening_socket(config["host"], first + shard if first else 0, socket.SOCK_STREAM, shares=False)
+
+
+def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
+    """Recover the shard; where its data are damaged and other nodes have them, begin anew, once.
+
+    More than once is no accident, and somebody should look at the disk.
+    """
+    try:
+        return _open(config, settings)
+    except DamagedError as error:
+        path = Path(config["data_dir"]) / f"shard-{settings.shard}"
+        members = members_of(path, settings.shard)
+        others = {one.node_id for one in (members.members if members else settings.listed)} - {settings.own.node_id}
+        if not others or set_aside(path):
+            raise
+        try:
+            aside = renew(path, settings.shard, members)
+        except DamagedError:
+            raise error from None
+        what = f"the data were damaged ({error}), and put aside to {aside.name}: the other nodes have all"
+        log.critical("%s; this one votes for nobody before it has it, too", what)
+        settings.renewed = what
+        return _open(config, settings)
 
 
 def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:

@@ -95,6 +95,7 @@ def test_a_node_serves_a_shard_whose_worker_it_lacks(sharded: Cluster) -> None:
     assert node.stop(10.0) == 0
     data = Path(node.config["data_dir"]) / "shard-1" / "data.mdb"
     data.write_bytes(b"damaged" * 1000)
+    data.parent.with_name("shard-1.damaged-before").mkdir()  # a second time it does not get all anew by itself
     node.start()
     with node.client() as client:
         wait_for(lambda: [row["role"] == "down" for row in client.status()["shards"]] == [False, True, False])

@@ -1,0 +1,126 @@
+"""A node of a cluster whose data are damaged gets all from the others, and loses nothing that was acknowledged."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.tables import LOG, LmdbTables
+from tests.cluster import Cluster, wait_for
+from tests.node import Node
+
+QCTL = str(Path(sys.executable).with_name("qctl"))
+
+
+def folder_of(node: Node) -> Path:
+    return Path(str(node.config["data_dir"])) / "shard-0"
+
+
+def damage_a_row(node: Node) -> None:
+    """In the middle of the log."""
+    tables = LmdbTables(folder_of(node))
+    with tables.write() as transaction:
+        key, data = list(transaction.range(LOG))[10]
+        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1]))])
+    tables.close()
+
+
+def damage_the_file(node: Node) -> None:
+    """LMDB can't open it: nothing says who the members are, but the configuration."""
+    (folder_of(node) / "data.mdb").write_bytes(b"damaged" * 1000)
+
+
+def repair(node: Node, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [QCTL, "log", "repair", "-d", str(node.config["data_dir"]), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def produced(cluster: Cluster, count: int = 60) -> list[int]:
+    with cluster.leader().client() as client:
+        return [client.produce("q", number, retry=60, key=f"k{number}") for number in range(count)]
+
+
+def is_level(cluster: Cluster, node: Node) -> bool:
+    with cluster.leader().client() as client:
+        committed = client.status()["shards"][0]["committed"]
+    return bool(cluster.shard(node)["committed"] >= committed)
+
+
+def check_as_leader(cluster: Cluster, node: Node, sent: list[int]) -> None:
+    """It leads, and has all."""
+    node_id = cluster.id_of(node)
+
+    def leads() -> Any:
+        with cluster.leader().client() as client:
+            if cluster.shard(node)["role"] != "leader":
+                client.request(15, command="transfer", node_id=node_id)
+        return cluster.shard(node)["role"] == "leader"
+
+    wait_for(leads)
+    with node.client() as client:
+        assert client.monitor("q")["size"] == len(sent)
+        assert {client.show(msg_id)["queue"] for msg_id in sent} == {"q"}
+
+
+@pytest.mark.parametrize("damage", [damage_a_row, damage_the_file])
+def test_a_member_whose_data_are_damaged_gets_all_from_the_others_once(cluster: Cluster, damage: Any) -> None:
+    sent = produced(cluster)
+    node = cluster.followers()[0]
+    assert node.stop(10.0) == 0
+    damage(node)
+    node.start()
+    cluster.wait_whole()
+    wait_for(lambda: is_level(cluster, node))
+    assert "the data were damaged" in node.log
+    assert "the data were damaged" in cluster.shard(node)["recovery"]
+    [aside] = folder_of(node).parent.glob("shard-0.damaged-*")
+    assert (aside / "data.mdb").exists()
+    check_as_leader(cluster, node, sent)
+    assert node.stop(10.0) == 0
+    damage(node)
+    said = node.try_start()
+    assert "can't be used" in said, "twice is no accident"
+    node.kill()
+
+
+def test_what_can_be_read_is_not_kept_on_a_member_and_there_is_a_way_that_loses_nothing(cluster: Cluster) -> None:
+    sent = produced(cluster)
+    node = cluster.followers()[0]
+    assert node.stop(10.0) == 0
+    damage_a_row(node)
+    refused = repair(node)
+    assert refused.returncode == 1
+    assert "--from-cluster" in refused.stderr
+    assert "DAMAGED" in refused.stdout
+    renewed = repair(node, "--from-cluster")
+    assert renewed.returncode == 0, renewed.stderr
+    assert "gets all from the leader" in renewed.stdout
+    node.start()
+    cluster.wait_whole()
+    wait_for(lambda: is_level(cluster, node))
+    check_as_leader(cluster, node, sent)
+
+
+def test_who_lost_its_log_elects_nobody_before_it_has_all_again(cluster: Cluster) -> None:
+    """Two of three have what was acknowledged; one of them loses it: the third must not be elected by that one."""
+    lagging, damaged = cluster.followers()
+    leader = cluster.leader()
+    assert lagging.stop(10.0) == 0
+    sent = produced(cluster)
+    assert damaged.stop(10.0) == 0
+    leader.kill()
+    damage_a_row(damaged)
+    lagging.start()
+    damaged.start()
+    for _ in range(20):
+        assert {cluster.shard(node)["leader_node_id"] for node in (lagging, damaged)} == {0}
+        time.sleep(0.1)
+    leader.start()
+    cluster.wait_whole()
+    with cluster.leader().client() as client:
+        assert client.monitor("q")["size"] == len(sent)
+    wait_for(lambda: is_level(cluster, damaged))
+    check_as_leader(cluster, damaged, sent)

@@ -15,13 +15,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from storage.disk import Folder
 from storage.errors import DamagedError
 from storage.journal import is_segment_name
 from storage.log_store import LogStore
 from storage.real_disk import RealFolder
 from storage.records import Members
 from storage.repair import verify
-from storage.tables import LmdbTables
+from storage.tables import LmdbTables, Tables
 from storage.trimming import FIRST_VOTE_ID, TrimRows, encode_row
 from storage.vote_file import NAME, Identity, open_vote_file
 
@@ -59,13 +60,7 @@ def renew(path: Path, shard: int, members: Members | None) -> Path:
     Raises `DamagedError` where the record of its votes can't be read, OSError.
     """
     journal = path / "journal"
-    if not (journal / NAME).exists():
-        raise DamagedError(NAME, "there is no record of this node's votes")
-    votes = open_vote_file(RealFolder(journal), Identity(0, 0, 0))
-    try:
-        votes.save(replace(votes.identity, abstains=True))
-    finally:
-        votes.close()
+    abstain(RealFolder(journal))
     aside = aside_name(path)
     (aside / "journal").mkdir(parents=True, mode=0o700)
     for name in LMDB_FILES:
@@ -78,9 +73,25 @@ def renew(path: Path, shard: int, members: Members | None) -> Path:
         _flush(folder)
     if members is not None:  # so that it knows whom to ask
         tables = LmdbTables(path)
-        LogStore(tables, shard).replace(TrimRows([], [], encode_row(members)), 0, FIRST_VOTE_ID)
+        note_members(tables, shard, members)
         tables.close()
     return aside
+
+
+def abstain(folder: Folder) -> None:
+    """Note in the journal's folder that this node's log is lost. Raises `DamagedError` if its votes are, too."""
+    if NAME not in folder.names():
+        raise DamagedError(NAME, "there is no record of this node's votes")
+    votes = open_vote_file(folder, Identity(0, 0, 0))
+    try:
+        votes.save(replace(votes.identity, abstains=True))
+    finally:
+        votes.close()
+
+
+def note_members(tables: Tables, shard: int, members: Members) -> None:
+    """Of empty data, whom to ask for all that is missing."""
+    LogStore(tables, shard).replace(TrimRows([], [], encode_row(members)), 0, FIRST_VOTE_ID)
 
 
 def _flush(folder: Path) -> None:

@@ -20,9 +20,12 @@ from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
+from storage import renewal
 from storage.entry_codec import decode
 from storage.errors import DiskFullError
+from storage.journal import is_segment_name
 from storage.records import Member
+from storage.repair import verify
 from storage.state import ShardState
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
@@ -268,6 +271,17 @@ class SimulatedNode:
         self.folder = MemoryFolder()
         self.tables = MemoryTables(self._before_commit)
         self.set_disk_full(False)
+
+    def lose_log(self) -> None:
+        """Its data are damaged, and put aside: see `storage.renewal`."""
+        members = verify(self.tables, self.folder, self.shard).members
+        self.set_disk_full(False)
+        renewal.abstain(self.folder)
+        for name in [name for name in self.folder.names() if is_segment_name(name)]:
+            self.folder.remove(name)
+        self.tables = MemoryTables(self._before_commit)
+        if members is not None:
+            renewal.note_members(self.tables, self.shard, members)
 
     def _before_commit(self) -> None:
         if self.is_disk_full:

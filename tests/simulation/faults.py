@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from random import Random
 from typing import Any
 
 from tests.simulation.clients import History
@@ -11,6 +12,8 @@ from tests.simulation.stranger import Stranger
 from tests.simulation.world import World
 
 HELD_S = 6.0
+DAMAGE_RATE = 0.04
+"""So many of a cluster's nodes that start again have lost their logs."""
 
 
 class Faults:
@@ -27,6 +30,7 @@ class Faults:
         self._wiped: SimulatedNode | None = None
         self.outside: set[int] = set()
         self.crashes = 0
+        self._damage = Random(world.seed ^ 0xDA3A6ED)  # of its own: what else a seed draws stays as it was
 
     def next(self) -> None:
         """Draw one, and when the next comes."""
@@ -104,8 +108,16 @@ class Faults:
             self._world.later(random.choice([0.0, 0.5, 3.0]), lambda: self._restart(node))
 
     def _restart(self, node: SimulatedNode) -> None:
+        if not node.is_up and self._size > 2 and self._damage.random() < DAMAGE_RATE and self._may_lose_a_log(node):
+            node.lose_log()
         if not node.is_up and not node.start():
             self._world.later(0.5, lambda: self._restart(node))
+
+    def _may_lose_a_log(self, node: SimulatedNode) -> bool:
+        """One at a time: with two of three there would be nobody left to elect."""
+        others = [one for one in self._nodes if one.shard == node.shard and one is not node]
+        is_one = all(one.log is None or not one.log.abstains for one in others)
+        return self._wiped is None and is_one and node.folder.names() != []
 
     def _slow_disk(self, node: SimulatedNode) -> None:
         runtime = node.runtime

@@ -11,6 +11,7 @@ from typing import Any
 
 from actors.messages.checkpoints import StagePart
 from actors.messages.disk import WriteEntries
+from actors.messages.election import CaughtUp
 from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
@@ -34,6 +35,7 @@ RARE: dict[str, Callable[[Any], bool]] = {
     "hand-overs begun": lambda decision: isinstance(decision, Drain),
     "hand-overs given up": lambda decision: isinstance(decision, Undrain),
     "successors told": lambda decision: _says(decision, TakeOver),
+    "lost logs whole again": lambda decision: isinstance(decision, CaughtUp),
     "pushes of several entries": lambda decision: (
         _says(decision, Push) and decision.message.is_pulled is False and len(decision.message.entries) > 1
     ),

@@ -228,9 +228,16 @@ def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardState, "follow", follow)
 
 
+def _votes_without_its_log(patch: pytest.MonkeyPatch) -> None:
+    """A node whose log was lost votes as before."""
+    patch.setattr("storage.renewal.abstain", lambda folder: None)
+    patch.setattr("tests.simulation.faults.DAMAGE_RATE", 0.5)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
+        (_votes_without_its_log, "is lost|committed other records|would be dropped"),
         (_voted_before_saved, "both lead in vote"),
         (_logs_not_matched, "committed other records"),
         (_committed_by_one, "is lost|committed other records|would be dropped"),

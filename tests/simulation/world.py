@@ -52,6 +52,7 @@ class World:
     """Time and order. `trace` hashes everything that crosses the network: one seed, one trace."""
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
         self.random = Random(seed)
         self.time = 0.0
         self.rate_max = 1.0

@@ -2,6 +2,8 @@
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +13,20 @@ from data.java import java_home
 from pyspark_quorate import DefaultSource
 
 LOOPBACK: Final = "127.0.0.1"
+SAFE_PATH: Final = "PYTHONSAFEPATH"
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """What is started meanwhile, Java with its workers, does not take a user's folder `data` for this package."""
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[SAFE_PATH]
+        if before is not None:
+            os.environ[SAFE_PATH] = before
 
 
 def session(
@@ -23,7 +39,6 @@ def session(
     is_local = master is None or master.startswith("local")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or the workers would run any python3
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ["PYTHONSAFEPATH"] = "1"  # or the workers would take a user's folder `data` for this package
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -34,7 +49,7 @@ def session(
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.maxConcurrentOutputFileWriters": "32",  # or every task sorts its rows by date and shard first
         "spark.sql.sources.partitionColumnTypeInference.enabled": "true",
-        "spark.executorEnv.PYTHONSAFEPATH": "1",
+        f"spark.executorEnv.{SAFE_PATH}": "1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
@@ -48,6 +63,7 @@ def session(
         ours["spark.sql.shuffle.partitions"] = str(partitions)
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
-    made = builder.getOrCreate()
+    with _safe_path():
+        made = builder.getOrCreate()
     made.dataSource.register(DefaultSource)  # Spark finds it by itself only where a wheel is installed
     return made

@@ -1,0 +1,330 @@
+"""python -m bench.hostile: what clients that mean harm do to a node alone, to three, and to a client with a token.
+
+Each attack runs for some seconds, in a process of its own, against the node that is asked by the good client (of three
+nodes: a follower, so that all of it is forwarded as well). Told of each: workers that ended, changes of leader, the
+most memory that a worker took beyond what it had, and the good client's p99 as a multiple of what it was before.
+`python -m bench.hostile deep flood` runs only those that are named; `--seconds 20`.
+"""
+
+import argparse
+import contextlib
+import json
+import multiprocessing
+import socket
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from actors.gateway.access import TokenHash, new_token
+from bench.cluster_nodes import running_cluster
+from bench.node import BenchNode, resident_bytes, running_node
+from quorate import Client, QuorateError
+
+PORT: Final = 11_420
+HELD_BYTES: Final = 128 << 20
+LIMITS: Final[dict[str, object]] = {
+    "max_held_bytes": HELD_BYTES,
+    "max_connections": 300,
+    "stalled_timeout_s": 5,
+    "max_memory_bytes": 256 << 20,
+}
+PAUSE_S: Final = 0.01
+CALM_S: Final = 5.0
+
+ACCESS: Final = """
+[principals.good]
+tokens = ["{good}"]
+allow = ["produce", "consume", "look"]
+[principals.mine]
+tokens = ["{mine}"]
+allow = ["manage:mine*"]
+[anonymous]
+allow = ["produce:public*", "consume:public*", "look"]
+"""
+
+
+# -- attacks: each goes on until its process is ended ------------------------------------------------------------------
+
+
+def _dial(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), 5)
+
+
+def _again(once: Callable[[], None]) -> None:
+    """For ever; whatever the node does to the attacker, it comes again."""
+    while True:
+        with contextlib.suppress(OSError):
+            once()
+        time.sleep(0.002)
+
+
+def _sent(port: int, data: bytes) -> None:
+    with _dial(port) as sock:
+        sock.sendall(data)
+        sock.settimeout(0.5)
+        with contextlib.suppress(TimeoutError):
+            sock.recv(65536)
+
+
+def deep(port: int, token: str) -> None:
+    """Bodies that are deep in a field that stands twice, over TCP and UDP."""
+    body = b'{"action":1,"queue":"public","data":' + b"[" * 988 + b"]" * 988 + b',"data":1}'
+    datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
+    def once() -> None:
+        datagrams.sendto(body, ("127.0.0.1", port))
+        _sent(port, body)
+
+    _again(once)
+
+
+def doubled(port: int, token: str) -> None:
+    """4 MiB of empty objects in a field that stands twice."""
+    body = b'{"action":1,"queue":"public","messages":[' + b"{}," * 1_300_000 + b'{}],"messages":[{"data":1}]}'
+    _again(lambda: _sent(port, body))
+
+
+def replies(port: int, token: str) -> None:
+    """A consumer that waits, and behind it requests with long replies, which wait for theirs."""
+    with Client(port=port) as client, contextlib.suppress(QuorateError):
+        client.produce_many("public", ["x" * 100_000] * 40, ttl=3600)
+    socks: list[socket.socket] = []
+
+    def once() -> None:
+        sock = _dial(port)
+        sock.sendall(b'{"action":2,"queue":"public-none","wait":3600}')
+        sock.sendall(b'{"action":11,"queue":"public","count":40}' * 100)
+        socks.append(sock)
+        del socks[:-50]
+
+    _again(once)
+
+
+def waiting(port: int, token: str) -> None:
+    """Consumers that wait, each with a megabyte that no consumer needs."""
+    body = b'{"action":2,"queue":"public-none","wait":3600,"data":"' + b"x" * 1_000_000 + b'"}'
+    socks: list[socket.socket] = []
+
+    def once() -> None:
+        sock = _dial(port)
+        sock.settimeout(2)
+        socks.append(sock)
+        del socks[:-50]
+        for _ in range(64):
+            sock.sendall(body)
+
+    _again(once)
+
+
+def flood(port: int, token: str) -> None:
+    """Large produces, pipelined over several connections."""
+    items = b",".join([b'{"data":"' + b"x" * 900_000 + b'"}'] * 4)
+    body = b'{"action":1,"queue":"public","ttl":1,"messages":[' + items + b"]}"
+
+    def stream() -> None:
+        def once() -> None:
+            with _dial(port) as sock:
+                for _ in range(20):
+                    sock.sendall(body)
+                sock.settimeout(5)
+                with contextlib.suppress(TimeoutError):
+                    while sock.recv(65536):
+                        pass
+
+        _again(once)
+
+    for _ in range(3):
+        threading.Thread(target=stream, daemon=True).start()
+    stream()
+
+
+def places(port: int, token: str) -> None:
+    """All places taken, by clients that say nothing."""
+    socks: list[socket.socket] = []
+
+    def once() -> None:
+        socks.append(_dial(port))
+        del socks[:-1000]
+
+    _again(once)
+
+
+def partial(port: int, token: str) -> None:
+    """Requests that never become whole."""
+    socks: list[socket.socket] = []
+
+    def once() -> None:
+        sock = _dial(port)
+        sock.settimeout(1)
+        socks.append(sock)
+        del socks[:-200]
+        sock.sendall(b'{"action":1,"queue":"public","data":"' + b"x" * 3_000_000)
+
+    _again(once)
+
+
+def unread(port: int, token: str) -> None:
+    """Replies that nobody reads, just short of what a client may owe."""
+    with Client(port=port) as client, contextlib.suppress(QuorateError):
+        client.produce_many("public", ["x" * 90_000] * 10, ttl=3600)
+    socks: list[socket.socket] = []
+
+    def once() -> None:
+        sock = _dial(port)
+        sock.sendall(b'{"action":11,"queue":"public","count":9}' * 4)
+        socks.append(sock)
+        del socks[:-250]
+
+    _again(once)
+
+
+def audit(port: int, token: str) -> None:
+    """Clears of what is not there, by who may manage his own queues."""
+
+    def once() -> None:
+        with Client(port=port, token=token) as client, contextlib.suppress(QuorateError):
+            for _ in range(1000):
+                client.request(6, queue="mine")
+
+    _again(once)
+
+
+ATTACKS: Final = {one.__name__: one for one in (deep, doubled, replies, waiting, flood, places, partial, unread, audit)}
+
+
+# -- the good client --------------------------------------------------------------------------------------------------
+
+
+class Seen(NamedTuple):
+    """The good client's latencies (s), and its requests that failed."""
+
+    latencies: list[float]
+    failed: list[str]
+
+    @property
+    def p99(self) -> float:
+        """Seconds."""
+        return statistics.quantiles(self.latencies, n=100)[98] if len(self.latencies) > 100 else float("inf")
+
+
+def _good(port: int, token: str, seconds: float) -> Seen:
+    """Produce, consume and confirm, one after the other, at no great rate."""
+    seen = Seen([], [])
+    until = time.monotonic() + seconds
+    with Client(port=port, token=token, timeout=10) as client:
+        while time.monotonic() < until:
+            begun = time.monotonic()
+            try:
+                client.produce("good", b"x" * 100, retry=60)
+                message = client.consume("good")
+                if message is not None:
+                    client.confirm(message)
+            except QuorateError as error:
+                seen.failed.append(repr(error)[:120])
+            seen.latencies.append(time.monotonic() - begun)
+            time.sleep(PAUSE_S)
+    return seen
+
+
+class _Watched:
+    """The nodes under attack."""
+
+    def __init__(self, nodes: list[BenchNode], token: str) -> None:
+        self._nodes = nodes
+        self._token = token
+        self.pids = {pid for node in nodes for pid in node.worker_pids}
+        self.before = {pid: resident_bytes(pid) for pid in self.pids}
+        self.vote_id = self._vote_id()
+        self.grown = 0
+        self._is_over = False
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _vote_id(self) -> int:
+        with Client(port=self._nodes[0].port, token=self._token, timeout=20) as client:
+            return int(client.request(8).get("vote_id", 0))
+
+    def _look(self) -> None:
+        while not self._is_over:
+            for pid in self.pids:
+                with contextlib.suppress(OSError, IndexError):
+                    self.grown = max(self.grown, resident_bytes(pid) - self.before[pid])
+            time.sleep(0.05)
+
+    def end(self) -> tuple[int, int]:
+        """Workers that ended, changes of leader."""
+        self._is_over = True
+        self._thread.join()
+        ended = len(self.pids - {pid for node in self._nodes for pid in node.worker_pids})
+        return ended, self._vote_id() - self.vote_id
+
+
+def _attack(
+    name: str, nodes: list[BenchNode], asked: BenchNode, tokens: dict[str, str], seconds: float
+) -> dict[str, Any]:
+    calm = _good(asked.port, tokens["good"], CALM_S)
+    watched = _Watched(nodes, tokens["good"])
+    process = multiprocessing.get_context("spawn").Process(
+        target=ATTACKS[name], args=(asked.port, tokens["mine"]), daemon=True
+    )
+    process.start()
+    try:
+        time.sleep(1.0)
+        seen = _good(asked.port, tokens["good"], seconds)
+    finally:
+        process.kill()
+        process.join()
+    ended, changes = watched.end()
+    time.sleep(2.0)
+    return {
+        "attack": name, "nodes": len(nodes), "workers ended": ended, "changes of leader": changes,
+        "memory MiB": watched.grown >> 20, "good requests": len(seen.latencies), "failed": len(seen.failed),
+        "p99 ms before": round(calm.p99 * 1e3, 1), "p99 ms": round(seen.p99 * 1e3, 1),
+        "times": round(seen.p99 / calm.p99, 1), "why": seen.failed[:1],
+    }  # fmt: skip
+
+
+@contextlib.contextmanager
+def _access() -> Iterator[tuple[str, dict[str, str]]]:
+    tokens = {name: new_token(name) for name in ("good", "mine")}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "access.toml"
+        path.write_text(ACCESS.format(**{name: TokenHash.of(token).text for name, token in tokens.items()}))
+        path.chmod(0o600)
+        yield str(path), tokens
+
+
+def main() -> None:
+    """Run what is named, against one node and against three."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("attacks", nargs="*", choices=[*ATTACKS, []])
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    names = arguments.attacks or list(ATTACKS)
+    with _access() as (path, tokens):
+        settings = {**LIMITS, "access_file": path}
+        for size in (1, 3):
+            with contextlib.ExitStack() as stack:
+                if size == 1:
+                    nodes = [stack.enter_context(running_node(PORT, **settings))]
+                    asked = nodes[0]
+                else:
+                    cluster = stack.enter_context(running_cluster(PORT + 10, size, **settings))
+                    nodes = list(cluster.nodes.values())
+                    with Client(port=nodes[0].port, token=tokens["good"], timeout=20) as client:
+                        leader = int(client.request(8)["leader_node_id"])
+                    asked = next(node for node_id, node in cluster.nodes.items() if node_id != leader)
+                for name in names:
+                    row = _attack(name, nodes, asked, tokens, arguments.seconds)
+                    print(
+                        json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True
+                    )
+
+
+if __name__ == "__main__":
+    main()

@@ -29,7 +29,10 @@ CALL_BYTES: Final = 512
 ID_BYTES: Final = 9
 
 REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
-"""What is reckoned for a reply."""
+"""What is reckoned for a reply. Of a batch that is consumed it is mostly much less than it may be."""
+
+LONG_LOOK_BYTES: Final = CREDIT_BYTES // 4
+"""Who only looks may be shown as much again and again: so few of those are on their way at once."""
 
 QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
 
@@ -181,7 +184,10 @@ class UnderWay:
 def call_bytes(call: Call) -> int:
     """What a call takes of a link, there and back, about."""
     request = call.request
-    size = CALL_BYTES + REPLY_BYTES[reply_length(request)]
+    length = reply_length(request)
+    size = CALL_BYTES + REPLY_BYTES[length]
+    if length == LONG and request.action in LOOKS and not request.wait:
+        size = LONG_LOOK_BYTES
     if request.data is not NO_DATA:
         size += memoryview(request.data).nbytes
     if request.messages is not None:

@@ -257,6 +257,8 @@ class Connection:
         elif order != self._next_to_send:
             self._held[order] = data
             self.account.hold_back(len(data))
+            if self.account.is_over:
+                self._sink.overdrawn(self, 0)
         else:
             self._transport.write(data)
             order += 1
@@ -392,8 +394,7 @@ class Connection:
         """Tell the client why it can't be served, and close."""
         if self._state is not _OPEN and self._state is not _ENDED:
             return
-        order = self._next_order
-        self._next_order = order + 1
+        self._next_order += 1
         self._open += 1
-        self.answer(order, NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
+        self.answer(self._next_order - 1, NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
         self.close_when_answered()

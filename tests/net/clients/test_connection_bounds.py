@@ -111,6 +111,19 @@ def test_replies_that_wait_for_their_turn_count_and_their_client_is_not_read() -
     assert connection.account.held_back == 0
 
 
+def test_somebody_makes_room_when_replies_that_wait_for_their_turn_take_too_much() -> None:
+    """Found by bench.hostile: each client kept within its own limit, and all together had a gigabyte."""
+    end, connection = wide()
+    end.ledger.bytes_max = 6000
+    connection.receive(b'{"action":2,"wait":3600}')
+    connection.receive(b'{"action":11,"queue":"q"}')
+    connection.answer(*end.requests[1], Reply(action=11, code=0, reason="x" * 5000))
+    assert end.overdrawn_by == []
+    connection.receive(b'{"action":11,"queue":"q"}')
+    connection.answer(*end.requests[2], Reply(action=11, code=0, reason="x" * 5000))
+    assert end.overdrawn_by == [0]
+
+
 def test_a_request_that_does_not_fit_what_all_clients_may_hold_is_refused_and_the_next_may_fit() -> None:
     end, connection = wide()
     end.ledger.bytes_max = 6000

@@ -101,7 +101,7 @@ class Listener(LoopActor):
         self._open = 0
         self._datagram_waits = DatagramWaits()
         self._reached = ReachedLimits(log)
-        self._is_stopping = self.expects_clients = False
+        self._is_stopping = self.expects_clients = self._is_making_room = False
         self._requests = 0
         self._started_at = runtime.monotonic()
         self.handlers = {
@@ -219,6 +219,13 @@ class Listener(LoopActor):
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
+        if self._is_making_room:
+            return  # what refuses a client may itself be held back
+        self._is_making_room = True
+        self._make_room(connection, wanted)
+        self._is_making_room = False
+
+    def _make_room(self, connection: Connection, wanted: int) -> None:
         held = self._held
         while held.is_full or held.are_strangers_full or (connection.account.is_known and not self._fits(wanted)):
             strangers = [one for one in self._connections if not one.account.is_known and one.account.yielding]

@@ -149,6 +149,17 @@ def test_the_largest_unfinished_request_is_refused_when_all_take_too_much() -> N
     assert [b"overloaded" in end.sent for end in ends] == [False, True, False]
 
 
+def test_a_refusal_that_is_itself_held_back_makes_nobody_else_make_room() -> None:
+    """Found by bench.hostile: it made room for itself, which refused it again, until the stack was full."""
+    gate = Gate(held_bytes_max=10)
+    end, connection, _ = gate.connect()
+    connection.receive(b'{"action":2,"queue":"q","wait":60}')
+    gate.crank()
+    connection.receive(b'{"action":1,"data":"' + b"x" * 900_000)
+    assert end.closed_how == "abort"
+    assert connection.account.bytes == 0
+
+
 def test_a_datagram_counts_as_long_as_it_is_open() -> None:
     gate = Gate(held_bytes_max=10_000)
     socket: Any = Datagrams()

@@ -9,6 +9,7 @@ import msgspec
 
 from quorate.credentials import NOTHING, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, RefusedError
+from quorate.keep_alive import keep_alive
 from quorate.protocol import Action, ErrorWord
 
 REPLY_BYTES_MAX: Final = 64 << 20
@@ -22,11 +23,6 @@ NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this
 
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 
-KEEP_ALIVE_S: Final = 15
-KEEP_ALIVE_STEP_S: Final = 5
-KEEP_ALIVE_TRIES: Final = 3
-UNHEARD_MS: Final = 30_000
-"""A node that loses its power says nothing: its system is asked, and silence ends the connection."""
 
 Address = tuple[str, int]
 
@@ -55,7 +51,7 @@ class Connection:
         except OSError as error:
             raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        _keep_alive(self._socket)
+        keep_alive(self._socket)
         self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False
@@ -199,16 +195,3 @@ class Connection:
     def close(self) -> None:
         """Give it back."""
         self._socket.close()
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Let the system end a connection whose node has vanished: who waits for an hour would wait for all of it."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (
-        ("TCP_KEEPIDLE", KEEP_ALIVE_S),
-        ("TCP_KEEPINTVL", KEEP_ALIVE_STEP_S),
-        ("TCP_KEEPCNT", KEEP_ALIVE_TRIES),
-        ("TCP_USER_TIMEOUT", UNHEARD_MS),
-    ):
-        if hasattr(socket, name):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)

@@ -55,22 +55,22 @@ class Runtime(ABC):
     @abstractmethod
     def now(self) -> float:
         """The wall clock (Unix seconds). It may jump."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def monotonic(self) -> float:
         """Seconds since some moment; never goes back."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def random(self) -> float:
         """A number from [0, 1), each as likely as any other."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def process(self) -> tuple[int, int]:
         """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def rest(self) -> None:
@@ -79,22 +79,22 @@ class Runtime(ABC):
         The loop lets go of the interpreter with every system call, a hundred times in one round. Whoever computes
         beside it without resting takes it each time for as long as `sys.setswitchinterval` says.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """Call `callback` on the loop after `delay_s` seconds of monotonic time."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
         """Call `callback` on the loop whenever `descriptor` has something to read."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def wake(self, turn: Turn) -> None:
         """Give `turn` its turn soon, on the loop. May be called from any thread."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def actor_failed(self, who: object, error: BaseException) -> None:
@@ -102,9 +102,9 @@ class Runtime(ABC):
 
         What an actor knew when it raised can't be trusted any more. `who` is it, or what it happened in.
         """
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def start_blocking(self, actor_class: type[pykka.ThreadingActor], *arguments: Any) -> pykka.ActorRef[Any]:
         """Start an actor that blocks (on a disk) where that holds up nobody; the runtime is its first argument."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body

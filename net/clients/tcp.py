@@ -10,8 +10,9 @@ from net.accepting import WAITING_MAX, Acceptor, Intake
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits, Sink, Transport
 from net.protocols.codec import MakeCodec
-from net.sockets import keep_alive, listening_socket
+from net.sockets import listening_socket
 from net.tls import names_of
+from quorate.keep_alive import keep_alive
 from quorate.protocol import ErrorWord
 
 WRITE_BUFFER_BYTES: Final = 1 << 20

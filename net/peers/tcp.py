@@ -10,8 +10,9 @@ from typing import Final, cast
 from net.accepting import Acceptor, Intake, turn_away
 from net.peers.doorkeeper import Doorkeeper
 from net.peers.link import CLOSED, Connected, Origin, PeerLink
-from net.sockets import keep_alive, listening_socket
+from net.sockets import listening_socket
 from net.tls import NODE_NAME, nodes_of
+from quorate.keep_alive import keep_alive
 
 STREAM_BYTES: Final = 256 << 10
 """With more unsent in it a stream is full: clients' requests wait outside of it, so that the cluster's own words do not

@@ -57,22 +57,22 @@ class Codec(ABC):
     @abstractmethod
     def is_idle(self) -> bool:
         """Whether nothing is remembered of what has come: another codec could go on from here."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def receive(self, data: bytes) -> list[Request | Fault]:
         """The requests and faults that `data` completes, in order; any piece of the stream will do."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def encode(self, request: Request | None, reply: Reply) -> bytes:
         """The reply to `request`, None: to a fault or to nobody's request, as the client gets it."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, with what can be read of its request."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: the class says why there is a body
 
 
 MakeCodec = Callable[[CodecLimits], Codec]

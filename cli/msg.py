@@ -6,11 +6,22 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from cli.output import AsJson, Host, Port, client, console, fail, print_json, speaking, without_escapes
+from cli.output import (
+    NOTHING_THERE,
+    AsJson,
+    Host,
+    Port,
+    client,
+    console,
+    fail,
+    print_json,
+    speaking,
+    without_escapes,
+)
+from quorate import Client, RefusedError
+from quorate.protocol import ErrorWord
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
-NOTHING_THERE = 3
-"""The exit code that tells "there is none" from a wrong option (2) and a fault (1)."""
 
 Name = Annotated[str, typer.Argument(help="The queue.")]
 
@@ -55,7 +66,10 @@ def consume(
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
-    """Take messages: prints msg_id, deliveries and data of each. Exit code 3 if there is none."""
+    """Take messages: prints msg_id, deliveries and data of each.
+
+    Exit code 3 if there is none, with a line on standard error for each queue that is not there at all.
+    """
     with client(host, port) as connection:
         messages = connection.consume_many(queues, count, wait=wait)
         for message in messages:
@@ -66,8 +80,10 @@ def consume(
         sys.stdout.flush()
         if confirm:
             connection.confirm(messages)
-    if not messages:
-        raise typer.Exit(NOTHING_THERE)
+        if not messages:
+            for absent in _absent(connection, queues):
+                fail(absent)
+            raise typer.Exit(NOTHING_THERE)
 
 
 @app.command()
@@ -81,6 +97,18 @@ def confirm(
     console.print(f"{confirmed} of {len(msg_ids)} confirmed")
     if confirmed < len(msg_ids):
         raise typer.Exit(NOTHING_THERE)
+
+
+def _absent(connection: Client, queues: list[str]) -> list[RefusedError]:
+    """What the node says of each queue that is not there: it was mistyped, or nothing was ever put into it."""
+    said: list[RefusedError] = []
+    for name in queues:
+        try:
+            connection.monitor(name)
+        except RefusedError as refused:  # who may consume need not be let look
+            if refused.error == ErrorWord.NO_SUCH_QUEUE:
+                said.append(refused)
+    return said
 
 
 def _text(data: Any) -> str:

@@ -16,14 +16,19 @@ from rich.text import Text
 
 from actors.node.config import ConfigError
 from actors.node.node_lock import HeldError
-from quorate import Client, QuorateError
+from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials
+from quorate.protocol import ErrorWord
 from storage.errors import StorageError
 
 console = Console(highlight=False, soft_wrap=True, markup=False, emoji=False)
 UNWRAPPED: Final = 100_000
 UNWELL: Final = 3
 """The exit code of a status that tells of something that does not work."""
+NOTHING_THERE: Final = 3
+"""The exit code that tells "there is none" from a wrong option (2) and a fault (1)."""
+NONE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER})
+"""The refusals that say that what the command names is not there."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -36,7 +41,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a l
 def fail(reason: object) -> typer.Exit:
     """Say why on standard error; raise what is returned."""
     print(f"qctl: {reason}", file=sys.stderr)
-    return typer.Exit(1)
+    is_none = isinstance(reason, RefusedError) and reason.error in NONE
+    return typer.Exit(NOTHING_THERE if is_none else 1)
 
 
 TokenFile = Annotated[
@@ -55,7 +61,7 @@ _credentials: ContextVar[Credentials | None] = ContextVar("credentials", default
 
 
 def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A command whose expected errors become one line and exit code 1.
+    """A command whose expected errors become one line and exit code 1, or 3 where what it names is not there.
 
     One that has a `host` asks a node, and has the options of `SHOWN` as well: `client` and `credentials` go by them.
     """

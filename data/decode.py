@@ -43,6 +43,11 @@ ENDED: Final[dict[type, str]] = {
 }
 ENCODINGS: Final = {Encoding.JSON: "json", Encoding.PLAIN: "bytes"}
 INSTANTS: Final = ("time", "due", "expires")
+LAST_S: Final = 253_402_214_400.0
+"""The last instant that a row tells, 9999-12-31 00:00 UTC: what lies behind it is told as this.
+
+Python's datetime ends with the year 9999, and Spark gives it instants in the machine's zone, at most 14 hours ahead.
+"""
 
 Row = tuple[Any, ...]
 _encode_json = msgspec.json.Encoder().encode
@@ -186,8 +191,10 @@ class _Rows:
 
 
 def _instants(seconds: tuple[float | None, ...]) -> pa.Array:
-    """Unix seconds as instants, rounded to the microsecond."""
-    microseconds = pc.round(pc.multiply(pa.array(seconds, pa.float64()), 1e6))
+    """Unix seconds as instants, rounded to the microsecond; none lies past `LAST_S`."""
+    told = pa.array(seconds, pa.float64())
+    bounded = pc.if_else(pc.greater(told, LAST_S), LAST_S, told)  # not a minimum: that takes NaN for the greater
+    microseconds = pc.round(pc.multiply(bounded, 1e6))
     return pc.cast(microseconds, pa.int64()).cast(pa.timestamp("us", tz="UTC"))
 
 

@@ -7,6 +7,7 @@ secret as long as that is valid.
 
 import os
 import ssl
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -107,4 +108,18 @@ def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str
         warnings.append(OPEN)
     if not access.is_open and not config["tls"] and not is_loopback(config["host"]):
         warnings.append("tokens come to the clients' port in the clear: set tls, tls_cert and tls_key")
+    mode = _mode_of(Path(config["data_dir"]))
+    if mode & stat.S_IWOTH:
+        warnings.append(
+            f"data_dir can be written by everybody on this machine (mode {mode:04o}): they can take the place of what "
+            "the node trusts there, its log and the sockets between its workers; chmod 700 ends that"
+        )
     return tuple(warnings)
+
+
+def _mode_of(folder: Path) -> int:
+    """The permissions of a folder; 0 if it is not there yet: the node makes it for its own user alone."""
+    try:
+        return stat.S_IMODE(folder.stat().st_mode)
+    except OSError:
+        return 0

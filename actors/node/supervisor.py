@@ -25,6 +25,7 @@ from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
 from actors.node.reload_outcome import Reload, note
 from actors.node.security import load_security
+from actors.node.service_manager import READY, STOPPING, reloading, tell
 from actors.node.worker_process import WorkerProcess
 
 log = logging.getLogger("quorate.node")
@@ -211,6 +212,7 @@ class Supervisor:
             quorate_compiled.running(), config["data_dir"], said,
         )  # fmt: skip
         self._say("ready")
+        tell(READY, f"node {config['node_id']} on {config['host']}:{config['port']}")
 
     def _tell_faults(self) -> None:
         """Every worker is to know which of the others do not run, so that any of them can say it."""
@@ -233,6 +235,7 @@ class Supervisor:
         if self._is_stopping:
             return
         log.info("stopping")
+        tell(STOPPING)
         self._is_stopping = True
         self._kill_at = time.monotonic() + STOP_S
         for worker in self._workers:
@@ -240,6 +243,7 @@ class Supervisor:
                 worker.control.send({"stop": True})
 
     def _begin_reload(self) -> None:
+        tell(reloading())
         said: list[str] = []
         is_taken = self._take_configuration(said)
         self._reloads += 1
@@ -256,6 +260,7 @@ class Supervisor:
         if outcome is None:
             return
         self._reload = None
+        tell(READY)
         if outcome.without:
             log.warning("%s", "; ".join(outcome.said[-len(outcome.without) :]))
         try:

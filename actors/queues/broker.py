@@ -22,6 +22,7 @@ from quorate.actions import IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
+    TIME_MAX_S,
     Action,
     Code,
     ErrorWord,
@@ -287,6 +288,8 @@ class Broker:
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         if not ttl:
             expires_at = max(due_at, now) + (DEFAULT_TTL_S if queue is None else queue.default_ttl_s)
+            if expires_at > TIME_MAX_S:
+                expires_at = TIME_MAX_S
         else:
             expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S else ttl
             is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S

@@ -20,7 +20,7 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from actors.queues.message_replies import delivered_reply
-from quorate.protocol import ErrorWord, Reply, refusal
+from quorate.protocol import TIME_MAX_S, ErrorWord, Reply, refusal
 from storage.message import Message
 from storage.message_ids import named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
@@ -308,7 +308,7 @@ class Delivery:
             return
         now = self._ledger.now
         self._ledger.make_queue(queue.dead_letter)
-        expires_at = now + self._state.queue(queue.dead_letter).default_ttl_s
+        expires_at = min(now + self._state.queue(queue.dead_letter).default_ttl_s, TIME_MAX_S)
         size = len(ids)
         self._ledger.append(Bury(queue.name, queue.dead_letter, ids, previous, [now] * size, [expires_at] * size))
         for message in messages:

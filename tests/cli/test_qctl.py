@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_a_reload_says_what_came_of_it(tmp_path: Path) -> None:
         qctl("node", "stop", "-d", tmp_path / "data")
 
 
+def test_a_service_manager_hears_when_the_node_is_ready_reloads_and_stops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "manager"))
+        manager.settimeout(20)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "manager"))
+        port = free_port()
+        qctl("node", "start", "-b", "-p", port, "-d", "data", folder=tmp_path)
+        try:
+            assert manager.recv(1000).decode().split("\n") == ["READY=1", f"STATUS=node 1 on 127.0.0.1:{port}"]
+            qctl("node", "reload", "-d", "data", folder=tmp_path)
+            assert manager.recv(1000).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
+            assert manager.recv(1000) == b"READY=1"
+        finally:
+            qctl("node", "stop", "-d", "data", folder=tmp_path)
+        assert manager.recv(1000) == b"STOPPING=1"
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "nobody"))
+        assert "ready on" in qctl("node", "start", "-b", "-p", port, "-d", "data", folder=tmp_path)
+        qctl("node", "stop", "-d", "data", folder=tmp_path)
+
+
 def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     port = ("--port", node.port)
     msg_id = qctl("msg", "produce", "test1", "hello world", "--retry", 60, *port).strip()
@@ -109,10 +132,12 @@ def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node)
     qctl("msg", "produce", "q", "x", *port)
     assert "nothing to change" in qctl("queue", "configure", "typo", *port, code=1)
     assert "exclude each other" in qctl("queue", "configure", "q", "--pause", "--resume", *port, code=1)
-    assert "no_such_queue" in qctl("queue", "show", "typo", *port, code=1)
+    assert "no_such_queue" in qctl("queue", "show", "typo", *port, code=3)
+    assert "no_such_queue" in qctl("msg", "consume", "typo", *port, code=3)
+    assert qctl("queue", "ls", "--pattern", "typo*", *port).split()[0] == "queue"
     assert "1 messages removed" in qctl("queue", "clear", "q", *port)
     assert "removed with 0" in qctl("queue", "remove", "q", *port)
-    assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=1)
+    assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=3)
 
 
 def test_names_that_look_like_markup_are_printed_as_they_are(node: Node) -> None:

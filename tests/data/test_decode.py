@@ -1,6 +1,6 @@
 """Entries to rows, without Spark."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -90,11 +90,17 @@ def test_instants_are_right_to_the_microsecond_and_up_to_the_year_9999() -> None
     log = LogMaker()
     log.time = 1_763_780_000.123457
     log.produce("q")
-    log.time = 253_402_290_000.0
+    log.time = 253_402_210_000.5
     log.produce("q")
-    first, last = rows(log.entries)
+    log.time = 253_402_400_000.0
+    log.produce("q")
+    first, last, past = rows(log.entries)
     assert first["time"] == datetime(2025, 11, 22, 2, 53, 20, 123457, UTC)
-    assert last["time"] == datetime(9999, 12, 31, 21, 0, tzinfo=UTC)
+    assert last["time"] == datetime(9999, 12, 30, 22, 46, 40, 500000, UTC)
+    assert past["time"] == datetime(9999, 12, 31, tzinfo=UTC)
+    assert past["expires"] == past["time"]
+    assert first["due"].astimezone(timezone(timedelta(hours=14)))
+    assert past["due"].astimezone(timezone(timedelta(hours=14))).year == 9999
 
 
 @given(st.data())

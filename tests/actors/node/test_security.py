@@ -59,6 +59,14 @@ def test_a_node_that_others_can_reach_without_an_access_file_says_so_in_its_stat
     assert loaded(host="127.0.0.1")[0].warnings == ()
 
 
+def test_a_folder_that_everybody_may_write_is_said_in_the_status(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    assert "mode 0777" in loaded(data_dir=str(tmp_path))[0].warnings[0]
+    tmp_path.chmod(0o755)
+    assert loaded(data_dir=str(tmp_path))[0].warnings == ()
+    assert loaded(data_dir=str(tmp_path / "none"))[0].warnings == ()
+
+
 def test_a_secret_is_asked_for_of_others_unless_the_cluster_is_said_to_be_insecure(tmp_path: Path) -> None:
     path = secret_in(tmp_path)
     assert loaded(cluster_secret_file=path)[0].keyring.is_required

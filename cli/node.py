@@ -154,6 +154,8 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
     )
     columns = ["shard", "role", "leader_node_id", "trans_id", "committed", "durable", "checkpointed", "first_trans_id"]
     columns += ["queues", "messages", "waiting_consumers"]
+    if len(reply["shards"]) > 1:
+        columns.append("direct_port")
     print_table(columns, [[shard.get(column, "-") for column in columns] for shard in reply["shards"]])
     for shard in reply["shards"]:
         if shard["role"] == DOWN:

@@ -217,11 +217,27 @@ class RealFolder:
         self._sync()
 
     def _sync(self) -> None:
-        fd = os.open(self._path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        flush_folder(self._path)
+
+
+def flush_folder(path: Path) -> None:
+    """The names in the folder survive a power cut. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Put a file of ours in its place, whole or not at all, also over a power cut. Raises OSError."""
+    beside = path.with_name(f"{path.name}.new")
+    with beside.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    flush_folder(path.parent)
 
 
 def translated(error: OSError) -> Exception:

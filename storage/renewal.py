@@ -8,7 +8,6 @@ notes, first, that this node votes for nobody and leads nothing before it has ag
 A process that ends in between leaves a folder that is damaged still: the next renewal goes on.
 """
 
-import os
 import time
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from storage.disk import Folder
 from storage.errors import DamagedError
 from storage.journal import is_segment_name
 from storage.log_store import LogStore
-from storage.real_disk import RealFolder
+from storage.real_disk import RealFolder, flush_folder
 from storage.records import Members
 from storage.repair import verify
 from storage.tables import LmdbTables, Tables
@@ -70,7 +69,7 @@ def renew(path: Path, shard: int, members: Members | None) -> Path:
         if is_segment_name(file.name):
             file.rename(aside / "journal" / file.name)
     for folder in (path, journal, path.parent):
-        _flush(folder)
+        flush_folder(folder)
     if members is not None:  # so that it knows whom to ask
         tables = LmdbTables(path)
         note_members(tables, shard, members)
@@ -92,12 +91,3 @@ def abstain(folder: Folder) -> None:
 def note_members(tables: Tables, shard: int, members: Members) -> None:
     """Of empty data, whom to ask for all that is missing."""
     LogStore(tables, shard).replace(TrimRows([], [], encode_row(members)), 0, FIRST_VOTE_ID)
-
-
-def _flush(folder: Path) -> None:
-    """Make it durable what the folder holds."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

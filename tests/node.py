@@ -14,11 +14,16 @@ from typing import Any
 from actors.node.launch import READY, launch
 from quorate import Client
 
-_FIRST, _LAST = 10_000, 32_000
+_FIRST, _LAST = 12_000, 32_000
 """Below the ports that systems give to those who dial: one of those can be taken again before a node listens on it."""
 
-_next = itertools.cycle(range(_FIRST, _LAST))
-for _ in range(secrets.randbelow(_LAST - _FIRST)):  # other processes begin elsewhere
+_PARTS = 8
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % _PARTS
+_own = range(_FIRST + (_LAST - _FIRST) // _PARTS * _worker, _FIRST + (_LAST - _FIRST) // _PARTS * (_worker + 1))
+"""What this process draws from: those that run tests beside it draw from others."""
+
+_next = itertools.cycle(_own)
+for _ in range(secrets.randbelow(len(_own))):  # other runs begin elsewhere
     next(_next)
 
 

@@ -36,6 +36,9 @@ def run(*words: object, folder: Path | None = None, **environment: str) -> str:
 CAN_COMPILE = Path(sysconfig.get_path("include"), "Python.h").exists() and shutil.which("gcc") is not None
 
 
+pytestmark = pytest.mark.xdist_group("distributions")
+
+
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The distributions as they are built without saying anything."""

@@ -360,6 +360,7 @@ class Replicator(LoopActor):
             log_size=self._log.tail.end.trans_id - self._log.trimmed,
             recovery=self._settings.recovery,
             members=self._admin.members(),
+            direct_port=self._settings.direct_port,
         )
         pid, resident_bytes = self.runtime.process()
         shard |= {"pid": pid, "resident_bytes": resident_bytes}

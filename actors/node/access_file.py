@@ -23,6 +23,7 @@ from actors.gateway.access import ANONYMOUS, NAME_MAX, RESERVED_NAMES, AccessTab
 from actors.messages.rights import Rights
 from quorate.actions import OF_NODE, OF_QUEUES
 from quorate.protocol import name_fault
+from storage.real_disk import flush_folder
 
 FILE_BYTES_MAX: Final = 4 << 20
 PATTERNS_MAX: Final = 1000
@@ -77,11 +78,7 @@ def write_private(path: Path, text: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(beside, path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    flush_folder(path.parent)
 
 
 def read_access(path: Path) -> AccessTable:

@@ -5,12 +5,12 @@ has none.
 """
 
 import json
-import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storage.real_disk import write_whole
 from storage.vote_file import drawn_id
 
 FILE: Final = "founding.json"
@@ -74,16 +74,6 @@ def _found(path: Path, shards: int) -> Founding:
     """Write it, whole or not at all."""
     founding = Founding(shards, drawn_id(random.SystemRandom().random))
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".new")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump({"format": FORMAT, "shards": shards, "cluster_id": f"{founding.cluster_id:x}"}, file)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    beside.rename(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    told = {"format": FORMAT, "shards": shards, "cluster_id": f"{founding.cluster_id:x}"}
+    write_whole(path, json.dumps(told) + "\n")
     return founding

@@ -168,7 +168,7 @@ OPTIONS: Final = (
     Option(
         "shard_port",
         0,
-        "with several shards, the worker of shard k has this port + k for clients that know the map; 0: any free one",
+        "with several shards, that of shard k has this port + k for clients that know the map; 0: a free one, kept",
         0,
         65279,
     ),

@@ -31,6 +31,7 @@ from actors.node.config import NodeConfig
 from actors.node.control import EXIT_UNUSABLE, Control
 from actors.node.logs import set_up_logging
 from actors.node.opening import OpenShard, open_shard
+from actors.node.own_port import own_port
 from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
@@ -40,7 +41,6 @@ from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder
-from net.sockets import listening_socket
 from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.real_disk import RealFolder
 from storage.recovery import paused_gc
@@ -77,7 +77,7 @@ def main() -> None:
     config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
     set_up_logging(config, shard)
     try:
-        own_port = _own_port(config, shard)
+        bound = own_port(config, shard)
     except OSError as error:
         control.send({"trouble": f"can't listen on port {config['shard_port'] + shard}: {error.strerror}"})
         sys.exit(EXIT_FAILED)
@@ -85,7 +85,7 @@ def main() -> None:
     if faults:  # they have come since the supervisor looked; somebody may mend them
         control.send({"trouble": "; ".join(faults)})
         sys.exit(EXIT_FAILED)
-    settings = shard_settings(config, shard, own_port)
+    settings = shard_settings(config, shard, bound)
     settings.keyring = security.keyring
     try:
         opened, summary = _open_or_renew(config, settings)
@@ -102,7 +102,7 @@ def main() -> None:
         sys.exit(EXIT_UNUSABLE)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    node = Worker(loop, config, settings, own_port, opened, control, summary, security)
+    node = Worker(loop, config, settings, bound, opened, control, summary, security)
     for message in messages[1:]:
         node.told(message)
     code = node.run()
@@ -116,14 +116,6 @@ def _watchdog_s(config: NodeConfig) -> float:
     if asked:
         return float(asked) / 1000
     return TURN_S_MAX if config["log_level"] == "debug" else 0.0
-
-
-def _own_port(config: NodeConfig, shard: int) -> socket.socket | None:
-    """Where clients that know the map reach this worker alone; None where it is the only one. Raises OSError."""
-    if config["shards"] == 1:
-        return None
-    first = config["shard_port"]
-    return listening_socket(config["host"], first + shard if first else 0, socket.SOCK_STREAM, shares=False)
 
 
 def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:

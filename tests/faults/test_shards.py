@@ -223,6 +223,27 @@ def test_a_client_learns_where_the_shards_are_and_asks_there(start_node: StartNo
         assert client.confirm(message) == 1
 
 
+def test_a_workers_own_port_is_kept_unless_somebody_else_has_it(start_node: StartNode) -> None:
+    node = start_node(shards=SHARDS)
+    with node.client() as client:
+        ports = [row["direct_port"] for row in rows(client)]
+        assert ports == [row["port"] for row in client.request(8)["shards"]]
+    node.stop()
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", ports[0]))
+        other.listen()
+        node.start()
+        with node.client() as client:
+            again = [row["direct_port"] for row in rows(client)]
+            assert again[1:] == ports[1:]
+            assert again[0] not in (0, ports[0])
+            assert client.request(8)["shards"][0]["port"] == again[0]
+    node.stop()
+    node.start()
+    with node.client() as client:
+        assert [row["direct_port"] for row in rows(client)] == again, "what was chosen last is kept"
+
+
 @pytest.mark.slow
 def test_kill_9_of_everything_again_and_again_loses_nothing_of_any_shard(start_node: StartNode) -> None:
     node = start_node(shards=SHARDS, queue_log_size=500)

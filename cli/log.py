@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from actors.node import config as configuration
+from actors.node.config import NodeConfig
 from actors.node.node_lock import NodeLock
 from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
@@ -15,9 +16,11 @@ from quorate import Client
 from quorate.protocol import DOWN
 from storage.errors import DamagedError
 from storage.real_disk import RealFolder
-from storage.renewal import aside_name, members_of, renew
+from storage.renewal import abstain, aside_name, members_of, others_can_elect, renew
 from storage.repair import Findings, repair, verify
 from storage.tables import LmdbTables
+from storage.vote_file import NAME as VOTES
+from storage.vote_file import Identity, open_vote_file
 
 app = typer.Typer(help="The change log.", no_args_is_help=True)
 POLL_S = 0.2
@@ -25,7 +28,11 @@ WHEN = "%Y-%m-%d %H:%M:%S"
 IN_A_CLUSTER = (
     "this node is one of a cluster, and has told the others that it stores what can't be read any more: to go on "
     "without it would lose what was acknowledged. Start the node, and it gets all from the others by itself, once; "
-    "or qctl log repair --from-cluster"
+    "or qctl log repair --from-cluster. Where no other node has all, --force keeps what can be read"
+)
+TOO_FEW = (
+    "the other nodes can't elect a leader without this one, which would vote for nobody before it has all again. With "
+    "--force it votes at once: do that if one of them has all that this one had (of two nodes, the other has)"
 )
 HIDDEN = ("trans_id", "time", "kind", "queue")
 
@@ -98,7 +105,14 @@ def _running(connection: Client) -> dict[int, dict[str, Any]]:
 
 
 def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Path:
-    loaded = configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
+    return _held_folder(_loaded(config, data_dir), shard)
+
+
+def _loaded(config: Path | None, data_dir: Path | None) -> NodeConfig:
+    return configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
+
+
+def _held_folder(loaded: NodeConfig, shard: int) -> Path:
     folder = Path(loaded["data_dir"]) / f"shard-{shard}"
     if not (folder / "data.mdb").exists():
         raise fail(f"{folder} holds no log")
@@ -107,21 +121,39 @@ def _shard_folder(config: Path | None, data_dir: Path | None, shard: int) -> Pat
     return folder
 
 
-def _from_cluster(folder: Path, shard: int) -> None:
+def _from_cluster(loaded: NodeConfig, folder: Path, shard: int, force: bool) -> None:
     """Begin anew."""
-    members = members_of(folder, shard)
-    others = [] if members is None else [f"node {one.node_id} at {one.host}:{one.port}" for one in members.members]
-    if members is None or len(others) < 2:
-        raise fail("these data name no other node: there is none to get them from")
+    members, own = members_of(folder, shard), loaded["node_id"]
+    listed = {node_id: f"node {node_id} at {host}:{port}" for node_id, host, port in configuration.other_nodes(loaded)}
+    if members is not None:
+        known = [*members.members, *members.wanted]
+        listed = {one.node_id: f"node {one.node_id} at {one.host}:{one.port}" for one in known if one.node_id != own}
+    if not listed:
+        raise fail("neither these data nor the configuration name another node: there is none to get them from")
+    if not force and not others_can_elect(own, members, listed):
+        raise fail(TOO_FEW)
     try:
-        aside = renew(folder, shard, members)
+        aside = renew(folder, shard, members, votes=force)
     except DamagedError as error:
         raise fail(
             f"{error}: it can't remember how it voted. qctl cluster remove-node N, empty the folder, start the "
             "node, qctl cluster add-node"
         ) from error
     console.print(f"the damaged data are in {aside}; remove them when all is well")
-    console.print(f"start the node: it gets all from the leader ({', '.join(others)}), and votes for nobody before")
+    until = "votes as it did" if force else "votes for nobody before"
+    console.print(f"start the node: it gets all from the leader ({', '.join(listed.values())}), and {until}")
+
+
+def _abstains(folder: Path) -> bool:
+    """Whether the node has begun anew, and did not get all again."""
+    journal = RealFolder(folder / "journal")
+    if VOTES not in journal.names():
+        return False
+    votes = open_vote_file(journal, Identity(0, 0, 0))
+    try:
+        return votes.identity.abstains
+    finally:
+        votes.close()
 
 
 def _print(findings: Findings, as_json: bool) -> None:
@@ -171,7 +203,9 @@ def repair_command(
     ] = False,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Keep what can be read though it is a cluster's: if no node has all."),
+        typer.Option(
+            "--force", help="Though the others can't elect then, or it is a cluster's: the node votes with what it has."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,10 +213,14 @@ def repair_command(
 
     Not for a node of a cluster, which has told the others that it stores what would be lost: --from-cluster is.
     """
-    folder = _shard_folder(config, data_dir, shard)
+    loaded = _loaded(config, data_dir)
+    folder = _held_folder(loaded, shard)
     if from_cluster:
-        _from_cluster(folder, shard)
+        _from_cluster(loaded, folder, shard, force)
         return
+    if force and _abstains(folder):
+        abstain(RealFolder(folder / "journal"), abstains=False)
+        console.print("it votes again, with what it has")
     tables = LmdbTables(folder)
     findings = verify(tables, RealFolder(folder / "journal"), shard)
     if not findings.faults:

@@ -166,7 +166,10 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
             console.print(f"shard {shard['shard']}: its data contradict the leader's: {shard['contradiction']}")
         if shard.get("recovery"):
             console.print(f"shard {shard['shard']}: cut off at the last start: {shard['recovery']}")
-
+        if shard.get("abstains"):
+            console.print(
+                f"shard {shard['shard']} began anew: it votes for nobody before it has all that its leader has"
+            )
     for warning in reply.get("warnings", ()):
         console.print(f"warning: {warning}")
     for limit in reply.get("limits_reached", ()):

@@ -266,9 +266,10 @@ class Leading:
         progress = self.progress.get(node_id)
         if progress is None:
             return []
-        progress.must_pull()
-        progress.heard(now)
         tail, trimmed, after = self.log.tail, self.log.trimmed, message.after
+        progress.must_pull()
+        progress.has_only(after)
+        progress.heard(now)
         if after < trimmed:
             return [SendPeers((node_id,), SnapshotNeeded(self.vote_id, trimmed))]
         end = tail.end

@@ -56,6 +56,10 @@ class Progress:
         self._under_way.clear()
         self._under_way_bytes = 0
 
+    def has_only(self, trans_id: int) -> None:
+        """Its log ends there, by its own word: one that was lost and begins anew has less than it had."""
+        self.match = min(self.match, trans_id)
+
     def heard(self, now: float) -> None:
         """Something has come from it."""
         self.heard_at = now

@@ -361,6 +361,7 @@ class Replicator(LoopActor):
             recovery=self._settings.recovery,
             members=self._admin.members(),
             direct_port=self._settings.direct_port,
+            abstains=self._log.abstains,
         )
         pid, resident_bytes = self.runtime.process()
         shard |= {"pid": pid, "resident_bytes": resident_bytes}

@@ -44,7 +44,7 @@ from net.peers.workers import SocketFolder
 from storage.errors import DamagedError, DiskFullError, StorageError
 from storage.real_disk import RealFolder
 from storage.recovery import paused_gc
-from storage.renewal import members_of, renew, set_aside
+from storage.renewal import members_of, others_can_elect, renew, set_aside, unfinished
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
@@ -119,17 +119,21 @@ def _watchdog_s(config: NodeConfig) -> float:
 
 
 def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
-    """Recover the shard; where its data are damaged and other nodes have them, begin anew, once.
+    """Recover the shard; where its data are damaged and the other nodes go on without this one, begin anew, once.
 
-    More than once is no accident, and somebody should look at the disk.
+    More than once is no accident, and somebody should look at the disk. What was begun and cut short goes on.
     """
+    path = Path(config["data_dir"]) / f"shard-{settings.shard}"
+    begun = unfinished(path)
     try:
+        if begun is not None:
+            raise DamagedError(path.name, "a part is put aside, and the node ended before all was")
         return _open(config, settings)
     except DamagedError as error:
-        path = Path(config["data_dir"]) / f"shard-{settings.shard}"
-        members = members_of(path, settings.shard)
-        others = {one.node_id for one in (members.members if members else settings.listed)} - {settings.own.node_id}
-        if not others or set_aside(path):
+        where = path if begun is None or (path / "data.mdb").exists() else begun
+        members = members_of(where, settings.shard)
+        listed = [one.node_id for one in settings.listed]
+        if begun is None and (set_aside(path) or not others_can_elect(settings.own.node_id, members, listed)):
             raise
         try:
             aside = renew(path, settings.shard, members)

@@ -13,8 +13,6 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 import heapq
 from typing import Final
 
-from msgspec.structs import replace
-
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.ledger import Ledger
@@ -172,17 +170,11 @@ class Delivery:
                 self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> list[Waiter]:
-        """All consumers that wait; they do not any more. There may be very many: see `call_again`."""
+        """All consumers that wait; they do not any more. There may be very many: see `Leftovers`."""
         waiters = self._lines.all()
         if waiters:
             self._lines = Lines()
         return waiters
-
-    def call_again(self, waiter: Waiter) -> Call:
-        """The call of a consumer that waited here, for what is left of its time."""
-        left_s = max(waiter.deadline - self._ledger.now, 0.001)
-        waiter.call.request = replace(waiter.call.request, wait=left_s)
-        return waiter.call
 
     def waiting_for(self, name: str) -> int:
         """How many consumers wait for a queue."""

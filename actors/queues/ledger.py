@@ -171,9 +171,12 @@ class Ledger:
 
     def _replicated_reply(self, waiting: _Replicated, nodes: int, replicas: tuple[int, ...]) -> Reply:
         has_it = sum(waiting.trans_id <= replica for replica in replicas)
-        if has_it >= nodes:
+        is_committed = waiting.trans_id <= self.committed
+        if has_it >= nodes and (is_committed or nodes < self.majority):
             return waiting.reply
-        if nodes > len(replicas):
+        if has_it >= nodes:  # among them some that do not vote
+            reason = f"{has_it} nodes have it, and after {REPLICATED_S:g} s no majority of those that vote"
+        elif nodes > len(replicas):
             reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
         else:
             reason = f"{nodes} nodes were asked for, and after {REPLICATED_S:g} s {has_it} have it"

@@ -3,6 +3,8 @@
 from collections import deque
 from typing import Final
 
+from msgspec.structs import replace
+
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.lines import Waiter
@@ -20,6 +22,7 @@ class Leftovers:
 
     def __init__(self) -> None:
         self.waiters: deque[Waiter] = deque()
+        self._taken_at = 0.0
         self._states: deque[ShardState] = deque()
 
     @property
@@ -27,18 +30,29 @@ class Leftovers:
         """Whether there is more to do."""
         return bool(self.waiters or self._states)
 
-    def add_waiters(self, delivery: Delivery) -> None:
-        """All that wait there wait here no more: there may be tens of thousands."""
-        self.waiters.extend(delivery.take_waiting())
+    def add_waiters(self, delivery: Delivery, now: float) -> None:
+        """All that wait there wait here no more: there may be tens of thousands.
+
+        It is `now` by the clock of the leader that gave them their deadlines: another's may not be asked later.
+        """
+        waiters = delivery.take_waiting()
+        if waiters:
+            self._taken_at = now
+            self.waiters.extend(waiters)
 
     def add_state(self, state: ShardState) -> None:
         """It counts no more."""
         self._states.append(state)
 
-    def some_calls(self, delivery: Delivery) -> list[Call]:
-        """The calls of some consumers, which are to be told; they are the caller's now."""
+    def some_calls(self) -> list[Call]:
+        """The calls of some consumers, for what is left of their time; they are to be told, and the caller's now."""
         waiters = self.waiters
-        return [delivery.call_again(waiters.popleft()) for _ in range(min(GIVE_BACK_MAX, len(waiters)))]
+        return [self._again(waiters.popleft()) for _ in range(min(GIVE_BACK_MAX, len(waiters)))]
+
+    def _again(self, waiter: Waiter) -> Call:
+        call = waiter.call
+        call.request = replace(call.request, wait=max(waiter.deadline - self._taken_at, 0.001))
+        return call
 
     def drop(self) -> None:
         """Let go of some messages."""

@@ -30,15 +30,26 @@ SCAN_MAX: Final = 20_000
 class _Clearing:
     """A clear or remove that is under way: of the messages that were in the queue after record `begun`.
 
-    Nothing is gathered beforehand: a queue of millions would take as long as an election.
+    Nothing is gathered beforehand: a queue of millions would take as long as an election. When the first that are
+    looked at have all come since, the queue holds little else: its ids are noted then, in `rest`, and looked at in
+    pieces. That is all of them: what was there before can move within the queue, but not come into it.
     """
 
     def __init__(self, call: Call, queue: str, begun: int, before: int) -> None:
         self.call = call
         self.queue = queue
-        self.begun = begun
-        self.before = before
         self.removed = 0
+        self.rest: list[int] | None = None
+        self._begun = begun
+        self._before = before
+
+    def is_meant(self, message: Message) -> bool:
+        """Whether it goes. A message that was moved here since, whose dead letters these are, was not there."""
+        return (
+            message.msg_id < self._before
+            and message.queue == self.queue
+            and (message.deliveries > 0 or message.last <= self._begun)
+        )
 
 
 class QueueAdmin:
@@ -128,33 +139,44 @@ class QueueAdmin:
         return None
 
     def _next(self, clearing: _Clearing) -> list[Message]:
-        """Some of the messages that are to go; none is left if it is empty.
-
-        A message that was moved here since, from a queue whose dead letters these are, was not there when it was asked.
-        """
-        queue = self._state.queues.get(clearing.queue)
+        """Some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
+        queue, rest = self._state.queues.get(clearing.queue), clearing.rest
         if queue is None:
+            clearing.rest = []
             return []
-        live, before, begun = self._state.messages, clearing.before, clearing.begun
-        for keys in (queue.ready, queue.waiting):
-            for scanned in (SCAN_MAX, len(keys)):
-                ids = dict.fromkeys([key[-1] for key in islice(keys.unordered(), scanned) if key[-1] < before])
-                found = [live[msg_id] for msg_id in islice(ids, CLEAR_CHUNK)]
-                found = [message for message in found if message.deliveries or message.last <= begun]
+        if rest is None:
+            for keys in (queue.ready, queue.waiting):
+                ids = [key[-1] for key in islice(keys.unordered(), SCAN_MAX)]
+                found = self._meant(clearing, ids)
                 if found:
                     return found
-        if not queue.unplaced:
-            return []
-        unplaced = [live.get(msg_id) for msg_id in self._ledger.uncommitted_ids if msg_id < before]
-        return [one for one in unplaced if one is not None and one.queue == clearing.queue][:CLEAR_CHUNK]
+            rest = clearing.rest = [key[-1] for keys in (queue.ready, queue.waiting) for key in keys.unordered()]
+            if queue.unplaced:
+                rest += self._ledger.uncommitted_ids
+        return self._meant(clearing, [rest.pop() for _ in range(min(CLEAR_CHUNK, len(rest)))])
+
+    def _meant(self, clearing: _Clearing, ids: list[int]) -> list[Message]:
+        """The first of those messages that are to go."""
+        live = self._state.messages
+        found: list[Message] = []
+        for msg_id in dict.fromkeys(ids):
+            message = live.get(msg_id)
+            if message is not None and clearing.is_meant(message):
+                found.append(message)
+                if len(found) == CLEAR_CHUNK:
+                    break
+        return found
 
     def _clear_piece(self, clearing: _Clearing) -> None:
         """Remove the next messages; at the end answer, and drop the queue if that was asked."""
-        messages = self._next(clearing)
-        if messages:
-            clearing.removed += len(messages)
-            self._ledger.append(Clear(clearing.queue, *named(messages)))
-            if len(messages) >= CLEAR_CHUNK or self._next(clearing):
+        while clearing.rest is None or clearing.rest:
+            messages = self._next(clearing)
+            if messages:
+                clearing.removed += len(messages)
+                self._ledger.append(Clear(clearing.queue, *named(messages)))
+            queue = self._state.queues.get(clearing.queue)
+            left = max(0 if queue is None else queue.size, len(clearing.rest or ()))
+            if left > CLEAR_CHUNK or len(messages) == CLEAR_CHUNK:
                 return
         request = clearing.call.request
         queue = self._state.queues.get(clearing.queue)

@@ -137,7 +137,8 @@ class QueueOwner(LoopActor):
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
         state = self._ledger.state
-        self._leftovers.add_waiters(self._broker.delivery)
+        self._rows.dropped()
+        self._leftovers.add_waiters(self._broker.delivery, self._now())
         uncertain, undone = self._broker.take_open(self._appending.logged)
         reason = "this node reads its data again, since it lost its place as leader"
         self._refuse([*uncertain, *undone], ErrorWord.NO_LEADER, reason)
@@ -216,7 +217,7 @@ class QueueOwner(LoopActor):
 
     def _give_back(self) -> None:
         """Some of the consumers that waited here, and do not any more."""
-        calls = self._leftovers.some_calls(self._broker.delivery)
+        calls = self._leftovers.some_calls()
         if self._tenure.is_stopping:
             self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
         else:
@@ -296,7 +297,7 @@ class QueueOwner(LoopActor):
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
-        self._leftovers.add_waiters(self._broker.delivery)
+        self._leftovers.add_waiters(self._broker.delivery, self._now())
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         undone += self._held
@@ -336,7 +337,7 @@ class QueueOwner(LoopActor):
 
     def _drain(self, message: Drain) -> None:
         if self._tenure.drain(message.vote_id):
-            self._leftovers.add_waiters(self._broker.delivery)
+            self._leftovers.add_waiters(self._broker.delivery, self._now())
 
     # -- carrying out ------------------------------------------------------------------------------------------
 
@@ -387,7 +388,7 @@ class QueueOwner(LoopActor):
     def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
         self._tenure.is_stopping = True
-        self._leftovers.add_waiters(self._broker.delivery)
+        self._leftovers.add_waiters(self._broker.delivery, self._now())
         undone, self._held = self._held, []
         self._refuse(undone, ErrorWord.STOPPING, "the node is stopping")
 

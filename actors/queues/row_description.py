@@ -31,6 +31,10 @@ class RowDescription:
         self._asked = message
         self._describing = None
 
+    def dropped(self) -> None:
+        """The state that was looked at is not the log's: what was asked is looked up in the next one."""
+        self._describing = None
+
     def describe(self, ledger: Ledger, *, is_leading: bool) -> None:
         """Look up one piece of what was asked, if anything was; in a new state from the beginning."""
         asked, state = self._asked, ledger.state

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from storage.records import Member, Members
+from storage.renewal import others_can_elect
 from storage.tables import LOG, LmdbTables
 from tests.cluster import Cluster, wait_for
 from tests.node import Node
@@ -124,3 +126,86 @@ def test_who_lost_its_log_elects_nobody_before_it_has_all_again(cluster: Cluster
         assert client.monitor("q")["size"] == len(sent)
     wait_for(lambda: is_level(cluster, damaged))
     check_as_leader(cluster, damaged, sent)
+
+
+def test_of_two_nodes_none_begins_anew_unasked_and_asked_it_gets_all(tmp_path: Path) -> None:
+    """The other can't lead without it, and it would vote for nobody: nobody would ever lead."""
+    cluster = Cluster(tmp_path, 2, {})
+    try:
+        cluster.start()
+        sent = produced(cluster)
+        node = cluster.followers()[0]
+        assert node.stop(10.0) == 0
+        damage_a_row(node)
+        assert "can't be used" in node.try_start()
+        node.kill()
+        refused = repair(node, "--from-cluster")
+        assert refused.returncode == 1
+        assert "--force" in refused.stderr
+        renewed = repair(node, "--from-cluster", "--force")
+        assert renewed.returncode == 0, renewed.stderr
+        node.start()
+        cluster.wait_whole()
+        wait_for(lambda: is_level(cluster, node))
+        check_as_leader(cluster, node, sent)
+    finally:
+        cluster.kill()
+
+
+def test_where_too_many_began_anew_one_of_them_can_be_told_to_vote(cluster: Cluster) -> None:
+    sent = produced(cluster)
+    damaged = cluster.followers()
+    intact = cluster.leader()
+    for node in damaged:
+        assert node.stop(10.0) == 0
+        damage_a_row(node)
+    for node in damaged:
+        node.start()
+    for _ in range(20):
+        assert {cluster.shard(node)["leader_node_id"] for node in damaged} == {0}
+        time.sleep(0.1)
+    assert [cluster.shard(node)["abstains"] for node in damaged] == [True, True]
+    assert damaged[0].stop(10.0) == 0
+    said = repair(damaged[0], "--force")
+    assert "it votes again" in said.stdout, said.stderr
+    damaged[0].start()
+    cluster.wait_whole()
+    assert cluster.leader() is intact
+    wait_for(lambda: all(is_level(cluster, node) and not cluster.shard(node)["abstains"] for node in damaged))
+    check_as_leader(cluster, damaged[1], sent)
+
+
+def test_a_renewal_that_was_cut_short_goes_on(cluster: Cluster) -> None:
+    """The log is put aside, and the newest of it is not: the node ended in between."""
+    sent = produced(cluster)
+    node = cluster.followers()[0]
+    assert node.stop(10.0) == 0
+    damage_a_row(node)
+    folder = folder_of(node)
+    aside = folder.with_name(f"{folder.name}.damaged-20260101-000000")
+    (aside / "journal").mkdir(parents=True)
+    (aside / "unfinished").touch()
+    for name in ("data.mdb", "lock.mdb"):
+        (folder / name).rename(aside / name)
+    node.start()
+    cluster.wait_whole()
+    wait_for(lambda: is_level(cluster, node))
+    assert [one.name for one in folder.parent.glob("shard-0.damaged-*")] == [aside.name]
+    assert not (aside / "unfinished").exists()
+    assert list((aside / "journal").iterdir()), "all of it is there now"
+    check_as_leader(cluster, node, sent)
+
+
+@pytest.mark.parametrize(
+    ("voters", "others", "can"),
+    [((1, 2, 3), (), True), ((1, 2), (), False), ((1,), (), False), ((1, 2, 3, 4), (), True), ((2, 3), (), True),
+     (None, (2, 3), True), (None, (2,), False), (None, (), False)],
+)  # fmt: skip
+def test_it_is_known_whether_the_others_can_elect_without_a_node(
+    voters: tuple[int, ...] | None, others: tuple[int, ...], can: bool
+) -> None:
+    members = None
+    if voters is not None:
+        known = [Member(n, "h", n, n, is_voter=n in voters) for n in (1, 2, 3, 4)]
+        members = Members("", 9, known, [])
+    assert others_can_elect(1, members, others) is can

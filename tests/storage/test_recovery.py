@@ -15,7 +15,7 @@ from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import RECORDS_UNTIL_REST, LogStore
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
-from storage.records import Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
+from storage.records import Bury, Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
 from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
@@ -65,8 +65,10 @@ class Writer:
             return Confirm(message.queue, *one)
         if choice < 0.9:
             return Release(message.queue, *one, [NOW])
-        if choice < 0.93:
+        if choice < 0.91:
             return Clear(message.queue, *one)
+        if choice < 0.93 and message.queue != queue:
+            return Bury(message.queue, queue, *one, [NOW], [NOW + 9])
         if choice < 0.97:
             return Configure(queue, random.randint(0, 9), 5.0, 1.0, 2, None, random.random() < 0.5)
         empty = [name for name, held in state.queues.items() if not held.size]

@@ -48,6 +48,34 @@ def test_a_candidate_saves_its_own_vote_before_it_asks_for_others() -> None:
     assert one.take_out() == [TakeLead(6)]
 
 
+def test_who_has_lost_its_log_votes_for_nobody_and_leads_nothing_until_it_has_all_again() -> None:
+    """It may have been needed for what was committed: see `storage.renewal`."""
+
+    def abstaining(*voters: int) -> Recorded:
+        made = Recorded(Election(Identity(9, 2, 77, 5, abstains=True), TIMEOUT, lambda: 0.0, 0.0))
+        made.set_voters(0.0, frozenset(voters))
+        return made
+
+    one = abstaining(1, 2, 3)
+    one.tick(1.0)
+    assert not [said for said in one.take_out() if isinstance(said, AskVotes)]
+    for is_pre in (True, False):
+        one.vote_asked(3.0, asked(6, comparison=1, is_pre=is_pre))
+        [cast] = one.take(CastVote)
+        assert not cast.vote.is_granted
+    one.vote_asked(3.0, asked(7, comparison=1, is_forced=True))
+    assert [cast.vote.is_granted for cast in one.take(CastVote)] == [False]
+    one.leader_heard(4.0, 7, 1)
+    one.take_out()
+    one.take_over(4.1, 7)
+    assert one.take_out() == []
+    assert abstaining(2).take_out() == [], "nor if it is the only one that votes"
+    one.caught_up()
+    assert not saved(one.take_out()).abstains
+    one.take_over(4.2, 7)
+    assert AskVotes(8, is_pre=False, is_forced=True) in one.take_out()
+
+
 def test_votes_of_nodes_that_do_not_vote_count_for_nothing() -> None:
     one = election()
     one.tick(1.0)

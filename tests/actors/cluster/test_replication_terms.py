@@ -2,10 +2,12 @@
 
 import pytest
 
+from actors.cluster.admin import ClusterAdmin
+from actors.cluster.balancing import Balancing
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.pace import Pace
-from actors.messages.election import CastVote, Follow, VoteAsked
-from actors.messages.log import Append, LogAdvanced
+from actors.messages.election import CastVote, CaughtUp, Follow, VoteAsked
+from actors.messages.log import Append, Drain, LogAdvanced
 from actors.messages.peers import PeerSaid
 from net.peers.messages import (
     Diverged,
@@ -95,6 +97,54 @@ def test_a_long_tail_that_agrees_is_asked_for_no_more_and_again_in_a_while() -> 
     assert node.said(Pull) == []
     node.machine.tick(0.6)
     assert len(node.said(Pull)) == 1
+
+
+def test_a_log_that_was_lost_counts_when_the_disk_has_all_that_the_leader_had() -> None:
+    node = following()
+    node.log.abstains = True
+    records = [made(1, 3, 4), made(4, 6, 5)]
+    node.heard(0.1, 2, Push(5, 0, 0, [one.data for one in records], 6, 0.1, is_pulled=True, is_end=True))
+    assert node.machine.take(CaughtUp) == [], "it is not on the disk yet"
+    node.written()
+    assert len(node.machine.take(CaughtUp)) == 1
+    assert not node.log.abstains
+    part = following()
+    part.log.abstains = True
+    part.heard(0.1, 2, Push(5, 0, 0, [records[0].data], 6, 0.1, is_pulled=True, is_end=False))
+    part.written()
+    assert part.machine.take(CaughtUp) == [], "the leader has more"
+
+
+def test_who_says_that_its_log_ends_earlier_than_it_did_is_believed() -> None:
+    """One that began anew looked level: it was the best successor, and none could be led by it."""
+    node = leading(made(1, 3, 1))
+    node.heard(0.0, 2, stored(4, 0.0, 0.4))
+    progress = node.machine.machine.leading.progress[2]
+    assert progress.match == 4
+    node.heard(0.1, 2, Pull(5, 0, 0, 100))
+    assert progress.match == 0
+
+
+def test_a_leader_whose_disk_does_not_answer_hands_over() -> None:
+    node = leading(made(1, 3, 1))
+    admin = ClusterAdmin(
+        node.machine.machine,
+        node.log.membership,
+        {},
+        {},
+        level=1,
+        is_founded=True,
+        own={},
+        balancing=Balancing(0, 1, 0.0, 9.0),
+    )
+    node.machine.append(0.0, Append(5, [made(5, 5, 5)]))
+    node.machine.tick(0.0)
+    for follower in (2, 3):
+        node.heard(0.0, follower, stored(5, 0.0, 0.4))
+    assert not [one for one in admin.tick(1.0) if isinstance(one, Drain)]
+    for follower in (2, 3):
+        node.heard(1.3, follower, stored(5, 0.0, 0.4))
+    assert [type(one) for one in admin.tick(1.3)] == [Drain]
 
 
 def test_a_leader_whose_disk_does_not_answer_is_stuck_after_some_time_outs_and_commits_by_the_others() -> None:

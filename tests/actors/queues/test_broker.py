@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from actors.queues.ledger import REPLICATED_S
 from storage.records import Deliver, Produce
 from tests.actors.queues.shard import Shard
 
@@ -305,6 +306,26 @@ def test_replicate_waits_for_so_many_disks() -> None:
     shard.settle()
     assert shard.replies[many]["code"] == 0
     assert shard.ask(1, queue="q", data="x", replicate=6)["error"] == "not_supported"
+
+
+def test_nodes_that_do_not_vote_are_no_majority() -> None:
+    """Three that vote and one that does not yet: that one and the leader have the record, and it may be lost."""
+    shard = Shard()
+    shard.commits = False
+    ledger = shard.broker.ledger
+    shard.broker.queries.around.nodes = 4
+    ledger.majority = 2
+    number = shard.send(1, queue="q", data=1, replicate=2)
+    one = shard.send(1, queue="q", data=1, replicate=1)
+    last = shard.state.trans_id
+    ledger.durable(last, (last, last, 0, 0))
+    shard._take_answers()
+    assert shard.replies[one]["code"] == 0
+    assert number not in shard.replies
+    ledger.pass_monotonic(REPLICATED_S)
+    ledger.durable(last, (last, last, 0, 0))
+    shard._take_answers()
+    assert shard.replies[number]["error"] == "unknown_outcome"
 
 
 def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> None:

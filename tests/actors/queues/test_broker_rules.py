@@ -5,13 +5,14 @@ from typing import Any
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import Raw
 
 from actors.messages.call import Call
 from actors.queues.delivery import STALE_ALARMS_MAX
 from actors.queues.ledger import REPLICATED_S
 from actors.queues.queries import LIST_NAMES
-from actors.queues.queue_admin import CLEAR_CHUNK
-from quorate.protocol import Request
+from actors.queues.queue_admin import CLEAR_CHUNK, SCAN_MAX
+from quorate.protocol import ProduceItem, Request
 from storage.records import Clear, Place
 from tests.actors.queues.shard import _NOBODY, Shard
 
@@ -339,6 +340,49 @@ def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
     shard.settle()
     assert shard.replies[999]["count"] == 6000
     assert [message.msg_id for message in shard.state.messages.values()] == [first]
+
+
+def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_into_it_meanwhile() -> None:
+    """The first that were looked at had all been buried since, and it was taken for empty."""
+    shard = Shard()
+    shard.ask(5, queue="work", dead_letter="dead", max_deliveries=1)
+    for priority, times in ((0, 4), (9, 3)):
+        for _ in range(times):
+            shard.ask(1, queue="dead", messages=[{"data": 1, "priority": priority}] * 1000)
+    for _ in range(3):
+        shard.ask(1, queue="work", messages=[{"data": "b", "retry": 1}] * 1000)
+    old = {message.msg_id for message in shard.state.messages.values() if message.queue == "dead"}
+    for _ in range(3):
+        shard.ask(2, queue="work", count=1000)
+    shard.broker.execute(shard.now, [Call(Request(6, queue="dead"), shard, 999, _NOBODY)])
+    shard.now += 5.0
+    for _ in range(4):
+        shard.broker.pass_time(shard.now)
+    shard.settle()
+    left = {message.msg_id for message in shard.state.messages.values() if message.queue == "dead"}
+    assert shard.replies[999]["count"] == len(old)
+    assert len(left) == 3000
+    assert not left & old
+
+
+def test_a_clear_looks_at_what_has_come_since_in_pieces() -> None:
+    shard = Shard()
+    for _ in range(5):
+        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
+    shard.broker.execute(shard.now, [Call(Request(6, queue="q"), shard, 999, _NOBODY)])
+    items = [ProduceItem(data=Raw(b"1"))] * 1000
+    for _ in range(40):
+        shard.broker.execute(shard.now, [Call(Request(1, queue="q", messages=items), shard, 1000, _NOBODY)])
+        shard.broker.commit(shard.now, shard.state.trans_id)
+    shard.broker.ledger.take_answers()
+    admin = shard.broker.admin
+    looked: list[int] = []
+    counted = admin._meant
+    admin._meant = lambda clearing, ids: looked.append(len(ids)) or counted(clearing, ids)  # type: ignore[method-assign, func-returns-value]
+    shard.settle()
+    assert shard.replies[999]["count"] == 5000
+    assert max(looked) <= SCAN_MAX
+    assert len(shard.state.messages) == 40_000
 
 
 def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from msgspec import Raw
 
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute, Returned, StatusAsked
+from actors.messages.checkpoints import DescribeRows, RowsDescribed
 from actors.messages.lifecycle import Stop
 from actors.messages.log import (
     Append,
@@ -32,6 +34,7 @@ from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode
 from storage.records import Lead, Member, Members
 from storage.state import ShardState
+from storage.trimming import TrimPlan, TrimStep
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
 
@@ -116,6 +119,65 @@ def test_a_follower_gives_requests_back_and_answers_what_is_about_it() -> None:
     owner.tell(LeaderChanged(3, False, "c", 33))
     owner.ask(8)
     assert [getattr(reply, "leader_host", "") for reply in owner.replies()] == ["c"]
+
+
+@pytest.mark.parametrize("is_in_log", [True, False])
+def test_who_waited_here_waits_elsewhere_for_what_is_left_of_its_time(is_in_log: bool) -> None:
+    """By the clock of the leader that it waited for: the next state knows only when its last record was made."""
+    owner = leading()
+    owner.crank(7200.0)
+    owner.ask(2, queue="q", wait=60.0)
+    owner.crank(20.0)
+    if not is_in_log:
+        produce(owner, queue="p")
+    owner.tell(Deposed(1, 1, 2))
+    owner.crank(0.5)
+    [returned] = [call for message in owner.router.take(Returned) for call in message.calls]
+    assert returned.request.wait == pytest.approx(40.0)
+
+
+def test_who_waited_for_a_list_is_given_back_when_the_lead_is_lost() -> None:
+    owner = leading()
+    state = owner.actor._ledger.state
+    for number in range(20_000):
+        state.queue(f"q{number}")
+    owner.actor.actor_ref.tell(Execute([Call(Request(7, pattern="none*"), owner, 0, owner.asker)]))
+    owner.actor.actor_ref.tell(Deposed(1, 1, 2))
+    owner.crank()
+    assert [call.request.action for message in owner.router.take(Returned) for call in message.calls] == [7]
+    assert owner.replies() == []
+
+
+def test_what_is_described_in_pieces_waits_for_the_fresh_state_and_turns_nobody_round() -> None:
+    owner = leading()
+    plan = TrimPlan([TrimStep(1, b"", list(range(1, 5001)), set(), [])])
+    owner.actor.actor_ref.tell(DescribeRows(plan))
+    owner.actor.actor_ref.tell(Execute([Call(Request(1, queue="p", data=Raw(b"1")), owner, 0, owner.asker)]))
+    owner.actor.actor_ref.tell(Deposed(1, 1, 2))
+    turns = 0
+    go_on = owner.actor._continue
+
+    def counted() -> None:
+        nonlocal turns
+        turns += 1
+        assert turns < 100, "it calls itself without rest"
+        go_on()
+
+    owner.actor._continue = counted  # type: ignore[method-assign]
+    owner.crank()
+    assert not owner.checkpointer.take(RowsDescribed)
+    owner.tell(StateLoaded(ShardState()))
+    owner.crank()
+    assert len(owner.checkpointer.take(RowsDescribed)) == 1, "of the fresh state, from the beginning"
+
+
+def test_what_the_other_disks_have_committed_is_no_more_under_way() -> None:
+    """A leader whose own disk does not answer goes on: two appends are under way at most."""
+    owner = leading()
+    for number in range(4):
+        produce(owner)
+        owner.advance(number + 2, durable=1)
+    assert len([record for record in owner.appended() if not isinstance(record, Lead)]) == 4
 
 
 def test_what_a_follower_applies_it_shows() -> None:

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from actors.gateway.access import ANONYMOUS, TokenHash, new_token
+from actors.gateway.access import TokenHash, new_token
+from actors.messages.rights import ANONYMOUS
 from actors.node.access_file import TOKENS_MAX, AccessFile, AccessFileError, principal_fault, read_access, rights_of
 from cli.output import AsJson, console, fail, print_json, print_table, speaking
 

@@ -16,10 +16,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from actors.messages.rights import EVERY_QUEUE, EVERY_RIGHT, Principal, Rights
+from actors.messages.rights import ANONYMOUS, EVERY_QUEUE, EVERY_RIGHT, Principal, Rights
 from quorate.actions import OF_QUEUES, Right
 
-ANONYMOUS: Final = "anonymous"
 NEAR: Final = "local"
 FAR: Final = "remote"
 RESERVED_NAMES: Final = frozenset({ANONYMOUS, NEAR, FAR})

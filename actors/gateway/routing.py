@@ -11,6 +11,7 @@ A client's requests are done in their order: as long as one of them is held, tho
 
 import math
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
@@ -41,6 +42,9 @@ PATIENCE_MAX: Final = 15
 
 LOOK_MAX: Final = 2000
 """So many held calls are looked at in one turn: some 10 ms."""
+
+GIVE_UP_MAX: Final = 1000
+"""So many of those that waited for too long are told in one turn, and of those whose answer is missing."""
 
 RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
@@ -158,7 +162,7 @@ class Routing:
             routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
         else:
             size = call_bytes(call)
-            if not self.under_way.has_room(to, size):
+            if not self.under_way.has_room(to, size, is_look=call.request.action in LOOKS):
                 self._hold(call, deadline, deadline, for_credit=True)
             else:
                 forwarding, answer_by = self.under_way.send(now, call, to, size, self.leader)
@@ -282,14 +286,15 @@ class Routing:
         """Time has passed: look again at what came back, and give up what waited too long."""
         if now < self.next_at:
             return Routed()
-        late = [one for one in self._held if one.deadline <= now]
+        late = list(islice((one for one in self._held if one.deadline <= now), GIVE_UP_MAX))
         if late:
-            self._held = [one for one in self._held if one.deadline > now]
+            gone = set(map(id, late))
+            self._held = [one for one in self._held if id(one) not in gone]
             self._count_held()
-        has_due = any(one.look_at <= now for one in self._held)
+        has_due = len(late) < GIVE_UP_MAX and any(one.look_at <= now for one in self._held)
         routed = self._look_again(now) if has_due else Routed()
         routed.answers += [_given_up(one) for one in late]
-        for serial in self.under_way.late(now):
+        for serial in self.under_way.late(now)[:GIVE_UP_MAX]:
             routed.answers += self._give_up(now, serial, "did not answer in time")
         self.next_at = min(
             min((min(one.look_at, one.deadline) for one in self._held), default=math.inf),

@@ -57,13 +57,13 @@ class Seeking:
 
     @property
     def has_left(self) -> bool:
-        """As its own client."""
-        return self.call.client.has_left
+        """As its own client; and when it is done, what of it is held is wanted by nobody."""
+        return self._is_done or self.call.client.has_left
 
     @property
     def is_gone(self) -> bool:
-        """As its own client."""
-        return self.call.client.is_gone
+        """As its own client; and when it is done."""
+        return self._is_done or self.call.client.is_gone
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Answers come by the Dispatcher."""

@@ -23,6 +23,9 @@ SLOW_BYTES_PER_S: Final = 256 << 10
 CREDIT_BYTES: Final = 16 << 20
 """What may be on its way to another node, or be expected back, at once; beyond it requests are held here."""
 
+LOOKS_SHARE: Final = 0.5
+"""What only looks gets so much of it at most."""
+
 CALL_BYTES: Final = 512
 """What a call takes beside its payloads, about."""
 
@@ -41,7 +44,8 @@ QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
 class Outgoing:
     """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
 
-    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes).
+    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes), and of the looks'
+    share if `is_look`.
     """
 
     call: Call
@@ -49,6 +53,7 @@ class Outgoing:
     deadline: float
     waits_until: float
     size: int
+    is_look: bool = False
 
 
 @dataclass(slots=True)
@@ -72,6 +77,8 @@ class Forwarding:
 class UnderWay:
     """What one Routing has forwarded. `credit_bytes`: see `CREDIT_BYTES`; one call may always be under way.
 
+    Calls that only look have `LOOKS_SHARE` of it: who works is not kept waiting by who looks.
+
     `next_at` (monotonic s): the earliest time by which an answer is missing. `has_credit`: what had to wait may go on.
     """
 
@@ -79,7 +86,9 @@ class UnderWay:
         self.has_credit = False
         self._credit_bytes = credit_bytes
         self._bytes: dict[int, int] = {}
+        self._looks: dict[int, int] = {}
         self._short: set[int] = set()
+        self._looks_short: set[int] = set()
         self._serial = 0
         self._calls: dict[int, Outgoing] = {}
         self._clients: dict[Client, ForwardedClient] = {}
@@ -99,12 +108,15 @@ class UnderWay:
     @property
     def is_short(self) -> bool:
         """Whether a call waits for credit."""
-        return bool(self._short)
+        return bool(self._short or self._looks_short)
 
-    def has_room(self, to: int, size: int) -> bool:
+    def has_room(self, to: int, size: int, *, is_look: bool = False) -> bool:
         """Whether so many bytes more may be on their way to that node; if not, `has_credit` says when."""
         if (there := self._bytes.get(to, 0)) and there + size > self._credit_bytes:
             self._short.add(to)
+            return False
+        if is_look and (there := self._looks.get(to, 0)) and there + size > self._credit_bytes * LOOKS_SHARE:
+            self._looks_short.add(to)
             return False
         return True
 
@@ -120,7 +132,10 @@ class UnderWay:
             answer_s = patience_s
         waits_until = now + (call.request.wait or 0.0)
         deadline = waits_until + answer_s
-        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size)
+        look = call.request.action in LOOKS
+        if look:
+            self._looks[to] = self._looks.get(to, 0) + size
+        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, look)
         return Forwarding(to, self._serial, number, call), deadline
 
     def _number_of(self, client: Client, leader: int) -> int:
@@ -147,6 +162,11 @@ class UnderWay:
         if one.node_id in self._short and left <= self._credit_bytes // 2:
             self._short.discard(one.node_id)
             self.has_credit = True
+        if one.is_look:
+            looks = self._looks[one.node_id] = self._looks[one.node_id] - one.size
+            if one.node_id in self._looks_short and looks <= self._credit_bytes * LOOKS_SHARE / 2:
+                self._looks_short.discard(one.node_id)
+                self.has_credit = True
         return one
 
     def take_those(self, node_id: int, serials: list[int]) -> list[Outgoing]:

@@ -115,10 +115,9 @@ class Visitors:
         if taken - len(self._beside) < allowed:
             return True
         visitor: Visitor = connection.visitor
-        if visitor.is_near:
-            return self._takes_beside(connection, NEAR)
-        if visitor.known.principal.rights.has(Right.OPERATE):
-            return self._takes_beside(connection, OPERATORS)
+        is_operator = visitor.known.principal.rights.has(Right.OPERATE)
+        if (visitor.is_near or is_operator) and self._takes_beside(connection, NEAR if visitor.is_near else OPERATORS):
+            return True
         if self.table.is_open:
             return False
         if self._makes_room(connection):

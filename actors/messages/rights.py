@@ -164,6 +164,9 @@ class Principal(NamedTuple):
     rights: Rights
 
 
+ANONYMOUS: Final = "anonymous"
+"""Who has shown no token, where there are some. Without an access file nobody is called so."""
+
 ITSELF: Final = Principal("", EVERY_RIGHT)
 """Who asks on the node's own behalf."""
 

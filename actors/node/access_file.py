@@ -19,8 +19,8 @@ from typing import Any, Final
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
-from actors.gateway.access import ANONYMOUS, NAME_MAX, RESERVED_NAMES, AccessTable, Entry, TokenHash
-from actors.messages.rights import Rights
+from actors.gateway.access import NAME_MAX, RESERVED_NAMES, AccessTable, Entry, TokenHash
+from actors.messages.rights import ANONYMOUS, Rights
 from quorate.actions import OF_NODE, OF_QUEUES
 from quorate.protocol import name_fault
 from storage.real_disk import flush_folder

@@ -11,6 +11,7 @@ from msgspec.structs import astuple
 
 from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
+from actors.messages.rights import ANONYMOUS
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.queries import Queries
@@ -20,6 +21,7 @@ from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
 from quorate.actions import IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
+    BATCH_MAX,
     NO_DATA,
     RELATIVE_TIME_LIMIT_S,
     TIME_MAX_S,
@@ -51,6 +53,12 @@ _PRODUCE: Final = int(Action.PRODUCE)
 _WATCH: Final = int(Action.WATCH)
 _ABSENT: Final = NO_DATA
 _Reply: Final = Reply
+WAITED_NAMES_MAX: Final = BATCH_MAX
+"""For so many queues the consumers of one client wait in all, or one consumer for as many as a request may name."""
+
+STRANGERS_SHARE: Final = 0.75
+"""Who has shown no token gets no more than this part of `waiters_max`; the rest is for those who have."""
+
 ITEM_FIELDS: Final = ("data", "delay", "ttl", "retry", "priority", "key")
 """What a message is asked for by; in one order in a request and in its items."""
 
@@ -135,6 +143,7 @@ class Broker:
     def execute(self, now: float, calls: list[Call]) -> None:
         """Do the requests, in order."""
         self.ledger.set_time(now)
+        self.delivery.begin()
         actions = self._actions
         for call in calls:
             number = call.request.action
@@ -151,6 +160,7 @@ class Broker:
     def commit(self, now: float, trans_id: int) -> None:
         """Records up to `trans_id` are committed."""
         self.ledger.set_time(now)
+        self.delivery.begin()
         placeable = self.ledger.commit(trans_id)
         if placeable:
             self.delivery.place_produced(placeable)
@@ -158,6 +168,7 @@ class Broker:
     def pass_time(self, now: float) -> None:
         """Do what is due."""
         self.ledger.set_time(now)
+        self.delivery.begin()
         self.delivery.pass_time()
 
     @property
@@ -362,11 +373,24 @@ class Broker:
             return self.ledger.refuse_field(
                 call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed"
             )
-        if wait_s and self.delivery.waited_names + len(names) > self._limits.waiters_max:
-            return self.ledger.refuse(call, ErrorWord.OVERLOADED, f"{self._limits.waiters_max} consumers wait already")
-        if wait_s and self.delivery.waits_of(call.client) >= self._limits.waits_per_client_max:
-            reason = f"{self._limits.waits_per_client_max} consumers of this connection wait already"
+        if wait_s and (reason := self._why_not_wait(call, len(names))):
             return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
         if request.action == _WATCH:
             return self.delivery.watch_for(call, names, wait_s)
         return self.delivery.consume(call, names, request.count, wait_s)
+
+    def _why_not_wait(self, call: Call, names: int) -> str | None:
+        """Why no consumer more of that client can wait for so many queues; None if one can."""
+        limits, delivery = self._limits, self.delivery
+        there, own = delivery.waited_names, delivery.names_of(call.client)
+        if there + names > limits.waiters_max:
+            return f"{limits.waiters_max} consumers wait already"
+        if delivery.waits_of(call.client) >= limits.waits_per_client_max:
+            return f"{limits.waits_per_client_max} consumers of this connection wait already"
+        if own and own + names > WAITED_NAMES_MAX:
+            return f"this connection waits for {own} queues already, and for {WAITED_NAMES_MAX} it may"
+        if call.principal.name == ANONYMOUS:
+            allowed = int(limits.waiters_max * STRANGERS_SHARE)
+            if delivery.strangers_names + names > allowed:
+                return f"{allowed} consumers without a token wait already"
+        return None

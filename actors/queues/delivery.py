@@ -33,8 +33,11 @@ _Take: Final = Take
 STALE_ALARMS_MAX: Final = 1000
 """So many alarms may be left over in any case, of queues that are gone and of those that were set anew."""
 
-TICK_EVENTS_MAX: Final = 1000
-"""Messages that one call of `pass_time` moves: some 5 ms of work, after which sockets have their turn."""
+TURN_WORK_MAX: Final = 1000
+"""Messages that are moved, ended or handed to who waits in one turn, and waits that end: some 5 ms of work.
+
+After it sockets have their turn. The rest goes on by an alarm that is due at once.
+"""
 
 
 class Delivery:
@@ -49,8 +52,14 @@ class Delivery:
         self._alarm_at: dict[str, float] = {}
         self._to_serve: dict[str, QueueState] = {}
         self._is_serving = False
+        self._work = TURN_WORK_MAX
+        self._unserved: set[str] = set()
         for queue in self._state.queues.values():
             self.watch(queue.name, queue.next_event_at)
+
+    def begin(self) -> None:
+        """A turn begins: there is `TURN_WORK_MAX` to be done in it."""
+        self._work = TURN_WORK_MAX
 
     # -- consuming ---------------------------------------------------------------------------------------------
 
@@ -65,6 +74,8 @@ class Delivery:
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and queue.ready and not queue.paused:
+                if wait_s and name in self._unserved:
+                    continue  # those in line have not had their turn yet
                 if self._is_too_large(call, queue):
                     return
                 messages = self._take_ready(queue, count or 1, call.reply_bytes_max)
@@ -124,10 +135,16 @@ class Delivery:
 
     def _serve_one(self, queue: QueueState) -> None:
         lines = self._lines
+        self._unserved.discard(queue.name)
         while queue.ready and not queue.paused:
             waiter = lines.first(queue.name)
             if waiter is None or (lines.has_told and self._free(queue) <= 0):
                 return
+            if self._work <= 0:
+                self._unserved.add(queue.name)
+                self.watch(queue.name, self._ledger.now)
+                return
+            self._work -= 1
             if waiter.only_watches:
                 lines.leave(waiter)
                 self._tell(waiter.call, queue)
@@ -190,9 +207,18 @@ class Delivery:
         """How many queues they wait for, each consumer's counted: what takes memory."""
         return self._lines.named
 
+    @property
+    def strangers_names(self) -> int:
+        """How many of those are waited for by who has shown no token, where others have."""
+        return self._lines.named_by_strangers
+
     def waits_of(self, client: Client) -> int:
         """How many consumers of one client wait."""
-        return len(self._lines.of_client(client))
+        return self._lines.count_of(client)
+
+    def names_of(self, client: Client) -> int:
+        """For how many queues they wait, each consumer's counted."""
+        return self._lines.names_of(client)
 
     # -- placing -----------------------------------------------------------------------------------------------
 
@@ -255,10 +281,9 @@ class Delivery:
         return min(at, self._lines.next_deadline)
 
     def pass_time(self) -> None:
-        """Do what is due by the ledger's now, at most `TICK_EVENTS_MAX` messages of it."""
+        """Do what is due by the ledger's now, as much as one turn does."""
         now = self._ledger.now
-        budget = TICK_EVENTS_MAX
-        while self._alarms and self._alarms[0][0] <= now and budget > 0:
+        while self._alarms and self._alarms[0][0] <= now and self._work > 0:
             at, name = heapq.heappop(self._alarms)
             if self._alarm_at.get(name) != at:
                 continue
@@ -266,17 +291,20 @@ class Delivery:
             queue = self._state.queues.get(name)
             self._lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
             if queue is not None:
-                budget -= self._move_due(queue, now, budget)
+                self._move_due(queue, now)
                 self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))
         for waiter in self._lines.late(now):
+            if self._work <= 0:
+                break
+            self._work -= 1
             self._give_up(waiter)
 
-    def _move_due(self, queue: QueueState, now: float, budget: int) -> int:
-        moved = 0
+    def _move_due(self, queue: QueueState, now: float) -> None:
+        self._work -= 1
         waiting = queue.waiting
         ended: list[Message] = []
-        while waiting and moved < budget and waiting.first[0] <= now:
-            moved += 1
+        while waiting and self._work > 0 and waiting.first[0] <= now:
+            self._work -= 1
             message = self._state.messages[waiting.first[1]]
             queue.lift(message)
             if message.deliveries and self._may_not_go_out(queue, message):
@@ -286,7 +314,6 @@ class Delivery:
         if ended:
             self._end(queue, ended)
         self.serve(queue)
-        return max(moved, 1)
 
     def _may_not_go_out(self, queue: QueueState, message: Message) -> bool:
         """Whether a message that was delivered before may not be delivered again."""
@@ -311,9 +338,10 @@ class Delivery:
     def _take_ready(self, queue: QueueState, count: int, bytes_max: int) -> list[Message]:
         """The next messages, out of the indexes; those that may not go out again are ended on the way.
 
-        At most `count`, and not more than fit `bytes_max`.
+        At most `count`, and not more than fit `bytes_max`. None, too, where so many are ended that it takes more turns.
         """
         messages: list[Message] = []
+        ended: list[Message] = []
         ready = queue.ready
         live = self._state.messages
         room = bytes_max
@@ -328,10 +356,16 @@ class Delivery:
                 queue.waiting.remove(expiry_key(message))
             message.place = Place.UNPLACED
             queue.unplaced += 1
-            if message.deliveries and self._may_not_go_out(queue, message):
-                self._end(queue, [message])
-            else:
+            if not message.deliveries or not self._may_not_go_out(queue, message):
                 messages.append(message)
+                continue
+            ended.append(message)
+            self._work -= 1
+            if self._work <= 0:
+                self.watch(queue.name, self._ledger.now)
+                break
+        if ended:
+            self._end(queue, ended)
         return messages
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:

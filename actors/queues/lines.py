@@ -12,6 +12,7 @@ from typing import Final
 from sortedcontainers import SortedList
 
 from actors.messages.call import Call, Client
+from actors.messages.rights import ANONYMOUS
 from quorate.protocol import Reply
 from storage.message import Message
 from storage.queue_state import NEVER
@@ -24,7 +25,7 @@ TOLD_S: Final = 1.0
 class Waiter:
     """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds)."""
 
-    __slots__ = ("call", "count", "deadline", "only_watches", "queues", "serial")
+    __slots__ = ("call", "count", "deadline", "is_strangers", "only_watches", "queues", "serial")
 
     def __init__(
         self, call: Call, queues: list[str], count: int | None, deadline: float, *, only_watches: bool = False
@@ -35,6 +36,7 @@ class Waiter:
         self.deadline = deadline
         self.only_watches = only_watches
         self.serial = 0
+        self.is_strangers = call.principal.name == ANONYMOUS
 
 
 class Lines:
@@ -48,7 +50,7 @@ class Lines:
         self._last_serial = 0
         self._told: dict[str, OrderedDict[Client, float]] = {}
         self._told_of: dict[Client, dict[str, None]] = {}
-        self.named = 0
+        self.named = self.named_by_strangers = 0
 
     def __contains__(self, name: str) -> bool:
         return name in self._lines
@@ -64,6 +66,8 @@ class Lines:
         self._deadlines.add((waiter.deadline, waiter.serial))
         self._by_client.setdefault(waiter.call.client, {})[waiter.serial] = waiter
         self.named += len(waiter.queues)
+        if waiter.is_strangers:
+            self.named_by_strangers += len(waiter.queues)
         for name in waiter.queues:
             self._lines.setdefault(name, OrderedDict())[waiter.serial] = waiter
 
@@ -76,6 +80,8 @@ class Lines:
         if not mine:
             del self._by_client[waiter.call.client]
         self.named -= len(waiter.queues)
+        if waiter.is_strangers:
+            self.named_by_strangers -= len(waiter.queues)
         for name in waiter.queues:
             line = self._lines.get(name)
             if line is not None:
@@ -95,6 +101,14 @@ class Lines:
     def all(self) -> list[Waiter]:
         """Everybody, in the order in which they came."""
         return list(self._waiters.values())
+
+    def count_of(self, client: Client) -> int:
+        """How many of a client's wait."""
+        return len(self._by_client.get(client, ()))
+
+    def names_of(self, client: Client) -> int:
+        """For how many queues a client's wait, each one's counted."""
+        return sum([len(waiter.queues) for waiter in self._by_client.get(client, {}).values()])
 
     def of_client(self, client: Client) -> list[Waiter]:
         """A client's."""

@@ -35,6 +35,9 @@ from storage.queue_state import QueueState
 from storage.records import CONSUMER, Place
 
 PEEK_DEFAULT: Final = 1
+PEEK_SCAN: Final = 5000
+"""Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
+
 STATE_NAMES: Final = {
     Place.UNPLACED: "ready",
     Place.DELAYED: "delayed",
@@ -46,6 +49,12 @@ STATE_NAMES: Final = {
 
 LIST_NAMES: Final = 5000
 """Queues that one piece of a list looks at: some 3 ms."""
+
+MATCH_STEPS: Final = 1_500_000
+"""Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
+
+AT_ONCE_NAMES: Final = 200
+"""With so few queues a list is made at once; else when others have had their turn."""
 
 
 class _Listing:
@@ -63,6 +72,7 @@ class _Listing:
         self._part = pattern or ""
         has_wildcards = any(character in self._part for character in "*?[")
         self._expression = re.compile(translate(self._part)) if has_wildcards else None
+        self.cost = len(self._part) if has_wildcards else 0
 
     def matches(self, name: str) -> bool:
         """By shell wildcards if the pattern has any, else as a part of the name."""
@@ -117,8 +127,13 @@ class Queries:
             self._ledger.park(call, refusal(request, ErrorWord.FIELD, reason))
             return
         listing = _Listing(call, request.after or "")
-        if not self._list_some(listing):
+        is_quick = len(self._state.names) <= AT_ONCE_NAMES or self._is_plain(listing)
+        if self._listings or not is_quick or not self._list_some(listing):
             self._listings.append(listing)  # it goes on when others have had their turn
+
+    def _is_plain(self, listing: "_Listing") -> bool:
+        """Whether it is of all queues, for one who may look at all: then only those that it names are looked at."""
+        return listing.is_of_all and Right.LOOK in listing.call.principal.rights.everywhere
 
     @property
     def has_more(self) -> bool:
@@ -142,7 +157,7 @@ class Queries:
         rights = call.principal.rights
         may_all = Right.LOOK in rights.everywhere
         rows_max = rows_in_reply(call)
-        if listing.is_of_all and may_all:
+        if self._is_plain(listing):
             first = names.bisect_right(listing.after)
             listing.chosen = list(names.islice(first, first + rows_max))
             listing.count = len(names)
@@ -151,14 +166,21 @@ class Queries:
             return True
         at = names.bisect_right(listing.seen) if listing.seen is not None else 0
         some = list(names.islice(at, at + LIST_NAMES))
-        for name in some:
-            if listing.matches(name) and (may_all or rights.may(Right.LOOK, name)):
+        left = MATCH_STEPS
+        for looked, name in enumerate(some, 1):
+            if not may_all and not rights.may(Right.LOOK, name):
+                continue
+            left -= listing.cost * len(name)
+            if listing.matches(name):
                 listing.count += 1
                 if name > listing.after:
                     if len(listing.chosen) < rows_max:
                         listing.chosen.append(name)
                     else:
                         listing.is_more = True
+            if left < 0 and looked < len(some):
+                listing.seen = name
+                return False
         if len(some) == LIST_NAMES:
             listing.seen = some[-1]
             return False
@@ -207,14 +229,15 @@ class Queries:
         self._ledger.park(call, reply)
 
     def peek(self, call: Call) -> None:
-        """The next messages to be delivered, and after them the delayed ones."""
+        """The next messages to be delivered, and after them the delayed ones, as far as they are soon found."""
         request = call.request
         queue = self._queue_of(call)
         if queue is None:
             return
         live = self._state.messages
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
-        later = (live[msg_id] for _, msg_id in queue.waiting if live[msg_id].place == Place.DELAYED)
+        waiting = islice(queue.waiting, PEEK_SCAN if queue.delayed else 0)
+        later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place == Place.DELAYED)
         chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
         messages = [view_of(message) for message in chosen]
         self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))

@@ -18,6 +18,9 @@ from quorate.protocol import ErrorWord
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
 
+TLS_PIECE_BYTES: Final = 64 << 10
+"""So much is handed to TLS at a time."""
+
 BACKLOG: Final = 1024
 HANDSHAKE_S: Final = 5.0
 HANDSHAKES_MAX: Final = 500
@@ -37,13 +40,21 @@ class _TlsEnd:
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self.write = transport.write
         self.get_write_buffer_size = transport.get_write_buffer_size
         self.pause_reading = transport.pause_reading
         self.resume_reading = transport.resume_reading
         self.close = self.write_eof = transport.close
         self.abort = transport.abort
         self.get_extra_info = transport.get_extra_info
+
+    def write(self, data: bytes) -> None:
+        """In pieces: what goes down in one is encrypted at once, and counted nowhere while it is not read."""
+        if len(data) <= TLS_PIECE_BYTES:
+            self._transport.write(data)
+            return
+        view = memoryview(data)
+        for at in range(0, len(data), TLS_PIECE_BYTES):
+            self._transport.write(view[at : at + TLS_PIECE_BYTES])
 
 
 class TcpProtocol(asyncio.Protocol):

@@ -266,3 +266,33 @@ def test_a_reload_is_done_when_the_workers_go_by_it_and_says_which_does_not(tmp_
             assert "the worker has not taken it yet" in qctl("node", "reload", "-c", node.config_path, code=3)
         finally:
             os.kill(pid, signal.SIGCONT)
+
+
+def test_replies_that_a_client_of_tls_does_not_read_are_counted_and_end_it(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """One large write went down to the stream below TLS, where nobody counted it: 100 strangers held 700 MiB."""
+    config = {"tls": 1, "tls_cert": authority.issue("127.0.0.1"), "max_held_bytes": 16 << 20, "stalled_timeout_s": 2}
+    node = Node(tmp_path, config)
+    context = ssl.create_default_context(cafile=authority.ca)
+    crowd: list[ssl.SSLSocket] = []
+    with running(node), Client(port=node.port, ca=authority.ca, timeout=20) as client:
+        for _ in range(4):
+            client.produce("q", b"x" * 900_000)
+        before = client.status()["resident_bytes"]
+        try:
+            for _ in range(60):
+                sock = socket.socket()
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                sock.settimeout(10)
+                sock.connect(("127.0.0.1", node.port))
+                inside = context.wrap_socket(sock, server_hostname="127.0.0.1")
+                crowd.append(inside)
+                inside.sendall(b'{"action":11,"queue":"q","count":4}')
+            wait_for(lambda: any("max_held_bytes" in one for one in client.status()["limits_reached"]))
+            assert client.status()["resident_bytes"] - before < 120 << 20, "they asked for 280 MiB"
+            wait_for(lambda: client.status()["connections"] == 1)
+            assert client.monitor("q")["size"] == 4
+        finally:
+            for one in crowd:
+                one.close()

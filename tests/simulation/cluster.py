@@ -272,6 +272,11 @@ class SimulatedNode:
         self.tables = MemoryTables(self._before_commit)
         self.set_disk_full(False)
 
+    def may_begin_anew(self) -> bool:
+        """Whether the others go on without it meanwhile, as a worker asks before it does so unasked."""
+        members = verify(self.tables, self.folder, self.shard).members
+        return renewal.others_can_elect(self.node_id, members, [one.node_id for one in self.settings.listed])
+
     def lose_log(self) -> None:
         """Its data are damaged, and put aside: see `storage.renewal`."""
         members = verify(self.tables, self.folder, self.shard).members

@@ -117,7 +117,7 @@ class Faults:
         """One at a time: with two of three there would be nobody left to elect."""
         others = [one for one in self._nodes if one.shard == node.shard and one is not node]
         is_one = all(one.log is None or not one.log.abstains for one in others)
-        return self._wiped is None and is_one and node.folder.names() != []
+        return self._wiped is None and is_one and node.folder.names() != [] and node.may_begin_anew()
 
     def _slow_disk(self, node: SimulatedNode) -> None:
         runtime = node.runtime

@@ -230,7 +230,7 @@ def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:
 
 def _votes_without_its_log(patch: pytest.MonkeyPatch) -> None:
     """A node whose log was lost votes as before."""
-    patch.setattr("storage.renewal.abstain", lambda folder: None)
+    patch.setattr("storage.renewal.abstain", lambda folder, abstains=True: None)
     patch.setattr("tests.simulation.faults.DAMAGE_RATE", 0.5)
 
 

@@ -6,8 +6,8 @@ import pykka
 import pytest
 from msgspec import Raw
 
-from actors.gateway.routing import HOLD_S, LAST_S, LOOK_MAX, PATIENCE_MAX, RETURN_S, Routing
-from actors.gateway.under_way import ANSWER_S, ForwardedClient
+from actors.gateway.routing import GIVE_UP_MAX, HOLD_S, LAST_S, LOOK_MAX, PATIENCE_MAX, RETURN_S, Routing
+from actors.gateway.under_way import ANSWER_S, CREDIT_BYTES, LONG_LOOK_BYTES, LOOKS_SHARE, ForwardedClient
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from net.clients.reply_length import reply_length
@@ -289,6 +289,50 @@ def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_w
     [late] = routing.tick(HOLD_S).answers
     assert late[1].error == "overloaded"
     assert "was not done" in str(late[1].reason)
+
+
+def test_who_only_looks_has_a_part_of_the_credit_and_keeps_nobody_waiting_who_works() -> None:
+    """Four peeks of strangers were all of it, and a produce of 500 bytes stood behind theirs without end."""
+    routing = following()
+    looks = [call(11, queue="public", count=1000) for _ in range(50)]
+    sent = routing.route(0.0, looks).forwards
+    assert sum(forward.call.request.action == 11 for forward in sent) == CREDIT_BYTES * LOOKS_SHARE // LONG_LOOK_BYTES
+    work = [large(), call(3, msg_id=5), call(2, queue="q", count=10)]
+    assert [forward.call for forward in routing.route(0.0, work).forwards] == work
+    routing.under_way.answered(2, sent[0].serial, Reply(action=11, code=0))
+    assert has_credit(routing), "the next may look"
+    again = routing.credit_again(0.1).forwards
+    assert [forward.call for forward in again] == [looks[len(sent)]]
+    alone = Routing(forwards=True, credit_bytes=1000)
+    alone.leader_changed(0.0, OTHER)
+    alone.linked(0.0, 2)
+    assert len(alone.route(0.0, [call(11, queue="public", count=1000)]).forwards) == 1, "one may always"
+
+
+def test_those_that_waited_for_too_long_are_told_some_at_a_time() -> None:
+    """Thousands whose patience ends at one moment took a third of a second."""
+    routing = Routing(forwards=True)
+    count = 2 * GIVE_UP_MAX + 10
+    routing.route(0.0, [call(1, patience=1.0) for _ in range(count)])
+    told = []
+    while routing.next_at <= 1.0:
+        told.append(len(routing.tick(1.0).answers))
+    assert sum(told) == count
+    assert max(told) == GIVE_UP_MAX
+    assert not routing.has_open
+
+
+def test_answers_that_are_missing_are_told_some_at_a_time() -> None:
+    routing = Routing(forwards=True, credit_bytes=1 << 30)
+    routing.leader_changed(0.0, OTHER)
+    routing.linked(0.0, 2)
+    count = 2 * GIVE_UP_MAX + 10
+    routing.route(0.0, [call(1, queue="q", data=Raw(b"1")) for _ in range(count)])
+    told = []
+    while routing.has_open:
+        told.append(len(routing.tick(1000.0).answers))
+    assert sum(told) == count
+    assert max(told) == GIVE_UP_MAX
 
 
 def test_one_request_may_always_be_under_way_however_large() -> None:

@@ -233,6 +233,18 @@ def test_every_shard_that_was_asked_is_let_go() -> None:
     assert step.let_go == [0], "the others were not asked"
 
 
+def test_what_is_held_of_one_that_is_done_is_wanted_by_nobody() -> None:
+    """A watch that left later, for another node, was remembered for ever under a number of its own."""
+    shards = Shards(3)
+    shards.consume(GROUPS, 60.0)
+    shards.settle_all()
+    assert not shards.client.is_gone
+    shards.produce(1)
+    shards.take_reply()
+    assert shards.client.is_gone
+    assert shards.client.has_left
+
+
 def test_a_shard_that_is_down_is_asked_once() -> None:
     shards = Shards(2)
     shards.down = {1}

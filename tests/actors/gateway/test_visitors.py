@@ -2,7 +2,6 @@
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
 from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
-from actors.gateway.visitors import NEAR as PLACE_NEAR
 from actors.messages.rights import Rights
 from actors.node.access_file import rights_of
 from tests.actors.gateway.house import Guest, House
@@ -35,17 +34,28 @@ def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for
     house = House({"op": rights_of(["operate"])}, connections_max=1)
     table = AccessTable({"op": Entry(rights_of(["operate"]), (), ("op.example",))}, rights_of(["look"]))
     house.change(table)
-    first = house.client()
-    assert first.refused is None
-    for host, names in (("127.0.0.1", ()), ("192.0.2.8", ("op.example",))):
-        came = [Guest(house, host, names).refused for _ in range(RESERVED + 1)]
-        assert came == [None] * RESERVED + ["1 clients are connected already"]
-    beside = [connection for connection, why in house.listener._visitors._beside.items() if why == PLACE_NEAR]
-    house.listener.closed(beside[0])
-    assert [Guest(house, "127.0.0.1").refused for _ in range(2)] == [None, "1 clients are connected already"]
-    house.listener.closed(first.connection)
-    came = [Guest(house, "127.0.0.1").refused for _ in range(2)]
-    assert came == [None, "1 clients are connected already"], "an ordinary place is free again, and one only"
+    proved = Guest(house, "192.0.2.8", ("op.example",))
+    assert proved.refused is None, "it has the only ordinary place"
+    operators = [Guest(house, "192.0.2.8", ("op.example",)).refused for _ in range(RESERVED + 1)]
+    assert operators == [None] * RESERVED + ["1 clients are connected already"]
+    near = [Guest(house, "127.0.0.1") for _ in range(RESERVED + 1)]
+    assert [one.refused for one in near] == [None] * (RESERVED + 1), "the last may show a token, for a moment"
+    near[-1].send({"action": 11, "queue": "a"})
+    assert [reply["error"] for reply in near[-1].replies()] == ["overloaded"]
+    house.listener.closed(proved.connection)
+    assert Guest(house, "192.0.2.8", ("op.example",)).refused is None, "an ordinary place is free again"
+
+
+def test_strangers_of_this_machine_keep_nobody_out_who_has_a_token() -> None:
+    """As everybody's behind a proxy on this machine."""
+    house = House({"app": rights_of(["produce"])}, connections_max=20)
+    crowd = [house.client(host="127.0.0.1") for _ in range(60)]
+    for guest in crowd:
+        if guest.end.closed_how:
+            house.listener.closed(guest.connection)
+    known = [house.client("app", host="127.0.0.1") for _ in range(20)]
+    assert all(guest.refused is None and not guest.end.closed_how for guest in known)
+    assert all(guest.ask(1, queue="a", data=1).get("error") != "overloaded" for guest in known)
 
 
 def test_strangers_that_show_nothing_make_room_for_who_does() -> None:

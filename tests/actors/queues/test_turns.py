@@ -70,6 +70,18 @@ def test_messages_that_may_not_go_out_any_more_are_ended_some_at_a_time() -> Non
     shard.state.check()
 
 
+def test_they_are_ended_also_where_nobody_waits_for_what_is_behind_them() -> None:
+    shard = Shard()
+    delivered(shard, 3000)
+    shard.ask(5, queue="q", max_deliveries=1)
+    shard.ask(1, queue="q", data="new", retry=9)
+    assert "msg_id" not in shard.ask(2, queue="q"), "not in this turn"
+    turns(shard)
+    assert shard.ask(4, queue="q")["size"] == 1
+    assert shard.ask(2, queue="q")["data"] == "new"
+    shard.state.check()
+
+
 def test_so_they_are_where_they_are_buried() -> None:
     shard = Shard()
     delivered(shard, 3000)

@@ -83,6 +83,9 @@ class Tables(Protocol):
         it has to be done again: `LogStore` does so.
         """
 
+    def give_back(self) -> None:
+        """Let go of what reading has brought into memory. No transaction may be open."""
+
     def close(self) -> None:
         """Give everything back."""
 
@@ -236,6 +239,13 @@ class LmdbTables:
         if os.strerror(errno.EIO) in text and space.f_bavail * space.f_frsize < NO_SPACE_BYTES:
             return DiskFullError(f"{text}; {space.f_bavail * space.f_frsize} bytes are free")
         return error
+
+    def give_back(self) -> None:
+        """Let go of the pages that reading has brought into memory. No transaction may be open.
+
+        Setting the map's size, also to what it is, unmaps the file and maps it anew (mdb_env_set_mapsize).
+        """
+        self._environment.set_mapsize(self.map_bytes)
 
     @property
     def map_bytes(self) -> int:

@@ -41,6 +41,7 @@ class ReplicatedLog:
         self.trimmed = trimmed
         self.is_installing = False
         self.stored_said = 0
+        self._is_dropping = False
         self._loads = 0
         self.room_bytes: float = math.inf
         self.disk_full: str | None = None
@@ -109,19 +110,27 @@ class ReplicatedLog:
         """The owner's state is not what the log says: it gets a fresh one."""
         if self.is_reloading:
             return []
+        self._is_dropping = True
+        return [StateDropped()]
+
+    def state_gone(self) -> Decisions:
+        """The owner has let go of the old one."""
+        if not self._is_dropping:
+            return []
+        self._is_dropping = False
         self._loads += 1
-        return [StateDropped(), LoadState()]
+        return [LoadState()]
 
     @property
     def is_reloading(self) -> bool:
-        """Whether a fresh state was asked for and is not there."""
-        return self._loads > 0
+        """Whether a fresh state is to come and is not there."""
+        return self._is_dropping or self._loads > 0
 
     def state_loaded(self, message: StateLoaded) -> Decisions:
         """A fresh state of what LMDB has; the rest of what is committed follows it."""
         self._loads -= 1
-        if self._loads:
-            return []  # another was asked for since
+        if self.is_reloading:
+            return []  # another is to come
         self.applied = message.state.trans_id
         return [message]
 
@@ -169,5 +178,5 @@ class ReplicatedLog:
         self.committed = self.durable = self.trimmed = trimmed
         self._writing = deque((count, trimmed) for count, _ in self._writing)
         self.membership.replaced(members)
-        self._loads += 1  # whatever state was asked for before is none of this log
-        return [StateDropped(), LoadState()]
+        self._is_dropping = True  # whatever state was asked for before is none of this log
+        return [StateDropped()]

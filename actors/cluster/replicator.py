@@ -45,7 +45,7 @@ from actors.messages.checkpoints import (
 from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
-from actors.messages.log import Append, Drained, ReloadNeeded, StateLoaded
+from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
 from actors.messages.peers import (
     PeerDown,
     PeerFault,
@@ -122,6 +122,7 @@ class Replicator(LoopActor):
             AskVotes: lambda m: self._do(machine.ask_votes(self._now(), m)),
             CastVote: lambda m: self._do(machine.cast_vote(self._now(), m)),
             ReloadNeeded: lambda m: self._do(self._log.reload()),
+            StateGone: lambda m: self._do(self._log.state_gone()),
             StateLoaded: lambda m: self._do(machine.state_loaded(m)),
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,

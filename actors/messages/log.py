@@ -8,6 +8,7 @@
 | Promoted, Deposed | Replicator | QueueOwner | this node leads; it does not any more |
 | ReloadNeeded | QueueOwner | Replicator | the state holds what never got into the log |
 | StateDropped | Replicator | QueueOwner | what was applied is not part of the log any more |
+| StateGone | QueueOwner | Replicator | all of it is let go of: there is memory for a fresh one |
 | StateLoaded | Checkpointer | Replicator, and from there QueueOwner | a fresh state |
 | Propose | Replicator | QueueOwner | put this change of the members into the log |
 | Drain, Undrain | Replicator | Router, and from there QueueOwner | settle what is open, another is to lead; serve on |
@@ -77,6 +78,10 @@ class ReloadNeeded(msgspec.Struct):
 
 class StateDropped(msgspec.Struct):
     """What was applied is not part of the log any more; a fresh state will come."""
+
+
+class StateGone(msgspec.Struct):
+    """The dropped state is let go of, which goes in pieces; only then is there to be another: two would not fit."""
 
 
 class StateLoaded(msgspec.Struct):

@@ -30,6 +30,11 @@ class Leftovers:
         """Whether there is more to do."""
         return bool(self.waiters or self._states)
 
+    @property
+    def has_states(self) -> bool:
+        """Whether a state is not let go of yet."""
+        return bool(self._states)
+
     def add_waiters(self, delivery: Delivery, now: float) -> None:
         """All that wait there wait here no more: there may be tens of thousands.
 

@@ -25,6 +25,7 @@ from actors.messages.log import (
     Propose,
     ReloadNeeded,
     StateDropped,
+    StateGone,
     StateLoaded,
     Undrain,
 )
@@ -78,7 +79,7 @@ class QueueOwner(LoopActor):
         self._level = FIRST_LEVEL
         self._disk_full: str | None = None
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
-        self._continues = False
+        self._continues = self._tells_gone = False
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
@@ -322,6 +323,7 @@ class QueueOwner(LoopActor):
         self._return(self._held)
         self._held = []
         self._empty_state()
+        self._tells_gone = True
 
     def _state_loaded(self, message: StateLoaded) -> None:
         self._tenure.loaded()
@@ -352,6 +354,9 @@ class QueueOwner(LoopActor):
         if (self._leftovers.has_any or self._rows.has_more or self._broker.has_more) and not self._continues:
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
+        if self._tells_gone and not self._leftovers.has_states:
+            self._tells_gone = False
+            self._replicator.tell(StateGone())
         has_more = self._leftovers.waiters or self._broker.has_more
         if tenure.is_draining and ledger.is_settled and not has_more and tenure.drained():
             self._replicator.tell(Drained(tenure.vote_id))

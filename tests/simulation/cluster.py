@@ -161,6 +161,29 @@ class ClusterLimits:
     frame_bytes_max: int
     shards: int = 1
     balance_s: float = 0.0
+    variety: Random | None = None
+    flush_interval_s: float | None = None
+
+    def vary(self, seed: int) -> None:
+        """In half of the seeds nodes are set differently, and so after a restart; in some they flush now and then.
+
+        Drawn beside all else, so that what a seed was stays what it is but for this.
+        """
+        draw = Random(seed ^ 0x5E77146)
+        if draw.random() < 0.5:
+            self.variety = draw
+            self.frame_bytes_max += 40 << 10  # the largest entry of the largest segment
+        if draw.random() < 0.15:
+            self.flush_interval_s = draw.choice([0.01, 0.2])
+
+    def varied(self, settings: ShardSettings) -> None:
+        """As a node is set for its next start."""
+        if self.variety is not None:
+            settings.election_timeout_s = self.election_timeout_s * self.variety.choice([0.5, 1.0, 1.0, 2.0])
+            settings.segment_bytes = self.variety.choice([24, 32, 64]) * 1024
+            settings.log_records_max = self.variety.choice([10, 100, 1000])
+            settings.frame_bytes_max = self.frame_bytes_max
+        settings.flush_interval_s = self.flush_interval_s
 
     @property
     def queues(self) -> list[str]:
@@ -213,6 +236,7 @@ class SimulatedNode:
         self.node_id = node_id
         self.name = f"n{node_id}"
         self.first = self if first is None else first
+        self._cluster = limits
         self.founding_id = 0
         self.shard = shard
         self.shards = limits.shards
@@ -274,6 +298,8 @@ class SimulatedNode:
 
     def may_begin_anew(self) -> bool:
         """Whether the others go on without it meanwhile, as a worker asks before it does so unasked."""
+        if self.is_disk_full:
+            return False
         members = verify(self.tables, self.folder, self.shard).members
         return renewal.others_can_elect(self.node_id, members, [one.node_id for one in self.settings.listed])
 
@@ -305,6 +331,7 @@ class SimulatedNode:
         """Recover and run; False when the disk is too full to start."""
         assert self.runtime is None
         observer = self.observer
+        self._cluster.varied(self.settings)
         watcher = None if observer is None else partial(observer.watch, self.node_id)
         runtime = SimulatedRuntime(self.world, self.folder, self.clock, watcher)
         random = self.world.random.random
@@ -350,9 +377,9 @@ class SimulatedNode:
         return target.connect(stream)
 
     def end(self, *, power_cut: bool) -> None:
-        """kill -9, or a power cut."""
+        """kill -9, or a power cut, but for nodes that flush now and then: those may lose what they acknowledged."""
         assert self.runtime is not None
-        self.runtime.end(power_cut=power_cut)
+        self.runtime.end(power_cut=power_cut and self.settings.flush_interval_s is None)
         self.network.break_links_of(self.runtime)
         self.runtime = None
         self.listener = None

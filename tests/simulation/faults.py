@@ -12,6 +12,9 @@ from tests.simulation.stranger import Stranger
 from tests.simulation.world import World
 
 HELD_S = 6.0
+SILENT_RATE = 0.02
+"""In so many cases a disk answers nothing any more, until its node is restarted."""
+
 DAMAGE_RATE = 0.04
 """So many of a cluster's nodes that start again have lost their logs."""
 
@@ -31,12 +34,16 @@ class Faults:
         self.outside: set[int] = set()
         self.crashes = 0
         self._damage = Random(world.seed ^ 0xDA3A6ED)  # of its own: what else a seed draws stays as it was
+        self._silence = Random(world.seed ^ 0x511E47)
+        self._silent: set[SimulatedNode] = set()
 
     def next(self) -> None:
         """Draw one, and when the next comes."""
         if not self._is_on:
             return
         world, random = self._world, self._world.random
+        if self._size > 2 and self._silence.random() < SILENT_RATE:
+            self._silent_disk(self._silence.choice(self._nodes))
         node = random.choice(self._nodes)
         choice = random.random()
         if choice < 0.35:
@@ -128,6 +135,22 @@ class Faults:
             runtime.disk_slowness = 1.0
 
         self._world.later(self._world.random.random() * 5, mend)
+
+    def _silent_disk(self, node: SimulatedNode) -> None:
+        """What is being written never ends; somebody restarts the node after a while."""
+        runtime = node.runtime
+        if runtime is None or self._silent:
+            return
+        self._world.note("silent", node.name)
+        self._silent.add(node)
+        runtime.disk_slowness = 1e9
+
+        def restart() -> None:
+            self._silent.discard(node)
+            if node.runtime is runtime:
+                self._crash(node)
+
+        self._world.later(2.0 + self._silence.random() * 10, restart)
 
     def _pause(self, node: SimulatedNode) -> None:
         """SIGSTOP, for longer than an election takes."""
@@ -236,6 +259,8 @@ class Faults:
         for node in self._nodes:
             node.clock.offset += latest - node.clock.wall()  # what was due by one clock is due by all of them
             node.set_disk_full(False)
+            if node in self._silent and node.is_up:
+                node.end(power_cut=False)
             if node.runtime is not None:
                 node.runtime.on_write = None
                 node.runtime.disk_slowness = 1.0

@@ -49,6 +49,7 @@ class Run:
         self.limits = ClusterLimits.drawn(self.world.random)
         if size is not None:
             self.limits.size = size
+        self.limits.vary(seed)
         if shards != 1:
             self.limits.shards = shards or Random(seed).choice([2, 2, 3, 4])
             self.limits.balance_s = Random(seed + 1).choice([0.0, 1.0, 10.0])

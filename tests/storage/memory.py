@@ -228,6 +228,9 @@ class MemoryTables:
             changes.undo()
             raise
 
+    def give_back(self) -> None:
+        """Nothing."""
+
     def close(self) -> None:
         """Nothing."""
 

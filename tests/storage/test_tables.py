@@ -37,6 +37,29 @@ def test_a_file_that_is_mostly_empty_pages_is_not_read_ahead(tmp_path: Path) -> 
     tables.close()
 
 
+def mapped_bytes(path: Path) -> int:
+    """What this process has of the file in memory."""
+    lines = Path("/proc/self/smaps").read_text().splitlines()
+    at = [number for number, line in enumerate(lines) if line.endswith(str(path / "data.mdb"))]
+    found = [next(line for line in lines[number:] if line.startswith("Rss:")) for number in at]
+    return sum(int(line.split()[1]) * 1024 for line in found)
+
+
+def test_what_was_read_is_given_back(tmp_path: Path) -> None:
+    size = filled(tmp_path, 3000)
+    tables = LmdbTables(tmp_path)
+    with tables.read() as transaction:
+        assert sum(len(data) for _, data in transaction.range(LOG)) == 3000 * 3000
+    assert mapped_bytes(tmp_path) > size // 2
+    tables.give_back()
+    assert mapped_bytes(tmp_path) < size // 10
+    with tables.write() as transaction:
+        transaction.put(LOG, [(b"99999999", b"new")])
+    with tables.read() as transaction:
+        assert transaction.count(LOG) == 3001
+    tables.close()
+
+
 def test_what_cannot_be_read_ahead_is_left_to_recovery(tmp_path: Path) -> None:
     filled(tmp_path, 10)
     tables = LmdbTables(tmp_path)

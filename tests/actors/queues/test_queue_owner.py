@@ -20,13 +20,14 @@ from actors.messages.log import (
     Propose,
     ReloadNeeded,
     StateDropped,
+    StateGone,
     StateLoaded,
     Undrain,
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
-from actors.queues.leftovers import GIVE_BACK_MAX
+from actors.queues.leftovers import DROP_MAX, GIVE_BACK_MAX
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
@@ -208,11 +209,30 @@ def test_deposed_it_says_of_each_open_request_what_is_known() -> None:
     assert [call.request.action for message in owner.router.take(Returned) for call in message.calls] == [1]
     assert owner.replicator.take(ReloadNeeded), "its state holds a record that never got into the log"
     owner.tell(StateDropped())
+    assert len(owner.replicator.take(StateGone)) == 1
     owner.ask(107)
     assert [reply.error for reply in owner.replies()] == ["no_leader"]
     owner.tell(StateLoaded(ShardState()))
     owner.ask(107)
     assert [reply.code for reply in owner.replies()] == [0]
+
+
+def test_there_is_no_fresh_state_before_the_old_one_is_let_go_of() -> None:
+    """Two of a million messages each were half as much memory again."""
+    owner = leading()
+    for _ in range(3 * DROP_MAX // 1000):
+        owner.ask(1, queue="q", messages=[ProduceItem(data=Raw(b"1"))] * 1000)
+        owner.advance(owner.actor._ledger.state.trans_id)
+    state = owner.actor._ledger.state
+    owner.actor.actor_ref.tell(StateDropped())
+    owner.actor.actor_ref.tell(StateDropped())
+    turns = 0
+    while not (gone := owner.replicator.take(StateGone)):
+        turns += 1
+        owner.crank()
+        assert turns < 50
+    assert len(gone) == 1
+    assert not state.messages, "all of it"
 
 
 def test_deposed_with_all_in_the_log_it_shows_nothing_that_is_not_committed() -> None:

@@ -19,6 +19,11 @@ DAMAGE_RATE = 0.04
 """So many of a cluster's nodes that start again have lost their logs."""
 
 
+def _some_abstain(nodes: Sequence[SimulatedNode]) -> bool:
+    """Whether a log was lost, and is not whole again."""
+    return any(one.log is not None and one.log.abstains for one in nodes)
+
+
 class Faults:
     """Lets something go wrong every now and then until `end`. `outside` are nodes that are no members at the end."""
 
@@ -83,10 +88,12 @@ class Faults:
         elif choice < 0.85:
             self._move_leader()
         elif choice < 0.90 and self._size > 2:
-            self._replace_disk(node)
+            if not _some_abstain(self._nodes):
+                self._replace_disk(node)
         elif choice < 0.95 and self._wiped is None:
-            self._wiped = node
-            self._readmit(node)  # removed, and added again with what it has
+            if not _some_abstain(self._nodes):  # with one voter less there would be nobody left to elect
+                self._wiped = node
+                self._readmit(node)  # removed, and added again with what it has
         else:
             for one in self._nodes:  # a power failure of the whole site
                 if one.is_up:
@@ -123,7 +130,7 @@ class Faults:
     def _may_lose_a_log(self, node: SimulatedNode) -> bool:
         """One at a time: with two of three there would be nobody left to elect."""
         others = [one for one in self._nodes if one.shard == node.shard and one is not node]
-        is_one = all(one.log is None or not one.log.abstains for one in others)
+        is_one = not _some_abstain(others)
         return self._wiped is None and is_one and node.folder.names() != [] and node.may_begin_anew()
 
     def _slow_disk(self, node: SimulatedNode) -> None:

@@ -348,7 +348,7 @@ def _wait_until_they_take_part(ports: dict[int, int]) -> dict[int, str]:
 def _why_idle(node_id: int, port: int) -> str:
     """Why a node does not take part in its cluster; empty if it does."""
     try:
-        with Client("127.0.0.1", port, timeout=5) as connection:
+        with Client("127.0.0.1", port, timeout=5, retry_connect=False) as connection:
             rows = connection.status()["shards"]
     except RefusedError as refused:
         if refused.error in (ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED):

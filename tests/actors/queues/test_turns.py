@@ -4,9 +4,9 @@ from typing import Any
 
 from actors.messages.call import Call
 from actors.messages.rights import ANONYMOUS, Principal, Rights
-from actors.queues import queries
 from actors.queues.broker import WAITED_NAMES_MAX
 from actors.queues.delivery import TURN_WORK_MAX
+from actors.queues.queries import MATCH_STEPS
 from quorate.actions import Right
 from quorate.protocol import Request
 from storage.records import Bury, Expire
@@ -156,18 +156,16 @@ def test_lists_with_patterns_that_take_long_go_one_piece_at_a_time() -> None:
     for number in range(1000):
         shard.state.queue(f"{'a' * 240}{number:04}")
     pattern = f"*{'a' * 120}b*"
-    looked: list[int] = []
-    matches = queries._Listing.matches
-    try:
-        queries._Listing.matches = lambda self, name: looked.append(1) or matches(self, name)  # type: ignore[method-assign, func-returns-value]
-        for order in range(3):
-            listed(shard, pattern, order)
-        assert not looked, "not in the turn in which they come"
-        shard.broker.go_on(shard.now)
-        assert len(looked) <= queries.MATCH_STEPS // (240 * 120) + 1
-        shard.settle()
-    finally:
-        queries._Listing.matches = matches  # type: ignore[method-assign]
+    for order in range(3):
+        listed(shard, pattern, order)
+    open_ones = shard.broker.queries._listings
+    assert [listing.seen for listing in open_ones] == [None] * 3, "not in the turn in which they come"
+    shard.broker.go_on(shard.now)
+    seen = open_ones[0].seen
+    assert seen is not None
+    assert shard.state.names.index(seen) <= MATCH_STEPS // (240 * 120) + 1
+    assert [listing.seen for listing in open_ones][1:] == [None] * 2, "one piece a turn"
+    shard.settle()
     assert [shard.replies[order]["queue_count"] for order in range(3)] == [0, 0, 0]
 
 

@@ -16,7 +16,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from actors.gateway.under_way import CREDIT_BYTES, ForwardedClient, Forwarding, Outgoing, UnderWay, call_bytes, is_quick
+from actors.gateway.under_way import (
+    CREDIT_BYTES,
+    ForwardedClient,
+    Forwarding,
+    Outgoing,
+    UnderWay,
+    call_bytes,
+    is_quick,
+    kind_of,
+)
 from actors.gateway.worker_keys import node_of, shown
 from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
@@ -161,11 +170,11 @@ class Routing:
         elif call.request.action in UNLESS_GONE and call.client.is_gone:
             routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
         else:
-            size = call_bytes(call)
-            if not self.under_way.has_room(to, size, is_look=call.request.action in LOOKS):
+            size, kind = call_bytes(call), kind_of(call)
+            if not self.under_way.has_room(to, size, kind):
                 self._hold(call, deadline, deadline, for_credit=True)
             else:
-                forwarding, answer_by = self.under_way.send(now, call, to, size, self.leader)
+                forwarding, answer_by = self.under_way.send(now, call, to, size, self.leader, kind)
                 self.next_at = min(self.next_at, answer_by)
                 routed.forwards.append(forwarding)
 

@@ -29,6 +29,15 @@ LOOKS_SHARE: Final = 0.5
 CALL_BYTES: Final = 512
 """What a call takes beside its payloads, about."""
 
+WAITING_BYTES: Final = 64
+"""What one takes that waits there: it has long arrived, and its answer is small."""
+
+WORK, LOOK, WAIT = range(3)
+"""What calls do. Work and looks share the credit, looks have a part of it; waits, which last, have one of their own."""
+
+POOLS: Final = ((WORK,), (WORK, LOOK), (WAIT,))
+"""Of each kind, what it is counted in."""
+
 ID_BYTES: Final = 9
 
 REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
@@ -44,8 +53,7 @@ QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
 class Outgoing:
     """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
 
-    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes), and of the looks'
-    share if `is_look`.
+    Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes) for its `kind`.
     """
 
     call: Call
@@ -53,7 +61,7 @@ class Outgoing:
     deadline: float
     waits_until: float
     size: int
-    is_look: bool = False
+    kind: int = WORK
 
 
 @dataclass(slots=True)
@@ -77,7 +85,7 @@ class Forwarding:
 class UnderWay:
     """What one Routing has forwarded. `credit_bytes`: see `CREDIT_BYTES`; one call may always be under way.
 
-    Calls that only look have `LOOKS_SHARE` of it: who works is not kept waiting by who looks.
+    Who works is not kept waiting by who looks, or by those who wait: see `WORK`.
 
     `next_at` (monotonic s): the earliest time by which an answer is missing. `has_credit`: what had to wait may go on.
     """
@@ -85,10 +93,9 @@ class UnderWay:
     def __init__(self, credit_bytes: int) -> None:
         self.has_credit = False
         self._credit_bytes = credit_bytes
-        self._bytes: dict[int, int] = {}
-        self._looks: dict[int, int] = {}
-        self._short: set[int] = set()
-        self._looks_short: set[int] = set()
+        self._allowed = (credit_bytes, int(credit_bytes * LOOKS_SHARE), credit_bytes)
+        self._bytes: dict[tuple[int, int], int] = {}
+        self._short: set[tuple[int, int]] = set()
         self._serial = 0
         self._calls: dict[int, Outgoing] = {}
         self._clients: dict[Client, ForwardedClient] = {}
@@ -108,34 +115,32 @@ class UnderWay:
     @property
     def is_short(self) -> bool:
         """Whether a call waits for credit."""
-        return bool(self._short or self._looks_short)
+        return bool(self._short)
 
-    def has_room(self, to: int, size: int, *, is_look: bool = False) -> bool:
+    def has_room(self, to: int, size: int, kind: int = WORK) -> bool:
         """Whether so many bytes more may be on their way to that node; if not, `has_credit` says when."""
-        if (there := self._bytes.get(to, 0)) and there + size > self._credit_bytes:
-            self._short.add(to)
-            return False
-        if is_look and (there := self._looks.get(to, 0)) and there + size > self._credit_bytes * LOOKS_SHARE:
-            self._looks_short.add(to)
-            return False
+        for pool in POOLS[kind]:
+            if (there := self._bytes.get((to, pool), 0)) and there + size > self._allowed[pool]:
+                self._short.add((to, pool))
+                return False
         return True
 
-    def send(self, now: float, call: Call, to: int, size: int, leader: int) -> tuple[Forwarding, float]:
+    def send(
+        self, now: float, call: Call, to: int, size: int, leader: int, kind: int = WORK
+    ) -> tuple[Forwarding, float]:
         """It goes to that node; with the time by which its answer must be there."""
         self._serial += 1
         is_nobodys = call.is_single or call.client.has_left or to != leader
         number = 0 if is_nobodys else self._number_of(call.client, leader)
         patience_s = call.request.patience
-        self._bytes[to] = on_the_way = self._bytes.get(to, 0) + size
-        answer_s = ANSWER_S + on_the_way / SLOW_BYTES_PER_S
+        for pool in POOLS[kind]:
+            self._bytes[to, pool] = self._bytes.get((to, pool), 0) + size
+        answer_s = ANSWER_S + self._bytes.get((to, WORK), 0) / SLOW_BYTES_PER_S
         if patience_s is not None and is_quick(call):
             answer_s = patience_s
         waits_until = now + (call.request.wait or 0.0)
         deadline = waits_until + answer_s
-        look = call.request.action in LOOKS
-        if look:
-            self._looks[to] = self._looks.get(to, 0) + size
-        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, look)
+        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, kind)
         return Forwarding(to, self._serial, number, call), deadline
 
     def _number_of(self, client: Client, leader: int) -> int:
@@ -157,15 +162,11 @@ class UnderWay:
     def take_back(self, serial: int) -> Outgoing:
         """It is on its way no more: there is credit for others, which are looked at when half of all is free."""
         one = self._calls.pop(serial)
-        left = self._bytes[one.node_id] - one.size
-        self._bytes[one.node_id] = left
-        if one.node_id in self._short and left <= self._credit_bytes // 2:
-            self._short.discard(one.node_id)
-            self.has_credit = True
-        if one.is_look:
-            looks = self._looks[one.node_id] = self._looks[one.node_id] - one.size
-            if one.node_id in self._looks_short and looks <= self._credit_bytes * LOOKS_SHARE / 2:
-                self._looks_short.discard(one.node_id)
+        for pool in POOLS[one.kind]:
+            key = (one.node_id, pool)
+            self._bytes[key] = left = self._bytes[key] - one.size
+            if key in self._short and left <= self._allowed[pool] // 2:
+                self._short.discard(key)
                 self.has_credit = True
         return one
 
@@ -201,12 +202,21 @@ class UnderWay:
         return self._clients.pop(client, None)
 
 
+def kind_of(call: Call) -> int:
+    """Which part of the credit it takes."""
+    if call.request.wait:
+        return WAIT
+    return LOOK if call.request.action in LOOKS else WORK
+
+
 def call_bytes(call: Call) -> int:
     """What a call takes of a link, there and back, about."""
     request = call.request
     length = reply_length(request)
     size = CALL_BYTES + REPLY_BYTES[length]
-    if length == LONG and request.action in LOOKS and not request.wait:
+    if request.wait:
+        size = WAITING_BYTES
+    elif length == LONG and request.action in LOOKS:
         size = LONG_LOOK_BYTES
     if request.data is not NO_DATA:
         size += memoryview(request.data).nbytes

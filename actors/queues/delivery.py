@@ -75,7 +75,7 @@ class Delivery:
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and queue.ready and not queue.paused:
-                if wait_s and name in self._unserved:
+                if wait_s and name in self._unserved and name in self._lines:
                     continue  # those in line have not had their turn yet
                 if self._is_too_large(call, queue):
                     return
@@ -125,6 +125,7 @@ class Delivery:
         this one is done, since both may have the same waiter.
         """
         if queue.name not in self._lines:
+            self._unserved.discard(queue.name)
             return
         self._to_serve[queue.name] = queue
         if self._is_serving:
@@ -291,9 +292,12 @@ class Delivery:
             del self._alarm_at[name]
             queue = self._state.queues.get(name)
             self._lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
-            if queue is not None:
-                self._move_due(queue, now)
-                self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))
+            if queue is None:
+                self._unserved.discard(name)
+                self._ending.discard(name)
+                continue
+            self._move_due(queue, now)
+            self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))
         for waiter in self._lines.late(now):
             if self._work <= 0:
                 break

@@ -309,6 +309,19 @@ def test_who_only_looks_has_a_part_of_the_credit_and_keeps_nobody_waiting_who_wo
     assert len(alone.route(0.0, [call(11, queue="public", count=1000)]).forwards) == 1, "one may always"
 
 
+def test_consumers_that_wait_there_keep_nobody_waiting_who_works() -> None:
+    """Sixty-four that waited for a thousand queues each were all of the credit, for an hour."""
+    routing = following()
+    names = [f"q{number}" for number in range(1000)]
+    waits = [call(2, queues=names, wait=3600.0) for _ in range(100)]
+    sent = routing.route(0.0, waits).forwards
+    assert 60 < len(sent) < 70
+    work = [large(), call(3, msg_id=5), call(4, queue="q")]
+    assert [forward.call for forward in routing.route(0.0, work).forwards] == work
+    other = following()
+    assert len(other.route(0.0, [call(2, queue="q", wait=60.0) for _ in range(50_000)]).forwards) == 50_000
+
+
 def test_those_that_waited_for_too_long_are_told_some_at_a_time() -> None:
     """Thousands whose patience ends at one moment took a third of a second."""
     routing = Routing(forwards=True)

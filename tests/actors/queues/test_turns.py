@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from actors.messages.call import Call
 from actors.messages.rights import ANONYMOUS, Principal, Rights
 from actors.queues.broker import WAITED_NAMES_MAX
 from actors.queues.delivery import TURN_WORK_MAX
 from actors.queues.queries import MATCH_STEPS
 from quorate.actions import Right
-from quorate.protocol import Request
+from quorate.protocol import Reply, Request
 from storage.records import Bury, Expire
 from tests.actors.queues.shard import _NOBODY, Shard
 
@@ -17,6 +19,9 @@ class Asker:
     """A client of its own."""
 
     has_left = is_gone = False
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """Answers are taken from the ledger."""
 
 
 def execute(
@@ -113,6 +118,26 @@ def test_consumers_are_served_in_order_over_several_turns_and_nobody_gets_before
     ids = [shard.replies[10_000 + order]["msg_id"] for order in range(count)]
     assert ids == sorted(ids)
     assert shard.replies[99_999]["msg_id"] > ids[-1]
+
+
+@pytest.mark.parametrize("is_soon", [True, False])
+def test_when_those_in_line_have_left_the_next_does_not_wait_behind_them(is_soon: bool) -> None:
+    shard = Shard()
+    shard.ask(5, queue="q", paused=True)
+    crowd = [Asker() for _ in range(TURN_WORK_MAX + 10)]
+    for order, client in enumerate(crowd):
+        execute(shard, Request(2, queue="q", wait=60.0), 10_000 + order, client)
+    for _ in range(2):
+        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
+    shard.ask(5, queue="q", paused=False)
+    for client in crowd:
+        shard.broker.delivery.forget(client)
+    shard.settle()
+    if not is_soon:
+        turns(shard)
+    execute(shard, Request(2, queue="q", wait=60.0), 99_999)
+    shard.settle()
+    assert "msg_id" in shard.replies[99_999]
 
 
 def test_waits_that_end_at_one_moment_end_some_at_a_time() -> None:

@@ -85,6 +85,7 @@ MODULES: Final = (
     "net.clients.connection_contract",
     "net.clients.held_bytes",
     "net.clients.reply_length",
+    "net.clients.strangers_time",
     "net.clients.tcp",
     "net.peers.forwarding",
     "net.peers.link",

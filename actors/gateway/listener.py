@@ -27,6 +27,7 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import Account, HeldBytes
+from net.clients.strangers_time import StrangersTime
 from net.clients.udp import DatagramClient
 from net.protocols.codec import LARGE_BYTES
 from net.refusals import Refusals
@@ -60,6 +61,9 @@ LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 _AUDITED: Final = AUDITED
 _STATUS: Final = StatusReply
+
+LOOKED_UP: Final = 2.0
+"""So many times as long as its encoding a reply took in all: it was looked up as well, and came here."""
 
 
 class Listener(LoopActor):
@@ -95,6 +99,7 @@ class Listener(LoopActor):
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
         self._turned_away: dict[Connection, None] = {}
         self._held = HeldBytes(limits.held_bytes_max)
+        self._time = StrangersTime()
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
@@ -216,6 +221,13 @@ class Listener(LoopActor):
     def account(self) -> Account:
         """A new client's."""
         return Account(self._held)
+
+    def spent(self, connection: Connection, took_s: float) -> None:
+        """A stranger has taken so much of the loop's time: he rests for as long as strangers have not paid for."""
+        rest_s = self._time.spent(self.runtime.monotonic(), took_s)
+        if rest_s:
+            connection.rest(True)
+            self.runtime.call_later(rest_s, lambda: connection.rest(False))
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
@@ -354,7 +366,12 @@ class Listener(LoopActor):
                 self._complete(reply)
             client, request = call.client, call.request
             if isinstance(client, Connection):
-                client.answer(call.order, request, reply)
+                if client.account.is_known:
+                    client.answer(call.order, request, reply)
+                else:
+                    begun = self.runtime.monotonic()
+                    client.answer(call.order, request, reply)
+                    self.spent(client, LOOKED_UP * (self.runtime.monotonic() - begun))
             else:
                 if isinstance(client, DatagramClient):
                     if client.size > LARGE_BYTES:

@@ -58,7 +58,7 @@ class Connection:
     __slots__ = (
         "_codec", "_dropped", "_has_ended", "_held", "_is_alone", "_is_handing_on", "_is_paused", "_is_stalled",
         "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send", "_open", "_owes_s", "_quiet_s",
-        "_sink", "_sizes", "_state", "_transport", "_waiting", "_was_heard", "account", "habit", "is_moving",
+        "_rests", "_sink", "_sizes", "_state", "_transport", "_waiting", "_was_heard", "account", "habit", "is_moving",
         "principal", "protocol", "visitor",
     )  # fmt: skip
 
@@ -83,6 +83,7 @@ class Connection:
         self._messages = 0
         self._is_paused = False
         self._is_stalled = False
+        self._rests = 0
         self._is_handing_on = False
         self._is_alone = self._has_ended = False
         self._waiting: deque[tuple[Request | Fault, int]] = deque()
@@ -208,7 +209,7 @@ class Connection:
         self.answer(self._order_of(request), NOBODYS, refusal(request, ErrorWord.OVERLOADED, reason))
 
     def _has_room(self) -> bool:
-        if self._is_stalled or self._is_alone or self._messages >= MESSAGES_MAX:
+        if self._is_stalled or self._rests or self._is_alone or self._messages >= MESSAGES_MAX:
             return False
         return self._open < self._limits.pipelined_max and self.account.own < self._limits.held_bytes_max
 
@@ -223,7 +224,7 @@ class Connection:
             self.account.wait(-max(size, OBJECT_BYTES))
             self._take(found, size)
         self._is_handing_on = False
-        should_pause = bool(waiting) or self._is_stalled
+        should_pause = bool(waiting) or self._is_stalled or self._rests > 0
         if should_pause != self._is_paused and self._state in (_OPEN, _ENDED):
             self._is_paused = should_pause
             if should_pause:
@@ -331,6 +332,12 @@ class Connection:
             self._note_unsent()
         self._hand_on()
 
+    def rest(self, rests: bool) -> None:
+        """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile."""
+        self._rests += 1 if rests else -1
+        if self._state is not _DEAD:
+            self._hand_on()
+
     def lost(self) -> None:
         """The stream is closed."""
         if self._state is not _DEAD:
@@ -359,7 +366,7 @@ class Connection:
         if self._owes(passed_s) > self._limits.stalled_s_max:
             self._transport.abort()
             return
-        has_partial = self.account.partial > 0
+        has_partial = self.account.partial > 0 and not self._rests
         if self._was_heard and not self._is_stalled and not has_partial:
             self._was_heard = False
             self._quiet_s = 0.0

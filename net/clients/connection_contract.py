@@ -74,6 +74,9 @@ class Sink(Protocol):
     def overdrawn(self, connection: "Connection", wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
 
+    def spent(self, connection: "Connection", took_s: float) -> None:
+        """What came from a stranger has taken so much time (s)."""
+
     def broken(self, connection: "Connection", error: Exception) -> None:
         """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
 

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import ssl
+import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -99,8 +100,14 @@ class TcpProtocol(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come."""
-        assert self._connection is not None
-        self._connection.receive(data)
+        connection = self._connection
+        assert connection is not None
+        if connection.account.is_known:
+            connection.receive(data)
+            return
+        begun = time.monotonic()
+        connection.receive(data)
+        self._sink.spent(connection, time.monotonic() - begun)
 
     def eof_received(self) -> bool:
         """The client sends nothing more."""

@@ -68,6 +68,9 @@ class FakeEnd:
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         self.overdrawn_by.append(wanted)
 
+    def spent(self, connection: Connection, took_s: float) -> None:
+        """Nobody counts."""
+
     def broken(self, connection: Connection, error: Exception) -> None:
         self.errors.append(error)
 

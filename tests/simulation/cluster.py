@@ -301,6 +301,8 @@ class SimulatedNode:
         if self.is_disk_full:
             return False
         members = verify(self.tables, self.folder, self.shard).members
+        if members is None:
+            return False  # it may be the one to found it: nobody else has anything
         return renewal.others_can_elect(self.node_id, members, [one.node_id for one in self.settings.listed])
 
     def lose_log(self) -> None:

@@ -27,7 +27,7 @@ UNWELL: Final = 3
 """The exit code of a status that tells of something that does not work."""
 NOTHING_THERE: Final = 3
 """The exit code that tells "there is none" from a wrong option (2) and a fault (1)."""
-NONE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER})
+NOT_THERE: Final = frozenset({ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER})
 """The refusals that say that what the command names is not there."""
 
 Parameters = ParamSpec("Parameters")
@@ -41,7 +41,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a l
 def fail(reason: object) -> typer.Exit:
     """Say why on standard error; raise what is returned."""
     print(f"qctl: {reason}", file=sys.stderr)
-    is_none = isinstance(reason, RefusedError) and reason.error in NONE
+    is_none = isinstance(reason, RefusedError) and reason.error in NOT_THERE
     return typer.Exit(NOTHING_THERE if is_none else 1)
 
 

@@ -204,6 +204,7 @@ def _flush(folder: Path) -> None:
 
 
 def _flush_folder(folder: Path) -> None:
+    """As `storage.real_disk.flush_folder`, which the pipeline may not import: it takes no part in a node's disk."""
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

@@ -92,7 +92,6 @@ class UnderWay:
 
     def __init__(self, credit_bytes: int) -> None:
         self.has_credit = False
-        self._credit_bytes = credit_bytes
         self._allowed = (credit_bytes, int(credit_bytes * LOOKS_SHARE), credit_bytes)
         self._bytes: dict[tuple[int, int], int] = {}
         self._short: set[tuple[int, int]] = set()

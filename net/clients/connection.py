@@ -333,7 +333,10 @@ class Connection:
         self._hand_on()
 
     def rest(self, rests: bool) -> None:
-        """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile."""
+        """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile.
+
+        Rests overlap, since each reply may bring one: it is heard again when all are over.
+        """
         self._rests += 1 if rests else -1
         if self._state is not _DEAD:
             self._hand_on()

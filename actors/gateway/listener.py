@@ -65,6 +65,9 @@ _STATUS: Final = StatusReply
 LOOKED_UP: Final = 2.0
 """So many times as long as its encoding a reply took in all: it was looked up as well, and came here."""
 
+FORWARDED: Final = 5.0
+"""The same where another node has looked it up: it was packed, sealed, sent, opened and unpacked as well."""
+
 
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
@@ -224,10 +227,25 @@ class Listener(LoopActor):
 
     def spent(self, connection: Connection, took_s: float) -> None:
         """A stranger has taken so much of the loop's time: he rests for as long as strangers have not paid for."""
-        rest_s = self._time.spent(self.runtime.monotonic(), took_s)
-        if rest_s:
+        self._rest(connection, self._time.spent(self.runtime.monotonic(), took_s))
+
+    def must_rest(self, connection: Connection) -> bool:
+        """A stranger has come with something large: whether it waits until the others have paid."""
+        rest_s = self._time.book(self.runtime.monotonic())
+        self._rest(connection, rest_s)
+        return rest_s > 0.0
+
+    def _rest(self, connection: Connection, rest_s: float) -> None:
+        if rest_s > 0.0:
             connection.rest(True)
-            self.runtime.call_later(rest_s, lambda: connection.rest(False))
+            self.runtime.call_later(rest_s, lambda: self._rested(connection))
+
+    def _rested(self, connection: Connection) -> None:
+        """What it sent meanwhile is looked at now, and reckoned."""
+        begun = self.runtime.monotonic()
+        connection.rest(False)
+        if not connection.account.is_known:
+            self.spent(connection, self.runtime.monotonic() - begun)
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
@@ -371,7 +389,8 @@ class Listener(LoopActor):
                 else:
                     begun = self.runtime.monotonic()
                     client.answer(call.order, request, reply)
-                    self.spent(client, LOOKED_UP * (self.runtime.monotonic() - begun))
+                    times = FORWARDED if call.was_forwarded else LOOKED_UP
+                    self.spent(client, times * (self.runtime.monotonic() - begun))
             else:
                 if isinstance(client, DatagramClient):
                     if client.size > LARGE_BYTES:

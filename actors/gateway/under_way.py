@@ -156,6 +156,7 @@ class UnderWay:
         if one is None or one.node_id != node_id:
             return None
         self.take_back(serial)
+        one.call.was_forwarded = True
         return one.call, reply
 
     def take_back(self, serial: int) -> Outgoing:

@@ -38,6 +38,7 @@ class Call:
     The answer goes to the actor `reply_to`; it should not be larger than `reply_bytes_max`, but for one message.
     `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
     `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
+    `was_forwarded`: another node or worker has done it, and its reply came over a link.
     `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
 
     A plain class, since one is made for each request: compiled, it costs half of a Struct.
@@ -53,6 +54,7 @@ class Call:
         "reply_to",
         "request",
         "returns",
+        "was_forwarded",
     )
 
     def __init__(
@@ -77,6 +79,7 @@ class Call:
         self.returns = returns
         self.is_part = is_part
         self.principal = principal
+        self.was_forwarded = False
 
 
 Answer = tuple[Call, Reply]

@@ -31,6 +31,12 @@ AT_ONCE: Final = -1
 NOBODYS: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
 
+STRANGERS_BYTES: Final = 16 << 10
+"""A piece of a stranger's stream that is larger may take long to be looked at."""
+
+DONE_S_PER_BYTE: Final = 12e-9
+"""What a large request takes of a cluster's loops once it was read: each node packs, writes or sends it on."""
+
 MESSAGES_MAX: Final = 16
 """Consumes that do not wait, open at once: each may bring a message of the largest size."""
 
@@ -56,10 +62,10 @@ class Connection:
     """
 
     __slots__ = (
-        "_codec", "_dropped", "_has_ended", "_held", "_is_alone", "_is_handing_on", "_is_paused", "_is_stalled",
-        "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send", "_open", "_owes_s", "_quiet_s",
-        "_rests", "_sink", "_sizes", "_state", "_transport", "_waiting", "_was_heard", "account", "habit", "is_moving",
-        "principal", "protocol", "visitor",
+        "_codec", "_dropped", "_has_ended", "_has_rested", "_held", "_is_alone", "_is_handing_on",
+        "_is_paused", "_is_stalled", "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send",
+        "_open", "_owes_s", "_quiet_s", "_rests", "_sink", "_sizes", "_state", "_transport", "_unheard",
+        "_waiting", "_was_heard", "account", "habit", "is_moving", "principal", "protocol", "visitor",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
@@ -84,6 +90,8 @@ class Connection:
         self._is_paused = False
         self._is_stalled = False
         self._rests = 0
+        self._has_rested = False
+        self._unheard = b""
         self._is_handing_on = False
         self._is_alone = self._has_ended = False
         self._waiting: deque[tuple[Request | Fault, int]] = deque()
@@ -110,7 +118,7 @@ class Connection:
     @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way: a new connection on the same stream could go on from here."""
-        is_held_up = self._open or self._waiting or self._is_stalled or self._is_paused
+        is_held_up = self._open or self._waiting or self._is_stalled or self._is_paused or self._rests
         return self._state is _OPEN and not is_held_up and self._codec.is_idle and not self.unsent_bytes
 
     @property
@@ -124,6 +132,31 @@ class Connection:
             self._drop(len(data))
             return
         self._was_heard = True
+        if not self.account.is_known and self._is_put_off(data):
+            return
+        self._look_at(data)
+
+    def _is_put_off(self, data: bytes) -> bool:
+        """Whether a stranger's bytes wait, since strangers have taken more time than they have; in their order."""
+        if not self._unheard and (len(data) <= STRANGERS_BYTES or not self._rests_first()):
+            return False
+        self._unheard += data
+        self.account.note_partial(self._codec.partial_bytes + len(self._unheard))
+        if self.account.is_over:
+            self._sink.overdrawn(self, 0)
+        return True
+
+    def _rests_first(self) -> bool:
+        """Whether a stranger rests before something large of it is begun; who has rested need not again."""
+        if self._has_rested:
+            self._has_rested = False
+            return False
+        return self._rests > 0 or self._sink.must_rest(self)
+
+    def _is_large(self, found: Request | Fault) -> bool:
+        return not isinstance(found, Fault) and reply_length(found) == LONG
+
+    def _look_at(self, data: bytes) -> None:
         codec = self._codec
         try:
             found = codec.receive(data)
@@ -139,10 +172,13 @@ class Connection:
         if found:
             self._quiet_s = 0.0
             large = codec.large
-            if len(found) == 1 and not self._waiting and self._has_room():
+            if len(found) == 1 and not self._waiting and self._has_room() and self._may_begin(found[0]):
                 self._take(found[0], large.get(0, 0) if large else 0)
             else:
                 self._wait(found, large)
+
+    def _may_begin(self, found: Request | Fault) -> bool:
+        return self.account.is_known or not self._is_large(found) or not self._rests_first()
 
     def _wait(self, found: list[Request | Fault], large: dict[int, int]) -> None:
         """Several at once, or one behind others: they are taken one by one, as far as there is room."""
@@ -182,6 +218,8 @@ class Connection:
         if size:
             self._sizes[order] = size
             self.account.take(size)
+            if not self.account.is_known:
+                self._sink.spent(self, size * DONE_S_PER_BYTE)
         self._sink.received(self, order, found)
 
     def _order_of(self, request: Request) -> int:
@@ -219,7 +257,7 @@ class Connection:
             return
         self._is_handing_on = True
         waiting = self._waiting
-        while waiting and self._has_room():
+        while waiting and self._has_room() and self._may_begin(waiting[0][0]):
             found, size = waiting.popleft()
             self.account.wait(-max(size, OBJECT_BYTES))
             self._take(found, size)
@@ -231,7 +269,7 @@ class Connection:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if self._state is _ENDED and not waiting:
+        if self._state is _ENDED and not waiting and not self._unheard:
             self.close_when_answered()
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
@@ -311,6 +349,7 @@ class Connection:
 
     def _discard(self) -> None:
         """Nothing more is looked at, so nothing of a request that is not whole is kept."""
+        self._unheard = b""
         self._codec.discard()
         self.account.note_partial(0)
 
@@ -338,8 +377,13 @@ class Connection:
         Rests overlap, since each reply may bring one: it is heard again when all are over.
         """
         self._rests += 1 if rests else -1
-        if self._state is not _DEAD:
-            self._hand_on()
+        if self._state is _DEAD:
+            return
+        self._has_rested = self._rests == 0
+        if self._has_rested and self._unheard:
+            unheard, self._unheard = self._unheard, b""
+            self._look_at(unheard)
+        self._hand_on()
 
     def lost(self) -> None:
         """The stream is closed."""
@@ -356,6 +400,7 @@ class Connection:
     def _let_go(self) -> None:
         self._held.clear()
         self._waiting.clear()
+        self._unheard = b""
         self._codec.discard()
         self.account.leave()
 

@@ -77,6 +77,9 @@ class Sink(Protocol):
     def spent(self, connection: "Connection", took_s: float) -> None:
         """What came from a stranger has taken so much time (s)."""
 
+    def must_rest(self, connection: "Connection") -> bool:
+        """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
+
     def broken(self, connection: "Connection", error: Exception) -> None:
         """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
 

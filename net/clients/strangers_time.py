@@ -2,7 +2,8 @@
 
 All strangers together have a share of the loop's time. Who has made the loop work for longer than a moment is not heard
 again before that has been paid for: what he took, and all others before him, makes the share. Small requests cost
-nothing.
+nothing. Who comes with something large while there is a debt waits until that is paid before he is heard at all: else
+a new connection for each such request would be a way around.
 """
 
 from typing import Final
@@ -12,6 +13,9 @@ SHARE: Final = 0.2
 
 FREE_S: Final = 0.001
 """What one of them may take at once and is not reckoned for."""
+
+BOOKED_S: Final = 0.005
+"""What is reckoned beforehand for each of those that wait for a debt to be paid: else they would come all at once."""
 
 
 class StrangersTime:
@@ -26,3 +30,11 @@ class StrangersTime:
             return 0.0
         self._paid_at = max(now, self._paid_at) + took_s * (1.0 / SHARE - 1.0)
         return self._paid_at - now
+
+    def book(self, now: float) -> float:
+        """A stranger comes with something large: for how long he waits before he is heard (s), 0 if he need not."""
+        rest_s = self._paid_at - now
+        if rest_s <= 0.0:
+            return 0.0
+        self._paid_at += BOOKED_S * (1.0 / SHARE - 1.0)
+        return rest_s

@@ -6,7 +6,6 @@ so becomes the bytes themselves, before anything else looks at it.
 
 import base64
 import binascii
-import re
 from typing import Final
 
 import msgspec
@@ -31,7 +30,10 @@ BASE64: Final = "base64"
 JSON: Final = "json"
 ENCODINGS: Final = (JSON, UTF8, BASE64)
 
-_SUSPICIOUS: Final = re.compile(rb"\d{16}|[eE][+-]?\d{3}")
+_SHAPES: Final = bytes.maketrans(b"123456789E-", b"000000000e+")
+_SUSPICIOUS: Final = (b"0" * 16, b"e000", b"e+000")
+"""What a number that is too large for a reader has in it, when all its digits are 0: a regular expression would take
+ten times as long, for 4 MiB that is 70 ms."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -41,7 +43,8 @@ def unreadable(data: bytes) -> str | None:
     A number may have any size in JSON, but a reader's has a limit: an exponent beyond a double's, or more digits than
     Python reads. Refused when it is produced, since a reply that can't be read may take its message with it.
     """
-    if _SUSPICIOUS.search(data) is None:
+    shapes = data.translate(_SHAPES)
+    if not any(one in shapes for one in _SUSPICIOUS):
         return None
     try:
         msgspec.json.decode(data)

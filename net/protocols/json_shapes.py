@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from quorate.protocol import ProduceItem, Request
+from quorate.protocol import BATCH_MAX, ProduceItem, Request
 
 
 class Loose(msgspec.Struct):
@@ -21,6 +21,15 @@ def _as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     fields = [(name, Raw | UnsetType, UNSET) for name in kind.__struct_fields__]
     return msgspec.defstruct(f"{kind.__name__}AsItCame", fields)
 
+
+def _list_of_at_most(count: int) -> type[msgspec.Struct]:
+    """A list of so many values, of which nothing is decoded; a longer one is wrong as soon as that is seen."""
+    fields = [(f"_{index}", Raw | UnsetType, UNSET) for index in range(count)]
+    return msgspec.defstruct(f"AtMost{count}", fields, array_like=True, forbid_unknown_fields=True)
+
+
+Batch = _list_of_at_most(BATCH_MAX)
+"""A list in a request, as long as it may be; the decoder of a request would make all of a longer one first."""
 
 RequestAsItCame = _as_it_came(Request)
 ItemAsItCame = _as_it_came(ProduceItem)

@@ -28,6 +28,8 @@ class FakeEnd:
         self.overdrawn_by: list[int] = []
         self.errors: list[Exception] = []
         self.settled_count = 0
+        self.spent_s = 0.0
+        self.is_in_debt = False
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -69,7 +71,12 @@ class FakeEnd:
         self.overdrawn_by.append(wanted)
 
     def spent(self, connection: Connection, took_s: float) -> None:
-        """Nobody counts."""
+        self.spent_s += took_s
+
+    def must_rest(self, connection: Connection) -> bool:
+        if self.is_in_debt:
+            connection.rest(True)
+        return self.is_in_debt
 
     def broken(self, connection: Connection, error: Exception) -> None:
         self.errors.append(error)

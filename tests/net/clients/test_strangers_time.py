@@ -1,11 +1,17 @@
 """Strangers have a share of the loop's time, all together; who costs little is never kept waiting."""
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.clients.strangers_time import FREE_S, SHARE, StrangersTime
-from tests.net.clients.fake_end import connected
+from net.clients.connection import STRANGERS_BYTES, Connection
+from net.clients.connection_contract import ConnectionLimits
+from net.clients.strangers_time import BOOKED_S, FREE_S, SHARE, StrangersTime
+from net.protocols.codec import CodecLimits
+from net.protocols.json_codec import JsonCodec
+from quorate.protocol import Reply
+from tests.net.clients.fake_end import FakeEnd, connected
 
 ASK = msgspec.json.encode({"action": 11, "queue": "q"})
 
@@ -54,3 +60,83 @@ def test_a_rest_that_ends_behind_its_client_harms_nobody() -> None:
     connection.lost()
     connection.rest(False)
     assert end.requests == []
+
+
+def stranger() -> tuple[FakeEnd, Connection]:
+    end = FakeEnd()
+    limits = ConnectionLimits(codec=CodecLimits(request_bytes_max=1 << 20))
+    connection = Connection(end, end, JsonCodec(limits.codec), limits)
+    connection.account.know(False)
+    return end, connection
+
+
+LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * STRANGERS_BYTES})
+
+
+def test_who_waits_for_others_debt_is_booked_so_that_they_do_not_come_all_at_once() -> None:
+    time = StrangersTime()
+    assert time.book(1.0) == 0.0, "nobody owes anything"
+    owed = time.spent(1.0, 0.01)
+    rests = [time.book(1.0) for _ in range(3)]
+    each = BOOKED_S * (1 / SHARE - 1)
+    assert rests == [pytest.approx(owed + index * each) for index in range(3)]
+
+
+def test_a_stranger_with_something_large_waits_for_the_debt_of_others_before_it_is_looked_at() -> None:
+    """Else a new connection for each large request would be a way around the share."""
+    end, connection = stranger()
+    end.is_in_debt = True
+    connection.receive(LARGE)
+    connection.receive(ASK)
+    assert end.requests == []
+    assert end.is_reading is False
+    assert connection.account.partial == len(LARGE) + len(ASK)
+    connection.rest(False)
+    assert [request.action for _, request in end.requests] == [1, 11], "in their order, and rested for both"
+    assert connection.account.partial == 0
+    assert end.spent_s > 0.0, "a large request takes more than its reading"
+
+
+def test_a_stranger_with_a_long_reply_waits_too_and_small_requests_do_not() -> None:
+    end, connection = stranger()
+    end.is_in_debt = True
+    connection.receive(msgspec.json.encode({"action": 2, "queue": "q"}))
+    connection.receive(ASK)
+    connection.receive(msgspec.json.encode({"action": 2, "queue": "q"}))
+    assert [request.action for _, request in end.requests] == [2]
+    connection.rest(False)
+    assert [request.action for _, request in end.requests] == [2, 11], "what is behind a long one waits for its reply"
+
+
+def test_what_a_stranger_sent_before_it_closed_its_side_is_done_when_the_debt_is_paid() -> None:
+    end, connection = stranger()
+    end.is_in_debt = True
+    connection.receive(LARGE)
+    connection.end()
+    assert end.closed_how == ""
+    connection.rest(False)
+    assert [request.action for _, request in end.requests] == [1]
+    order, request = end.requests[0]
+    connection.answer(order, request, Reply(action=1, code=0))
+    assert end.closed_how == "close"
+    assert len(end.sent) == 1
+
+
+def test_what_waits_is_let_go_of_with_its_client() -> None:
+    end, connection = stranger()
+    end.is_in_debt = True
+    connection.receive(LARGE)
+    connection.lost()
+    connection.rest(False)
+    assert end.requests == []
+    assert end.ledger.used == 0
+
+
+def test_who_has_shown_a_token_pays_nothing() -> None:
+    end, connection = stranger()
+    connection.account.know(True)
+    end.is_in_debt = True
+    connection.receive(LARGE)
+    connection.receive(ASK)
+    assert [request.action for _, request in end.requests] == [1, 11]
+    assert end.spent_s == 0.0

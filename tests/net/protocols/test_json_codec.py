@@ -339,3 +339,65 @@ def test_numbers_that_nodes_could_not_pass_on_are_refused(field: str) -> None:
     [fault] = JsonCodec(CodecLimits()).receive(b'{"queue":"q","data":1,' + field.encode() + b"}")
     assert isinstance(fault, Fault)
     assert fault.error == "field_error"
+
+
+LARGE = b" " * json_codec.LARGE_BODY_BYTES
+"""Makes a request a large one, and changes nothing in it."""
+
+
+@pytest.mark.parametrize("name", ["messages", "msg_ids", "queues"])
+@pytest.mark.parametrize("before", [b"", b"[],", b"null,"])
+def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: str, before: bytes) -> None:
+    """4 MiB of `{},` would make 1.3 million objects, in 0.2 s of everybody's time; also where another list follows."""
+    field = b'"%s":' % name.encode()
+    body = b'{"action":1,' + field + b"[" + b"{}," * 100_000 + b"{}]" + (before and b"," + field + before[:-1]) + b"}"
+    assert len(body) > json_codec.LARGE_BODY_BYTES
+    found = decode_request(body, CodecLimits(request_bytes_max=1 << 20))
+    assert isinstance(found, Fault)
+    assert found.error == "field_error"
+    assert re.search("twice" if before else "at most 1000", found.reason)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"action":1,"queue":"q","data":"a:b"}',
+        b'{"action":1,"queue":"q","d\\u0061ta":{"a":{"b":[1,2]}},"delay":null}',
+        b'{"action":1,"queue":"q","messages":[{"data":{"a":1}},{"data":":","key":"k"}]}',
+        b'{"action":3,"msg_ids":[1,2,3]}',
+        b'{"action":2,"queues":["a","b"],"messages":null}',
+        b'{"action":1,"queue":"q","queue":"q"}',
+        b'{"action":1,"messages":{"a":1}}',
+        b'{"action":1,"queue":"q","messages":[{"data":1,"data":2}]}',
+        b'{"action":1,"queue":"q","data":"\\xff"}',
+        b'{"action":1,"queue":"q","data":[1,]}',
+    ],
+)
+def test_a_large_request_is_judged_as_a_small_one(body: bytes) -> None:
+    limits = CodecLimits(request_bytes_max=1 << 20)
+    small, large = decode_request(body, limits), decode_request(body[:-1] + LARGE + b"}", limits)
+    if isinstance(small, Fault):
+        assert isinstance(large, Fault)
+        assert (large.error, large.is_fatal) == (small.error, small.is_fatal)
+    else:
+        assert msgspec.json.encode(large) == msgspec.json.encode(small)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"-1E+999", b"9" * 5000, b"1.5e-1000000000000"])
+@pytest.mark.parametrize("data", [b"[%s]", b'{"a":[1,%s],"b":"x"}'])
+def test_numbers_beyond_every_reader_are_found_wherever_they_stand(number: bytes, data: bytes) -> None:
+    try:
+        msgspec.json.decode(data % number)
+    except (msgspec.DecodeError, ValueError):
+        found = decode_request(b'{"action":1,"queue":"q","data":%s}' % (data % number), CodecLimits())
+        assert isinstance(found, Fault)
+        assert found.error == "field_error"
+
+
+def test_the_reply_to_a_large_request_that_is_wrong_names_it() -> None:
+    body = b'{"action":1,"queue":"q","seq":7,"queue":"q"' + LARGE + b"}"
+    found = decode_request(body, CodecLimits(request_bytes_max=1 << 20))
+    assert isinstance(found, Fault)
+    assert len(found.body) < 100
+    reply = fault_reply(found)
+    assert (reply.action, reply.queue, reply.seq) == (1, "q", 7)

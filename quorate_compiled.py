@@ -112,6 +112,7 @@ MODULES: Final = (
     "storage.real_disk",
     "storage.recovery",
     "storage.state",
+    "storage.stretches",
     "storage.tables",
     "storage.trimming",
 )

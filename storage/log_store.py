@@ -6,9 +6,9 @@ the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds
 it), the members and the log's readers as trimmed records said them, and `side`. All but `meta` have a twin, in which a
 snapshot gathers; `side` says which of the two counts.
 
-Trimming drops the oldest entries, and in the same transaction puts the messages among them that are still live into
-`backlog` as they are now, and removes the rows of those that are gone. What "now" is, only the owner of the state
-knows, so it takes two steps: `plan_trim` says which messages and queues are meant, and `trim` takes their rows.
+Trimming drops the oldest entries unread, and in the same transaction puts the messages among them that are still live
+into `backlog` as they are now, and removes the rows of those that are gone. Which those are, and what "now" is, the
+owner of the state says (`storage.stretches`, `storage.trimming`).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ import msgspec
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
-from storage.records import Bury, Configure, Members, Produce, ReaderPosition, messages_of
+from storage.records import Configure, Members, Produce, ReaderPosition
 from storage.tables import (
     BACKLOG,
     LOG,
@@ -30,7 +30,7 @@ from storage.tables import (
     Tables,
     WriteTransaction,
 )
-from storage.trimming import FIRST_VOTE_ID, TrimPlan, TrimRows, TrimStep
+from storage.trimming import FIRST_VOTE_ID, Trim, TrimRows
 
 FORMAT_VERSION: Final = 1
 _FORMAT_KEY: Final = b"format"
@@ -41,12 +41,6 @@ MEMBERS_KEY: Final = b"members"
 READERS_KEY: Final = b"readers"
 SIDE_KEY: Final = b"side"
 _STAGED_KEY: Final = b"staged"
-
-PLAN_ENTRY_BYTES: Final = 8 << 20
-"""A plan to trim reads so much of the log, or one entry."""
-
-RECORDS_UNTIL_REST: Final = 32
-"""So many records take some 30 us of Python."""
 
 decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
@@ -157,55 +151,20 @@ class LogStore:
         with self._tables.read() as transaction:
             return transaction.bytes_of(self.log)
 
-    def plan_trim(
-        self, until: int, records_max: int, rest: Callable[[], None], until_rest: int = RECORDS_UNTIL_REST
-    ) -> TrimPlan | None:
-        """What trimming whole entries up to record `until`, at most `records_max` records or one entry, is about.
-
-        And no more than `PLAN_ENTRY_BYTES` of them, or one. `rest` is called after every `until_rest` records, about.
-        """
-        trimmed = self.bounds.trimmed
-        steps: list[TrimStep] = []
-        rested = trimmed
-        size = 0
-        with self._tables.read() as transaction:
-            for key, data in transaction.range(self.log):
-                end = int.from_bytes(key, "big")
-                size += len(data)
-                if end > until or (steps and (end - trimmed > records_max or size > PLAN_ENTRY_BYTES)):
-                    break
-                entry = entry_codec.decode(data, f"log entry {end}")
-                msg_ids: dict[int, None] = {}
-                maybe_stored: set[int] = set()
-                queues: dict[str, None] = {}
-                for record in entry.records:
-                    if record.queue:
-                        queues[record.queue] = None
-                    if isinstance(record, Bury):
-                        queues[record.to] = None  # it may have been made by this record
-                    ids, previous = messages_of(record)
-                    msg_ids.update(dict.fromkeys(ids))
-                    maybe_stored.update(i for i, p in zip(ids, previous, strict=True) if 0 < p <= trimmed)
-                steps.append(TrimStep(end, key, list(msg_ids), maybe_stored, list(queues), entry.vote_id))
-                if end - rested >= until_rest:
-                    rested = end
-                    rest()
-        return TrimPlan(steps) if steps else None
-
-    def trim(self, plan: TrimPlan, rows: TrimRows) -> None:
-        """Drop the plan's records from the log; `rows` are its messages and queues as of some later moment."""
-        live = {msg_id for msg_id, _ in rows.messages}
+    def trim(self, trim: Trim) -> None:
+        """Drop the log's head, whole entries; `trim.rows` are what it is about as of some later moment."""
+        rows = trim.rows
 
         def write(transaction: WriteTransaction) -> None:
             transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in sorted(rows.messages)])
-            transaction.delete(self.backlog, [number_key(msg_id) for msg_id in sorted(plan.maybe_stored - live)])
+            transaction.delete(self.backlog, [number_key(msg_id) for msg_id in sorted(rows.gone)])
             transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
-            transaction.delete(self.log, plan.keys)
-            _note_trimmed(transaction, plan.until, plan.vote_id, rows.members, rows.readers)
+            transaction.delete_up_to(self.log, number_key(trim.until))
+            _note_trimmed(transaction, trim.until, trim.vote_id, rows.members, rows.readers)
 
         self._write(write)
-        self.bounds = Bounds(plan.until, max(plan.until, self.bounds.checkpointed))
+        self.bounds = Bounds(trim.until, max(trim.until, self.bounds.checkpointed))
 
     def cut(self, last_trans_id: int) -> None:
         """Remove the log's last entry, which ends with `last_trans_id` and is damaged."""

@@ -125,6 +125,7 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
     if readers is not None:
         state.readers = row(decode_readers, readers, "the readers' row")
     state.trans_id = store.bounds.trimmed
+    state.stretches.begin(state.trans_id)
     return len(state.messages)
 
 

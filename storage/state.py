@@ -40,6 +40,7 @@ from storage.records import (
     Remove,
     messages_of,
 )
+from storage.stretches import STRETCH_RECORDS, Stretches
 
 MESSAGES_UNTIL_REST: Final = 2000
 
@@ -55,11 +56,12 @@ class ShardState:
 
     `names` are the queues' in order. `data_bytes` is the sum of the live messages' data; `readers`, where the log's
     named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
-    last, 0 if they say nothing of it.
+    last, 0 if they say nothing of it. `stretches` is what its log is about, of those entries that it was told of.
     """
 
-    def __init__(self, shard: int = 0) -> None:
+    def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
         self.shard = shard
+        self.stretches = Stretches(stretch_records)
         self.trans_id = 0
         self.data_bytes = 0
         self.time = 0.0
@@ -87,6 +89,7 @@ class ShardState:
                 self.apply(trans_id, record)
             trans_id += 1
         self.time = entry.time
+        self.stretches.note(self.messages, entry.vote_id, entry.last_trans_id, entry.records)
 
     def apply_next(self, record: Made) -> None:
         """As `apply`, for the record that the leader makes next; a message is the record that produces it."""
@@ -121,6 +124,7 @@ class ShardState:
         for offset, record in enumerate(entry.records):
             self.follow(entry.first_trans_id + offset, record, entry.time)
         self.time = entry.time
+        self.stretches.note(self.messages, entry.vote_id, entry.last_trans_id, entry.records)
 
     def _place(self, msg_id: int, time: float) -> None:
         message = self.messages.get(msg_id)

@@ -66,6 +66,9 @@ class WriteTransaction(ReadTransaction, Protocol):
     def delete(self, table: str, keys: Sequence[bytes]) -> None:
         """Remove the keys that are there."""
 
+    def delete_up_to(self, table: str, key: bytes) -> None:
+        """Remove the keys up to `key`, that one included."""
+
     def clear(self, table: str) -> None:
         """Remove all keys."""
 
@@ -126,6 +129,13 @@ class _LmdbTransaction:
         database = self._tables[table]
         for key in keys:
             self._transaction.delete(key, db=database)
+
+    def delete_up_to(self, table: str, key: bytes) -> None:
+        cursor = self._transaction.cursor(db=self._tables[table])
+        is_any = cursor.first()
+        while is_any and bytes(cursor.key()) <= key:
+            cursor.delete()
+            is_any = bool(cursor.key())
 
     def clear(self, table: str) -> None:
         self._transaction.drop(self._tables[table], delete=False)

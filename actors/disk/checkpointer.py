@@ -1,7 +1,7 @@
 """Checkpointer: moves committed entries into LMDB's log in bulk, trims the log's head, and reads the log for others.
 
-On a thread of its own, since LMDB's commits wait for the disk. The only one that opens the shard's LMDB. Trimming
-goes in pieces, each with one question to the queue owner in between, so that it never holds up requests.
+On a thread of its own, since LMDB's commits wait for the disk. The only one that opens the shard's LMDB. Trimming goes
+by stretches (`storage.stretches`), each with one question to the queue owner, so that it never holds up requests.
 """
 
 import logging
@@ -15,8 +15,9 @@ from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
     CheckpointFailed,
-    DescribeRows,
+    DescribeHead,
     EntriesRead,
+    HeadDescribed,
     LoadState,
     LogRead,
     PartStaged,
@@ -26,7 +27,6 @@ from actors.messages.checkpoints import (
     ReadLog,
     ReadRaw,
     ReadSnapshot,
-    RowsDescribed,
     SnapshotRead,
     StagePart,
 )
@@ -35,10 +35,9 @@ from actors.messages.log import StateLoaded
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
 from storage.errors import DiskFullError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore
+from storage.log_store import LogStore
 from storage.recovery import load_state
 from storage.state import ShardState
-from storage.trimming import TrimPlan
 
 log = logging.getLogger("quorate.log")
 
@@ -46,12 +45,6 @@ PIN_S: Final = 30.0
 """For so long after a snapshot's rows were read nothing is trimmed: the next ones must fit them."""
 
 PIN_MAX_S: Final = 1800.0
-
-TRIM_RECORDS: Final = 5000
-"""Records that one step of trimming takes: its question costs the owner a few ms at worst."""
-
-HURRY: Final = 8
-"""So many times as seldom it rests while more records come than go, which lets the slowest requests take longer."""
 
 
 class Checkpointer(BlockingActor):
@@ -73,14 +66,14 @@ class Checkpointer(BlockingActor):
         self._new_state = new_state
         self._part_bytes = part_bytes
         self._pinned_until = self._pinned_since = 0.0
-        self._plan: TrimPlan | None = None
         self._retention = Retention(limits)
-        self._is_trimming = False
-        self._described: RowsDescribed | None = None
+        self._asked: DescribeHead | None = None
+        self._described: HeadDescribed | None = None
         self._replicator: pykka.ActorRef[Any]
+        self._owner: pykka.ActorRef[Any]
         self._handlers: dict[type, Callable[[Any], None]] = {
             Checkpoint: self._checkpoint,
-            RowsDescribed: self._rows_described,
+            HeadDescribed: self._head_described,
             ReadersMoved: lambda m: self._retention.moved(m.readers),
             ReadLog: self._read_log,
             ReadRaw: self._read_raw,
@@ -96,12 +89,20 @@ class Checkpointer(BlockingActor):
         self._handlers[type(message)](message)
 
     def _attach(self, message: Attach) -> None:
-        self._replicator = message.replicator
+        self._replicator, self._owner = message.replicator, message.owner
 
-    def _rows_described(self, message: RowsDescribed) -> None:
-        if message.asked is self._plan:
+    def _head_described(self, message: HeadDescribed) -> None:
+        if message.asked is not self._asked:
+            return
+        if message.trim is None:
+            self._asked = None  # asked again with the next checkpoint
+        else:
             self._described = message
             self._trim()
+
+    def _forget_asked(self) -> None:
+        """The log, or the state that describes it, is another: what was said of the one before says nothing of it."""
+        self._asked = self._described = None
 
     def _read_log(self, message: ReadLog) -> None:
         entries = self._store.read(message.after, message.count, message.bytes_max)
@@ -151,14 +152,14 @@ class Checkpointer(BlockingActor):
             self._store.stage(part, message.source, is_first=message.is_first)
             if part.is_last:
                 self._store.install(part)
-                self._is_trimming = False
-                self._plan = self._described = None
+                self._forget_asked()
         except DiskFullError as error:
             self._replicator.tell(PartStaged(part, message.source, str(error)))
         else:
             self._replicator.tell(PartStaged(part, message.source))
 
     def _load(self, message: LoadState) -> None:
+        self._forget_asked()
         state = self._new_state()
         load_state(self._store.tables, self._store, state, self.runtime.now(), self.runtime.rest)
         self._store.tables.give_back()  # all of LMDB was read: half as much again as the state takes
@@ -166,42 +167,36 @@ class Checkpointer(BlockingActor):
 
     def _plan_trim(self) -> None:
         """Ask about the head's messages if the log is too long. Not while a snapshot is being read: it would tear."""
-        if self._is_trimming or self.runtime.monotonic() < self._pinned_until:
-            return
-        self._ask(is_going_on=False)
+        if self._asked is None and self.runtime.monotonic() >= self._pinned_until:
+            self._ask(is_going_on=False)
 
     def _until(self, *, is_going_on: bool) -> int | None:
         return self._retention.until(self._store.bounds, self._store.log_bytes, is_going_on=is_going_on)
 
     def _ask(self, *, is_going_on: bool) -> None:
         until = self._until(is_going_on=is_going_on)
-        self._plan = plan = None if until is None else self._plan_up_to(until)
-        self._is_trimming = plan is not None
-        if plan is not None:
-            self._replicator.tell(DescribeRows(plan))
-
-    def _plan_up_to(self, until: int) -> TrimPlan | None:
-        is_behind = self._retention.is_behind(self._store.bounds, until)
-        until_rest = RECORDS_UNTIL_REST * (HURRY if is_behind else 1)
-        return self._store.plan_trim(until, TRIM_RECORDS, self.runtime.rest, until_rest)
+        if until is not None:
+            self._asked = DescribeHead(self._store.bounds.trimmed, until)
+            self._owner.tell(self._asked)
 
     def _trim(self) -> None:
         """Trim what was described, once the log holds all that the description rests on."""
         described = self._described
         if described is None or described.as_of > self._store.bounds.checkpointed:
             return
+        trim = described.trim
+        assert trim is not None
         if self.runtime.monotonic() < self._pinned_until:
             return  # a snapshot is being read; when that is over, the next checkpoint comes here again
-        self._described = None
-        self._is_trimming = False
-        if (self._until(is_going_on=True) or 0) < described.plan.until:
+        self._forget_asked()
+        if (self._until(is_going_on=True) or 0) < trim.until:
             return  # a reader has said since that it wants what is in there
         try:
-            self._store.trim(described.plan, described.rows)
+            self._store.trim(trim)
         except DiskFullError:
             return  # asked again with the next checkpoint
         self._report()
-        for reader, upto in self._retention.trimmed(described.plan.until):
+        for reader, upto in self._retention.trimmed(trim.until):
             log.warning(
                 "the log's reader %r is too far behind: the records behind %d are trimmed, and it has not read them "
                 "(see log_retention_records, log_retention_bytes; qctl log readers --forget)",

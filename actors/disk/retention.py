@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from storage.log_store import Bounds
 from storage.records import ReaderPosition
+from storage.stretches import STRETCH_RECORDS
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,11 @@ class RetentionLimits:
     records_max: int = 1_000_000
     reader_records_max: int = 10_000_000
     reader_bytes_max: int = 8 << 30
+
+
+def stretch_records(records_max: int) -> int:
+    """How many records go at once from a log of so many: half of what it may have beyond them, at most."""
+    return max(1, min(STRETCH_RECORDS, records_max // 20))
 
 
 class Retention:
@@ -44,10 +50,6 @@ class Retention:
         if needed < wanted and log_bytes <= limits.reader_bytes_max:
             wanted = max(needed, bounds.checkpointed - limits.reader_records_max)
         return wanted if wanted > bounds.trimmed else None
-
-    def is_behind(self, bounds: Bounds, until: int) -> bool:
-        """Whether what may go, up to record `until`, is more than ordinary trimming leaves: records come quicker."""
-        return until - bounds.trimmed > self._limits.records_max // 5
 
     def trimmed(self, until: int) -> list[tuple[str, int]]:
         """The head has gone up to `until`: which readers have just lost records, and behind which one."""

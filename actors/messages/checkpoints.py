@@ -4,8 +4,8 @@
 |---|---|---|---|
 | Checkpoint | Replicator | Checkpointer | store these committed entries |
 | Checkpointed, CheckpointFailed | Checkpointer | Replicator | LMDB has them; no space |
-| DescribeRows | Checkpointer | Replicator, and from there QueueOwner | what are these now? The head is to be trimmed |
-| RowsDescribed | QueueOwner | Checkpointer | that is what they are, once it is committed |
+| DescribeHead | Checkpointer | QueueOwner | the log's head is to be trimmed: what is it about? |
+| HeadDescribed | QueueOwner | Checkpointer | that is what its messages and queues are, once it is committed |
 | ReadersMoved | QueueOwner | Checkpointer | the log's named readers are there now |
 | ReadLog, LogRead | Replicator, Checkpointer | the other | entries for a client's log request |
 | ReadRaw, RawRead | Replicator, Checkpointer | the other | entries as they are stored, for a client's log request |
@@ -23,7 +23,7 @@ from actors.messages.call import Call
 from storage.entry import StoredEntry
 from storage.log_store import SnapshotPart
 from storage.records import ReaderPosition
-from storage.trimming import TrimPlan, TrimRows
+from storage.trimming import Trim
 
 
 class Checkpoint(msgspec.Struct):
@@ -45,21 +45,24 @@ class CheckpointFailed(msgspec.Struct):
     reason: str
 
 
-class DescribeRows(msgspec.Struct):
-    """Say what these messages and queues are now, so that the log's head can be trimmed."""
+class DescribeHead(msgspec.Struct):
+    """Say what the messages and queues of the log's first stretch are now: it begins behind record `trimmed`.
 
-    plan: TrimPlan
-
-
-class RowsDescribed(msgspec.Struct):
-    """What messages and queues were at or before record `as_of`, which is committed: of the first entries `asked` for.
-
-    `plan` are those entries: all, or as many as were described at once.
+    It may go if it ends at or before record `until`.
     """
 
-    asked: TrimPlan
-    plan: TrimPlan
-    rows: TrimRows
+    trimmed: int
+    until: int
+
+
+class HeadDescribed(msgspec.Struct):
+    """What messages and queues were at or before record `as_of`, which is committed.
+
+    `trim` None: the first stretch goes on behind the record up to which it was asked for.
+    """
+
+    asked: DescribeHead
+    trim: Trim | None
     as_of: int
 
 

@@ -24,6 +24,7 @@ class Attach(msgspec.Struct):
     """Whom the Checkpointer tells."""
 
     replicator: "pykka.ActorRef[Any]"
+    owner: "pykka.ActorRef[Any]"
 
 
 class Reconfigure(msgspec.Struct):

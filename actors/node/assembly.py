@@ -15,7 +15,7 @@ from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
-from actors.disk.retention import RetentionLimits
+from actors.disk.retention import RetentionLimits, stretch_records
 from actors.gateway.access import AccessTable
 from actors.gateway.dispatcher import Dispatcher
 from actors.gateway.router import Router
@@ -104,7 +104,7 @@ def start_shard(
     router = Router(runtime, owner.actor_ref, virtual, routing, settings.forward_bytes, access)
     peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
     log_writer.attach(replicator.actor_ref)
-    checkpointer.tell(Attach(replicator.actor_ref))
+    checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
     others = None if is_only else _others(runtime, settings, router, workers, network, virtual_queues)
     siblings_ref = None if others is None else others.siblings.actor_ref
@@ -204,7 +204,7 @@ def _disk(
         Checkpointer,
         opened.store,
         RetentionLimits(settings.log_records_max, settings.reader_records_max, settings.reader_bytes_max),
-        lambda: ShardState(shard),
+        lambda: ShardState(shard, stretch_records(settings.log_records_max)),
         settings.snapshot_part_bytes,
     )
     return lanes, log_writer, checkpointer

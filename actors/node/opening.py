@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
+from actors.disk.retention import stretch_records
 from actors.node.shard_settings import ShardSettings
 from storage.disk import Folder
 from storage.errors import DiskFullError, StorageError, UnknownFormatError
@@ -56,7 +57,7 @@ def open_shard(
     if identity.node_id != settings.own.node_id:
         raise StorageError(f"the data are node {identity.node_id}'s, and node_id is set to {settings.own.node_id}")
     store = LogStore(tables, settings.shard)
-    state = ShardState(settings.shard)
+    state = ShardState(settings.shard, stretch_records(settings.log_records_max))
 
     def is_alone(belonging: Belonging) -> bool:
         members = belonging.members

@@ -113,10 +113,18 @@ class Appending:
         first = state.trans_id - len(records) + 1
         state.time = ledger.now
         entries = make_entries(vote_id, first, ledger.now, records, self._limits.entry_bytes_max, together)
+        begin = 0
+        for entry in entries:
+            end = entry.last_trans_id + 1 - first
+            part = records if len(entries) == 1 else records[begin:end]
+            state.stretches.note(state.messages, vote_id, entry.last_trans_id, part)
+            begin = end
         if self._proposal is not None:  # so that a follower sees it without decoding all others
             ledger.append(self._proposal)
             self._proposal = None
-            entries += make_entries(vote_id, state.trans_id, ledger.now, ledger.take_records()[0], 1)
+            proposed = ledger.take_records()[0]
+            entries += make_entries(vote_id, state.trans_id, ledger.now, proposed, 1)
+            state.stretches.note(state.messages, vote_id, state.trans_id, proposed)
         self.logged = state.trans_id
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Rejudge, Returned
-from actors.messages.checkpoints import DescribeRows
+from actors.messages.checkpoints import DescribeHead
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
     Apply,
@@ -101,7 +101,7 @@ class QueueOwner(LoopActor):
             ClientGone: self._client_gone,
             Rejudge: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
             _TimePassed: self._time_passed,
-            DescribeRows: self._describe_rows,
+            DescribeHead: self._describe_head,
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
         }
@@ -380,7 +380,7 @@ class QueueOwner(LoopActor):
 
     # -- trimming ----------------------------------------------------------------------------------------------
 
-    def _describe_rows(self, message: DescribeRows) -> None:
+    def _describe_head(self, message: DescribeHead) -> None:
         self._rows.asked(message)
         self._describe()
 

@@ -1,11 +1,11 @@
 """What the Checkpointer has to know to trim the log's head, said only once it is committed. A machine.
 
-It asks what the messages and queues are now that stand in the head; where the log's readers are it is told unasked. A
-leader's state runs ahead of what is committed: what it says waits for that. A follower's is committed, unless the node
-has just stopped leading: then it waits until the log has caught up with it. It is looked up in pieces.
+It asks what the messages and queues of the log's first stretch are now; where the log's readers are it is told unasked.
+A leader's state runs ahead of what is committed: what it says waits for that. A follower's is committed, unless the
+node has just stopped leading: then it waits until the log has caught up with it. It is looked up in pieces.
 """
 
-from actors.messages.checkpoints import DescribeRows, ReadersMoved, RowsDescribed
+from actors.messages.checkpoints import DescribeHead, HeadDescribed, ReadersMoved
 from actors.queues.ledger import Ledger
 from storage.records import ReaderPosition
 from storage.trimming import Describing
@@ -15,9 +15,9 @@ class RowDescription:
     """`is_ready`: something may be taken; `has_more`: `describe` has begun and goes on. `readers`: as seen last."""
 
     def __init__(self) -> None:
-        self._asked: DescribeRows | None = None
+        self._asked: DescribeHead | None = None
         self._describing: Describing | None = None
-        self._ready: list[RowsDescribed | ReadersMoved] = []
+        self._ready: list[HeadDescribed | ReadersMoved] = []
         self.is_ready = False
         self.readers: dict[str, ReaderPosition] | None = None
 
@@ -26,7 +26,7 @@ class RowDescription:
         """Whether there is a piece more to be looked up."""
         return self._describing is not None
 
-    def asked(self, message: DescribeRows) -> None:
+    def asked(self, message: DescribeHead) -> None:
         """It is to be answered as soon as that is possible."""
         self._asked = message
         self._describing = None
@@ -43,14 +43,20 @@ class RowDescription:
             return
         describing = self._describing
         if describing is None or describing.state is not state:
-            self._describing = describing = Describing(asked.plan, state)
+            if not state.stretches.trimmed(asked.trimmed):
+                return  # LMDB holds another log by now, whose state is on its way
+            stretch = state.stretches.first(asked.until)
+            if stretch is None:
+                self._settled(asked, HeadDescribed(asked, None, state.trans_id))
+                return
+            self._describing = describing = Describing(stretch, state)
         if not describing.go_on():
             return
         self._describing = None
-        described = RowsDescribed(asked.plan, *describing.described(), state.trans_id)
+        described = HeadDescribed(asked, describing.described(), state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
 
-    def _settled(self, asked: DescribeRows, described: RowsDescribed) -> None:
+    def _settled(self, asked: DescribeHead, described: HeadDescribed) -> None:
         if self._asked is asked:
             self._asked = None
             self._say(described)
@@ -60,11 +66,11 @@ class RowDescription:
         self.readers = readers = ledger.state.readers
         ledger.after_commit(lambda: self._say(ReadersMoved(readers)))
 
-    def _say(self, message: RowsDescribed | ReadersMoved) -> None:
+    def _say(self, message: HeadDescribed | ReadersMoved) -> None:
         self._ready.append(message)
         self.is_ready = True
 
-    def take_ready(self) -> list[RowsDescribed | ReadersMoved]:
+    def take_ready(self) -> list[HeadDescribed | ReadersMoved]:
         """What may be said; it is the caller's now."""
         ready, self._ready = self._ready, []
         self.is_ready = False

@@ -31,7 +31,7 @@ from storage.journal_writer import Write
 from storage.log_store import LogStore
 from storage.records import Confirm, Produce
 from storage.state import ShardState
-from storage.trimming import TrimPlan, TrimRows
+from storage.trimming import Trim
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
 from tests.storage.memory import MemoryWrites
@@ -133,8 +133,8 @@ def _backlog_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Trim without moving live messages into the backlog."""
     true = LogStore.trim
 
-    def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
-        true(self, plan, TrimRows([], rows.queues, rows.members))
+    def trim(self: LogStore, trim: Trim) -> None:
+        true(self, trim._replace(rows=trim.rows._replace(messages=[])))
 
     patch.setattr(LogStore, "trim", trim)
 
@@ -172,8 +172,8 @@ def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
     """Trim without removing the rows of messages that are gone."""
     true = LogStore.trim
 
-    def trim(self: LogStore, plan: TrimPlan, rows: TrimRows) -> None:
-        true(self, TrimPlan([step._replace(maybe_stored=set()) for step in plan.steps]), rows)
+    def trim(self: LogStore, trim: Trim) -> None:
+        true(self, trim._replace(rows=trim.rows._replace(gone=())))
 
     patch.setattr(LogStore, "trim", trim)
 

@@ -200,6 +200,10 @@ class MemoryTransaction:
         for key in keys:
             self.tables[table].pop(key, None)
 
+    def delete_up_to(self, table: str, key: bytes) -> None:
+        """Remove the first."""
+        self.delete(table, list(self.tables[table].irange(None, key)))
+
     def clear(self, table: str) -> None:
         """Remove all."""
         self.delete(table, list(self.tables[table]))

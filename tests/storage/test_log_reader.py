@@ -12,10 +12,10 @@ from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, StorageError
 from storage.log_reader import LogReader, shards_in
-from storage.log_store import LogStore, SnapshotPart, number_key
+from storage.log_store import LogStore, SnapshotPart
 from storage.records import Lead
 from storage.tables import LmdbTables
-from storage.trimming import TrimPlan, TrimRows, TrimStep
+from storage.trimming import Trim, TrimRows
 
 
 def entry(first: int, count: int = 2) -> StoredEntry:
@@ -65,7 +65,7 @@ def test_after_a_snapshot_the_other_tables_count(tmp_path: Path) -> None:
 
 def test_what_is_not_there_any_more_is_said(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    store.trim(TrimPlan([TrimStep(n, number_key(n), [], set(), []) for n in (2, 4)]), TrimRows([], []))
+    store.trim(Trim(4, 1, TrimRows([], [])))
     store.close()
     with LogReader(tmp_path) as reader:
         assert reader.bounds() == (4, 10)

@@ -6,13 +6,13 @@ from random import Random
 
 import lmdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore
+from storage.log_store import LogStore
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
 from storage.records import Bury, Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
@@ -20,7 +20,7 @@ from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
 from storage.tables import LOG, LmdbTables
-from storage.trimming import rows_now
+from storage.trimming import trim_now
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 NOW = 1000.0
@@ -31,7 +31,7 @@ class Writer:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.state = ShardState()
+        self.state = ShardState(stretch_records=self.random.randint(1, 15))
         self.entries: list[StoredEntry] = []
 
     def grow(self, count: int) -> None:
@@ -45,6 +45,16 @@ class Writer:
                 records.append(entry_codec.decode(entry_codec.encode(1, 1, NOW, [record]), "copy").records[0])
                 self.state.apply(self.state.trans_id + 1, record)
             self.entries.append(StoredEntry(first, self.state.trans_id, 1, entry_codec.encode(1, first, NOW, records)))
+            self.state.stretches.note(self.state.messages, 1, self.state.trans_id, records)
+
+    def trim(self, store: LogStore, until: int) -> bool:
+        """Drop the log's first stretch, if it ends at or before record `until`, as its owner and LMDB do."""
+        stretches = self.state.stretches
+        assert stretches.trimmed(store.bounds.trimmed)
+        stretch = stretches.first(until)
+        if stretch is not None:
+            store.trim(trim_now(stretch, self.state))
+        return stretch is not None
 
     def _record(self) -> Record:
         state, random = self.state, self.random
@@ -100,8 +110,10 @@ def settle(state: ShardState) -> ShardState:
     return state
 
 
-@given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=6))
+@settings(max_examples=300)
+@given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=9))
 def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: int, steps: list[int]) -> None:
+    """Also where a node goes on from what it recovered, whose stretches begin where its log does."""
     tables, folder = MemoryTables(), MemoryFolder()
     writer = Writer(seed)
     store = LogStore(tables, 0)
@@ -109,28 +121,31 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
         before = len(writer.entries)
         writer.grow(step)
         store.store(writer.entries[before:])
-        plan = store.plan_trim(
-            writer.random.randint(0, writer.state.trans_id), writer.random.randint(1, 30), lambda: None
-        )
-        if plan is not None:
-            store.trim(*rows_now(plan, writer.state))
-        recovered = ShardState()
+        until = writer.random.randint(0, writer.state.trans_id)
+        while writer.trim(store, until) and writer.random.random() < 0.7:
+            pass
+        recovered = ShardState(stretch_records=writer.random.randint(1, 15))
         recover(tables, folder, LogStore(tables, 0), recovered, NOW)
         recovered.check()
         assert described(recovered) == described(settle(writer.state))
         assert recovered.trans_id == writer.state.trans_id
+        trimmed_to = store.bounds.trimmed
+        with tables.read() as transaction:
+            stored = [int.from_bytes(key, "big") for key, _ in transaction.range(store.backlog)]
+        assert all(msg_id <= message_id(trimmed_to, 0) for msg_id in stored), "no row of what the log itself produces"
+        if writer.random.random() < 0.5:
+            writer.state = recovered
 
 
-def test_who_plans_a_trim_rests_every_few_records() -> None:
+def test_all_of_the_log_can_go_but_what_is_not_a_whole_stretch() -> None:
     writer, store = Writer(3), LogStore(MemoryTables(), 0)
     writer.grow(300)
     store.store(writer.entries)
-    rests: list[None] = []
-    plan = store.plan_trim(writer.state.trans_id, 10_000, lambda: rests.append(None))
-    assert plan is not None
-    longest = max(entry.last_trans_id - entry.first_trans_id + 1 for entry in writer.entries)
-    assert plan.until // (RECORDS_UNTIL_REST + longest) <= len(rests) <= plan.until // RECORDS_UNTIL_REST
-    assert len(rests) > 5
+    while writer.trim(store, writer.state.trans_id):
+        pass
+    assert 0 <= writer.state.trans_id - store.bounds.trimmed < writer.state.stretches.records_max
+    ends = {0, *(entry.last_trans_id for entry in writer.entries)}
+    assert store.bounds.trimmed in ends, "entries go whole"
 
 
 @pytest.fixture
@@ -142,9 +157,7 @@ def shard(tmp_path: Path) -> Iterator[tuple[LmdbTables, RealFolder, Writer]]:
     writer.grow(40)
     store = LogStore(tables, 0)
     store.store(writer.entries)
-    plan = store.plan_trim(20, 100, lambda: None)
-    assert plan is not None
-    store.trim(*rows_now(plan, writer.state))
+    assert writer.trim(store, 20)
     yield tables, folder, writer
     tables.close()
 

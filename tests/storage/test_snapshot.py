@@ -7,14 +7,14 @@ import pytest
 
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
-from storage.log_store import LogStore, SnapshotPart, number_key
+from storage.log_store import LogStore, SnapshotPart
 from storage.message_ids import message_id
 from storage.queue_state import QueueState
 from storage.records import Member, Members, Produce, Remove
 from storage.recovery import load_state
 from storage.state import ShardState
 from storage.tables import LmdbTables
-from storage.trimming import TrimPlan, TrimRows, TrimStep, encode_row, queue_row
+from storage.trimming import Trim, TrimRows, encode_row, queue_row
 
 MEMBERS = Members("", 7, [Member(1, "a", 1, 11, is_voter=True)], [])
 
@@ -31,7 +31,7 @@ def source(path: Path, count: int) -> LogStore:
         [(f"q{n}", queue_row(QueueState(f"q{n}"))) for n in range(3)],
         encode_row(MEMBERS),
     )
-    store.trim(TrimPlan([TrimStep(count, number_key(count), [], set(), [], 4)]), rows)
+    store.trim(Trim(count, 4, rows))
     return store
 
 

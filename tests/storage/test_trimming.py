@@ -1,27 +1,41 @@
-"""What the head of the log is about is described in pieces, bounded in rows and bytes, and as far as was asked."""
+"""What a stretch of the log is about is described in pieces, bounded in rows and bytes."""
 
 from storage.message import Message
 from storage.message_ids import message_id
+from storage.records import Confirm, Deliver
 from storage.state import ShardState
-from storage.trimming import PIECE_BYTES, PIECE_ROWS, PLAN_BYTES, Describing, TrimPlan, TrimStep, rows_now
+from storage.stretches import STRETCH_BYTES
+from storage.trimming import PIECE_BYTES, PIECE_ROWS, Describing, trim_now
 
 
-def state_of(count: int, size: int) -> ShardState:
-    state = ShardState()
-    for number in range(1, count + 1):
-        state.trans_id = number - 1
-        state.apply_next(Message("q", message_id(number, 0), b"x" * size, 1.0, 1.0, 9.0, 5.0, 0, None))
-    return state
+class Shard:
+    """A state, and a log of entries of `each` records."""
 
+    def __init__(self, stretch_records: int = 5000) -> None:
+        self.state = ShardState(stretch_records=stretch_records)
+        self.state.stretches.begin(0)
 
-def plan_of(count: int, each: int) -> TrimPlan:
-    ids = [message_id(number, 0) for number in range(1, count + 1)]
-    return TrimPlan(
-        [
-            TrimStep(begin + each, bytes([begin % 250]), ids[begin : begin + each], set(), ["q", f"gone{begin}"])
-            for begin in range(0, count, each)
-        ]
-    )
+    def entry(self, *records: Message | Confirm | Deliver) -> None:
+        for record in records:
+            self.state.apply_next(record)
+        self.state.stretches.note(self.state.messages, 3, self.state.trans_id, records)
+
+    def produce(self, count: int, size: int = 1, each: int = 1) -> None:
+        for _ in range(count // each):
+            first = self.state.trans_id + 1
+            self.entry(*(self.message(first + index, size) for index in range(each)))
+
+    @staticmethod
+    def message(number: int, size: int) -> Message:
+        return Message("q", message_id(number, 0), b"x" * size, 1.0, 1.0, 9.0, 5.0, 0, None)
+
+    def confirm(self, number: int) -> None:
+        message = self.state.messages[message_id(number, 0)]
+        self.entry(Confirm("q", [message.msg_id], [message.last or number]))
+
+    def deliver(self, number: int) -> None:
+        message = self.state.messages[message_id(number, 0)]
+        self.entry(Deliver("q", [message.msg_id], [message.last or number], [5.0], [1]))
 
 
 def pieces(describing: Describing) -> int:
@@ -32,37 +46,91 @@ def pieces(describing: Describing) -> int:
 
 
 def test_many_small_messages_take_many_pieces() -> None:
-    describing = Describing(plan_of(5 * PIECE_ROWS, 100), state_of(5 * PIECE_ROWS, 1))
+    shard = Shard(stretch_records=5 * PIECE_ROWS)
+    shard.produce(5 * PIECE_ROWS, each=100)
+    stretch = shard.state.stretches.first(5 * PIECE_ROWS)
+    assert stretch is not None
+    describing = Describing(stretch, shard.state)
     assert pieces(describing) >= 5
-    plan, rows = describing.described()
+    until, vote_id, rows = describing.described()
+    assert (until, vote_id) == (5 * PIECE_ROWS, 3)
     assert len(rows.messages) == 5 * PIECE_ROWS
-    assert len(plan.steps) == 50
-    assert dict(rows.queues)["q"] is not None
-    assert dict(rows.queues)["gone0"] is None
+    assert [name for name, row in rows.queues if row is not None] == ["q"]
 
 
-def test_large_messages_are_described_some_at_a_time_and_the_plan_ends_where_it_is_enough() -> None:
+def test_large_messages_are_described_some_at_a_time_and_a_stretch_ends_where_it_is_enough() -> None:
     """A thousand messages of 200 kB were 200 MB at once, in one turn of 150 ms."""
-    size = 200_000
-    describing = Describing(plan_of(100, 5), state_of(100, size))
-    assert pieces(describing) >= PLAN_BYTES // PIECE_BYTES
-    plan, rows = describing.described()
+    size, shard = 200_000, Shard()
+    shard.produce(100, size, each=5)
+    stretch = shard.state.stretches.first(100)
+    assert stretch is not None
+    describing = Describing(stretch, shard.state)
+    assert pieces(describing) >= STRETCH_BYTES // PIECE_BYTES
+    rows = describing.described().rows
     described = sum(len(row) for _, row in rows.messages)
-    assert PLAN_BYTES < described < PLAN_BYTES + 6 * size
-    assert plan.until == len(rows.messages), "whole entries, as far as they were described"
-    assert len(plan.steps) < 20
+    assert STRETCH_BYTES < described < STRETCH_BYTES + 6 * size
+    assert stretch.until == len(rows.messages), "whole entries"
+
+
+def test_old_messages_that_are_large_fill_a_stretch_too() -> None:
+    size, shard = 1 << 20, Shard(stretch_records=100)
+    shard.produce(20, size, each=20)
+    assert (first := shard.state.stretches.first(20)) is not None
+    assert first.until == 20
+    for number in range(1, 21):
+        shard.deliver(number)
+    second = shard.state.stretches.first(40)
+    assert shard.state.stretches.trimmed(20)
+    second = shard.state.stretches.first(40)
+    assert second is not None
+    assert second.until == 20 + STRETCH_BYTES // size
 
 
 def test_an_entry_of_any_size_is_described_whole_but_not_in_one_piece() -> None:
-    describing = Describing(plan_of(100, 100), state_of(100, 200_000))
+    shard = Shard()
+    shard.produce(100, 200_000, each=100)
+    stretch = shard.state.stretches.first(100)
+    assert stretch is not None
+    describing = Describing(stretch, shard.state)
     assert pieces(describing) > 10
-    plan, rows = describing.described()
-    assert (plan.until, len(rows.messages)) == (100, 100)
+    trim = describing.described()
+    assert (trim.until, len(trim.rows.messages)) == (100, 100)
 
 
-def test_messages_that_are_gone_have_no_row() -> None:
-    state = state_of(10, 1)
-    for number in (2, 3):
-        state.messages.pop(message_id(number, 0))
-    _, rows = rows_now(plan_of(10, 10), state)
-    assert [msg_id for msg_id, _ in rows.messages] == [message_id(n, 0) for n in (1, 4, 5, 6, 7, 8, 9, 10)]
+def test_what_came_and_went_in_one_stretch_is_no_row_and_no_work() -> None:
+    shard = Shard(stretch_records=6)
+    shard.produce(2)
+    for number in (1, 2):
+        shard.deliver(number)
+        shard.confirm(number)
+    stretch = shard.state.stretches.first(6)
+    assert stretch is not None
+    assert (len(stretch.produced), len(stretch.touched)) == (0, 0)
+    rows = trim_now(stretch, shard.state).rows
+    assert (rows.messages, [*rows.gone]) == ([], [])
+
+
+def test_a_message_of_an_earlier_stretch_gets_its_row_anew_or_has_none_any_more() -> None:
+    shard = Shard(stretch_records=4)
+    shard.produce(4)
+    first = shard.state.stretches.first(4)
+    assert first is not None
+    rows = trim_now(first, shard.state).rows
+    assert [msg_id for msg_id, _ in rows.messages] == [message_id(n, 0) for n in range(1, 5)]
+    shard.deliver(1)
+    shard.deliver(2)
+    shard.confirm(1)
+    shard.confirm(3)
+    assert shard.state.stretches.trimmed(4)
+    second = shard.state.stretches.first(8)
+    assert second is not None
+    rows = trim_now(second, shard.state).rows
+    assert [msg_id for msg_id, _ in rows.messages] == [message_id(2, 0)]
+    assert [*rows.gone] == [message_id(1, 0), message_id(3, 0)]
+
+
+def test_a_log_that_begins_elsewhere_is_another_log() -> None:
+    shard = Shard(stretch_records=4)
+    shard.produce(8)
+    assert shard.state.stretches.trimmed(0)
+    assert not shard.state.stretches.trimmed(100), "a snapshot has taken its place"

@@ -4,26 +4,26 @@ from typing import Any
 
 import pytest
 
-from actors.disk.checkpointer import HURRY, Checkpointer
+from actors.disk.checkpointer import Checkpointer
 from actors.disk.retention import RetentionLimits
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
     CheckpointFailed,
-    DescribeRows,
+    DescribeHead,
     EntriesRead,
+    HeadDescribed,
     LoadState,
     ReadEntries,
     ReadSnapshot,
-    RowsDescribed,
     SnapshotRead,
 )
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
 from storage.errors import DiskFullError
-from storage.log_store import RECORDS_UNTIL_REST, LogStore
+from storage.log_store import LogStore
 from storage.state import ShardState
-from storage.trimming import rows_now
+from storage.trimming import Trim, TrimRows
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.actors.disk.entries import entry
 from tests.storage.memory import MemoryTables
@@ -33,11 +33,11 @@ class Store:
     """A Checkpointer over tables in memory."""
 
     def __init__(self, log_records_max: int = 10) -> None:
-        self.runtime, self.replicator = CrankedRuntime(), Probe()
+        self.runtime, self.replicator, self.owner = CrankedRuntime(), Probe(), Probe()
         self.is_full = False
         self.store = LogStore(MemoryTables(self._before_commit), 0)
         self.actor = Checkpointer(self.runtime, self.store, RetentionLimits(log_records_max), ShardState, 1000)
-        self.actor.on_receive(Attach(ref(self.replicator)))
+        self.actor.on_receive(Attach(ref(self.replicator), ref(self.owner)))
 
     def _before_commit(self) -> None:
         if self.is_full:
@@ -68,25 +68,35 @@ def test_without_space_nothing_is_stored_and_it_is_said() -> None:
 def test_the_head_is_trimmed_when_what_stood_in_it_was_described_and_that_is_stored() -> None:
     store = Store(log_records_max=10)
     store.checkpoint(*range(1, 21))
-    [asked] = store.replicator.take(DescribeRows)
-    state = ShardState()
-    rows = rows_now(asked.plan, state)
-    store.actor.on_receive(RowsDescribed(asked.plan, *rows, as_of=25))
+    [asked] = store.owner.take(DescribeHead)
+    assert asked == DescribeHead(0, 10)
+    store.actor.on_receive(HeadDescribed(asked, Trim(10, 1, TrimRows([], [])), as_of=25))
     assert store.replicator.take(Checkpointed) == [], "the description rests on records that are not stored yet"
     assert store.checkpoint(*range(21, 26))[-1] == Checkpointed(25, 10)
 
 
-def rests(kept: int, count: int) -> int:
-    """How often the Checkpointer rests while it plans to trim a log of `count` records of which `kept` are to stay."""
-    store = Store(log_records_max=kept)
-    store.checkpoint(*range(1, count + 1))
-    assert len(store.replicator.take(DescribeRows)) == 1
-    return store.runtime.rested
+def test_a_head_that_is_no_whole_stretch_stays_and_is_asked_for_again() -> None:
+    store = Store(log_records_max=10)
+    store.checkpoint(*range(1, 21))
+    [asked] = store.owner.take(DescribeHead)
+    store.actor.on_receive(HeadDescribed(asked, None, as_of=20))
+    assert store.owner.take(DescribeHead) == []
+    assert store.checkpoint(21) == [Checkpointed(21, 0)]
+    assert store.owner.take(DescribeHead) == [DescribeHead(0, 11)]
 
 
-def test_trimming_rests_and_more_seldom_when_it_is_behind() -> None:
-    assert rests(kept=5 * RECORDS_UNTIL_REST * HURRY, count=6 * RECORDS_UNTIL_REST * HURRY) == HURRY
-    assert rests(kept=5 * RECORDS_UNTIL_REST * HURRY - 1, count=6 * RECORDS_UNTIL_REST * HURRY) == 1
+def test_what_was_said_of_a_state_that_is_gone_trims_nothing() -> None:
+    """The fresh one has other stretches, and does not know what the old one said."""
+    store = Store(log_records_max=10)
+    store.checkpoint(*range(1, 21))
+    [asked] = store.owner.take(DescribeHead)
+    described = HeadDescribed(asked, Trim(10, 1, TrimRows([], [])), as_of=25)
+    store.actor.on_receive(described)
+    store.actor.on_receive(LoadState())
+    assert store.checkpoint(*range(21, 26)) == [Checkpointed(25, 0)]
+    store.actor.on_receive(described)
+    assert store.checkpoint(26) == [Checkpointed(26, 0)]
+    assert store.owner.take(DescribeHead) == [DescribeHead(0, 15)]
 
 
 def test_nothing_is_trimmed_while_a_snapshot_is_read() -> None:
@@ -94,10 +104,10 @@ def test_nothing_is_trimmed_while_a_snapshot_is_read() -> None:
     store.actor.on_receive(ReadSnapshot(2, b""))
     assert len(store.replicator.take(SnapshotRead)) == 1
     store.checkpoint(*range(1, 21))
-    assert store.replicator.take(DescribeRows) == []
+    assert store.owner.take(DescribeHead) == []
     store.runtime.time += 31.0
     store.checkpoint(21)
-    assert len(store.replicator.take(DescribeRows)) == 1
+    assert len(store.owner.take(DescribeHead)) == 1
 
 
 def test_a_fresh_state_is_what_lmdb_has() -> None:

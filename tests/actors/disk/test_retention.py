@@ -1,6 +1,6 @@
 """What the log keeps for its readers, and what they lose."""
 
-from actors.disk.retention import Retention, RetentionLimits
+from actors.disk.retention import Retention, RetentionLimits, stretch_records
 from storage.log_store import Bounds
 from storage.records import ReaderPosition
 
@@ -52,7 +52,6 @@ def test_a_reader_that_is_forgotten_holds_nothing_up() -> None:
     assert retention.until(Bounds(0, 500), 0, is_going_on=False) == 400
 
 
-def test_trimming_is_behind_when_a_fifth_more_could_go() -> None:
-    retention = Retention(LIMITS)
-    assert not retention.is_behind(Bounds(1000, 1120), until=1020)
-    assert retention.is_behind(Bounds(1000, 1121), until=1021)
+def test_what_goes_at_once_is_less_than_a_log_may_have_beyond_its_size() -> None:
+    for records_max in (1, 10, 100, 1000, 100_000, 1_000_000):
+        assert 1 <= stretch_records(records_max) <= max(records_max // 10, 1)

@@ -7,7 +7,7 @@ from msgspec import Raw
 
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute, Returned, StatusAsked
-from actors.messages.checkpoints import DescribeRows, RowsDescribed
+from actors.messages.checkpoints import DescribeHead, HeadDescribed
 from actors.messages.lifecycle import Stop
 from actors.messages.log import (
     Append,
@@ -35,7 +35,7 @@ from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode
 from storage.records import Lead, Member, Members
 from storage.state import ShardState
-from storage.trimming import TrimPlan, TrimStep
+from storage.stretches import Stretch
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
 
@@ -151,8 +151,9 @@ def test_who_waited_for_a_list_is_given_back_when_the_lead_is_lost() -> None:
 
 def test_what_is_described_in_pieces_waits_for_the_fresh_state_and_turns_nobody_round() -> None:
     owner = leading()
-    plan = TrimPlan([TrimStep(1, b"", list(range(1, 5001)), set(), [])])
-    owner.actor.actor_ref.tell(DescribeRows(plan))
+    stretches = owner.actor._ledger.state.stretches
+    stretches._full.append(Stretch(0, 1, 1, range(1, 5001), [], []))
+    owner.actor.actor_ref.tell(DescribeHead(0, 1))
     owner.actor.actor_ref.tell(Execute([Call(Request(1, queue="p", data=Raw(b"1")), owner, 0, owner.asker)]))
     owner.actor.actor_ref.tell(Deposed(1, 1, 2))
     turns = 0
@@ -166,10 +167,11 @@ def test_what_is_described_in_pieces_waits_for_the_fresh_state_and_turns_nobody_
 
     owner.actor._continue = counted  # type: ignore[method-assign]
     owner.crank()
-    assert not owner.checkpointer.take(RowsDescribed)
+    assert not owner.checkpointer.take(HeadDescribed)
     owner.tell(StateLoaded(ShardState()))
     owner.crank()
-    assert len(owner.checkpointer.take(RowsDescribed)) == 1, "of the fresh state, from the beginning"
+    [described] = owner.checkpointer.take(HeadDescribed)
+    assert described.trim is None, "of the fresh state, which has no stretch"
 
 
 def test_what_the_other_disks_have_committed_is_no_more_under_way() -> None:

@@ -1,0 +1,151 @@
+"""What stretches of the log are about, remembered as they are written, so that the head goes without being read again.
+
+A stretch is some thousands of records, whole entries. When it goes, LMDB has to have, of every message that one of its
+records is about, what that is by then; the rest of the log, replayed over it, ends in the same state as before:
+
+- a message that it produced and that still lives gets a row in the backlog. Whether it lives is asked when the stretch
+  is full, too: most are gone by then, and nobody need think of them any more.
+- a message of an earlier stretch may have a row there: it gets a new one, or, if it is gone, has none any more. Each
+  record says which was the message's record before (`previous`); so the first in this stretch is known by that alone.
+- a queue that got a message, was configured or removed gets a row, or has none any more.
+
+Invariant, which the second rule rests on: the backlog has no row of a message that was produced behind the record up to
+which the log is trimmed. So stretches end where entries do, and a trim ends where a stretch does.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from storage.live_messages import LiveMessages
+from storage.message import Made, Message
+from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove, messages_of
+
+STRETCH_RECORDS: Final = 5000
+"""What goes at once: to describe it costs the owner's loop a few ms at worst, in pieces."""
+
+STRETCH_BYTES: Final = 8 << 20
+"""Of data that stand in it, and of older messages that its records are about: so much, and one entry's more."""
+
+NO_NAME: Final = ""
+
+_Message: Final = Message
+_Produce: Final = Produce
+_Deliver: Final = Deliver
+_Confirm: Final = Confirm
+
+
+class Stretch:
+    """The records behind `start` up to `until`, the last of them made by the leader of `vote_id`.
+
+    `produced`: those of its messages that lived when it was full. `touched`: messages of earlier stretches. `queues`:
+    those whose rows may be others by it.
+    """
+
+    __slots__ = ("produced", "queues", "start", "touched", "until", "vote_id")
+
+    def __init__(
+        self, start: int, until: int, vote_id: int, produced: Sequence[int], touched: Sequence[int], queues: list[str]
+    ) -> None:
+        self.start = start
+        self.until = until
+        self.vote_id = vote_id
+        self.produced = produced
+        self.touched = touched
+        self.queues = queues
+
+
+class Stretches:
+    """Of a log that begins behind record `start`; `noted` is the end of the last entry that it was told of."""
+
+    def __init__(self, records_max: int = STRETCH_RECORDS) -> None:
+        self.records_max = records_max
+        self.start = 0
+        self.noted = 0
+        self._full: deque[Stretch] = deque()
+        self._open_start = 0
+        self._produced: list[int] = []
+        self._touched: list[int] = []
+        self._queues: dict[str, None] = {}
+        self._bytes = 0
+        self._last_name = NO_NAME
+
+    def begin(self, trimmed: int) -> None:
+        """Nothing has been noted yet, of a log that begins behind that record."""
+        assert not self._full, "a log begins once"
+        self.start = self.noted = self._open_start = trimmed
+
+    def note(self, live: LiveMessages, vote_id: int, until: int, records: Sequence[Made | Record]) -> None:
+        """An entry that ends with record `until` is in the log, and will be trimmed one day. `live`: after it."""
+        start = self._open_start
+        produced = self._produced
+        for record in records:
+            kind = type(record)
+            if kind is _Message or kind is _Produce:
+                assert isinstance(record, Message | Produce)
+                produced.append(record.msg_id)
+                self._bytes += len(record.data)
+                name = record.queue
+                if name != self._last_name:
+                    self._last_name = name
+                    self._queues[name] = None
+            elif kind is _Deliver or kind is _Confirm:
+                assert isinstance(record, Deliver | Confirm)
+                previous = record.previous
+                if len(previous) == 1:
+                    if previous[0] <= start:
+                        self._touch(live, record.msg_ids[0])
+                else:
+                    self._touch_those(live, record.msg_ids, previous)
+            else:
+                assert not isinstance(record, Message | Produce)
+                self._note_rare(live, record)
+        self.noted = until
+        if until - start >= self.records_max or self._bytes >= STRETCH_BYTES:
+            self._close(live, vote_id)
+
+    def _note_rare(self, live: LiveMessages, record: Record) -> None:
+        if isinstance(record, Configure | Remove):
+            self._queues[record.queue] = None
+        elif isinstance(record, Bury):
+            self._queues[record.to] = None
+        msg_ids, previous = messages_of(record)
+        self._touch_those(live, msg_ids, previous)
+
+    def _touch_those(self, live: LiveMessages, msg_ids: list[int], previous: list[int]) -> None:
+        start = self._open_start
+        for index, before in enumerate(previous):
+            if before <= start:
+                self._touch(live, msg_ids[index])
+
+    def _touch(self, live: LiveMessages, msg_id: int) -> None:
+        self._touched.append(msg_id)
+        message = live.get(msg_id)
+        if message is not None:
+            self._bytes += len(message.data)
+
+    def _close(self, live: LiveMessages, vote_id: int) -> None:
+        """The open stretch is full: the next begins behind it."""
+        produced = array("q", [msg_id for msg_id in self._produced if live.get(msg_id) is not None])
+        touched = array("q", self._touched)
+        self._full.append(Stretch(self._open_start, self.noted, vote_id, produced, touched, [*self._queues]))
+        self._open_start = self.noted
+        self._produced = []
+        self._touched = []
+        self._queues = {}
+        self._bytes = 0
+        self._last_name = NO_NAME
+
+    def first(self, until: int) -> Stretch | None:
+        """The log's head, if it ends at or before record `until`."""
+        full = self._full
+        return full[0] if full and full[0].until <= until else None
+
+    def trimmed(self, upto: int) -> bool:
+        """The log begins behind that record now; False if that is another log than the one that was noted."""
+        full = self._full
+        while full and full[0].until <= upto:
+            full.popleft()
+        self.start = full[0].start if full else self._open_start
+        return self.start == upto

@@ -1,0 +1,111 @@
+"""python -m bench.steady: requests a second and CPU a request when the log is full, beside one that is not.
+
+A log that is full is trimmed as quickly as it grows: that is how a node runs for years, and a benchmark that ends
+before says nothing of it. Nodes of the same code are loaded alternately in one run: one whose log stays below its size,
+one whose log is full. CPU is that of all processes of a node, or of all nodes, in microseconds a request.
+
+`--beside FOLDER` takes another checkout's code into the run, compiled there, with a full log as well.
+`--rounds N`, `--only interval-64 three-8`.
+"""
+
+import argparse
+import contextlib
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from actors.node.launch import SUPERVISOR
+from bench.cluster_nodes import BenchCluster, running_cluster
+from bench.load import load
+from bench.node import BenchNode, cpu_seconds, running_node
+
+PORT: Final = 11_480
+FULL_RECORDS: Final = 60_000
+"""What the log that is to be full keeps; the other keeps `ROOMY_RECORDS`."""
+
+ROOMY_RECORDS: Final = 100_000_000
+KINDS: Final = {"interval": {"flush": "interval"}, "commit": {}, "three": {}}
+REQUESTS: Final = {8: 48_000, 64: 96_000}
+THREE: Final = 0.4
+"""So much of the requests for a cluster, whose nodes share the cores."""
+
+
+@dataclass
+class Contender:
+    """Nodes that are measured, of which `asked` is loaded; `found` are requests/s and CPU microseconds a request."""
+
+    name: str
+    nodes: list[BenchNode]
+    asked: BenchNode
+    found: list[tuple[float, float]] = field(default_factory=list)
+
+    def cpu_s(self) -> float:
+        """What all its processes have used (s)."""
+        return sum(cpu_seconds(pid) for node in self.nodes for pid in (node.supervisor_pid, *node.worker_pids))
+
+    def load(self, connections: int, requests: int) -> tuple[float, float]:
+        """Requests a second, and CPU a request (us)."""
+        before = self.cpu_s()
+        figures = load("quorate", self.asked.port, connections, requests)
+        return figures["rps"], (self.cpu_s() - before) / requests * 1e6
+
+
+def _leader_of(cluster: BenchCluster) -> BenchNode:
+    return cluster.nodes[cluster.leader()]
+
+
+@contextlib.contextmanager
+def _contender(name: str, kind: str, port: int, records: int, program: list[str]) -> Iterator[Contender]:
+    settings: dict[str, object] = {**KINDS[kind], "queue_log_size": records}
+    if kind == "three":
+        with running_cluster(port, 3, program=list(program), **settings) as cluster:
+            yield Contender(name, list(cluster.nodes.values()), _leader_of(cluster))
+    else:
+        with running_node(port, program=list(program), **settings) as node:
+            yield Contender(name, [node], node)
+
+
+def measure(kind: str, connections: int, rounds: int, beside: str | None) -> None:
+    """Print one row for each contender."""
+    requests = int(REQUESTS[connections] * (THREE if kind == "three" else 1.0))
+    # the other code's folder comes first on the path, whatever is installed
+    other = ["env", f"PYTHONPATH={beside}", sys.executable, "-P", "-m", "quorate_server", "supervisor"]
+    with contextlib.ExitStack() as stack:
+        wanted = [("not full", ROOMY_RECORDS, SUPERVISOR), ("full", FULL_RECORDS, SUPERVISOR)]
+        if beside is not None:
+            wanted.append((f"full, {beside}", FULL_RECORDS, other))
+        contenders = [
+            stack.enter_context(_contender(name, kind, PORT + 200 * index, records, program))
+            for index, (name, records, program) in enumerate(wanted)
+        ]
+        for one in contenders:
+            one.load(connections, FULL_RECORDS * 5 // 4)
+        for _ in range(rounds):
+            for one in contenders:
+                one.found.append(one.load(connections, requests))
+    print(f"{kind}, {connections} connections, {requests} requests, medians of {rounds} alternating rounds:")
+    base: tuple[float, float] | None = None
+    for one in contenders:
+        rps, cpu = (statistics.median(values) for values in zip(*one.found, strict=True))
+        ratio = "" if base is None else f"   {rps / base[0]:.3f} and {cpu / base[1]:.3f} of the first"
+        base = base or (rps, cpu)
+        print(f"  {one.name:24} {rps:8.0f} requests/s  {cpu:6.1f} us of CPU{ratio}", flush=True)
+
+
+def main() -> None:
+    """Measure what is asked for."""
+    names = [f"{kind}-{connections}" for kind in KINDS for connections in REQUESTS]
+    parser = argparse.ArgumentParser(prog="python -m bench.steady")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--beside", help="another checkout's folder")
+    parser.add_argument("--only", nargs="*", choices=names, default=names)
+    arguments = parser.parse_args()
+    for name in arguments.only:
+        kind, _, connections = name.partition("-")
+        measure(kind, int(connections), arguments.rounds, arguments.beside)
+
+
+if __name__ == "__main__":
+    main()

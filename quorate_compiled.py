@@ -49,6 +49,7 @@ MODULES: Final = (
     "actors.gateway.late_requests",
     "actors.gateway.listener",
     "actors.gateway.remote_clients",
+    "actors.gateway.rests",
     "actors.gateway.router",
     "actors.gateway.routing",
     "actors.gateway.served",

@@ -61,7 +61,6 @@ class ShardState:
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
         self.shard = shard
-        self.stretches = Stretches(stretch_records)
         self.trans_id = 0
         self.data_bytes = 0
         self.time = 0.0
@@ -71,6 +70,7 @@ class ShardState:
         self.led_by = 0
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
+        self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
 
     def apply(self, trans_id: int, record: Record) -> None:
@@ -89,7 +89,7 @@ class ShardState:
                 self.apply(trans_id, record)
             trans_id += 1
         self.time = entry.time
-        self.stretches.note(self.messages, entry.vote_id, entry.last_trans_id, entry.records)
+        self.stretches.note(entry.vote_id, entry.last_trans_id, entry.records)
 
     def apply_next(self, record: Made) -> None:
         """As `apply`, for the record that the leader makes next; a message is the record that produces it."""
@@ -124,7 +124,7 @@ class ShardState:
         for offset, record in enumerate(entry.records):
             self.follow(entry.first_trans_id + offset, record, entry.time)
         self.time = entry.time
-        self.stretches.note(self.messages, entry.vote_id, entry.last_trans_id, entry.records)
+        self.stretches.note(entry.vote_id, entry.last_trans_id, entry.records)
 
     def _place(self, msg_id: int, time: float) -> None:
         message = self.messages.get(msg_id)
@@ -278,6 +278,7 @@ class ShardState:
     def _bury(self, trans_id: int, record: Bury) -> None:
         to = self.queue(record.to)
         for msg_id, due_at, expires_at in zip(record.msg_ids, record.due_ats, record.expires_ats, strict=True):
+            to.max_id = max(to.max_id, msg_id)  # also where the message is gone by then: a restart shows the same
             message = self._lifted(trans_id, msg_id)
             if message is None:
                 continue
@@ -293,7 +294,6 @@ class ShardState:
             message.deliveries = 0
             to.unplaced += 1
             to.size += 1
-            to.max_id = max(to.max_id, msg_id)
 
     def _lifted(self, trans_id: int, msg_id: int) -> Message | None:
         """The live message, out of the indexes and with its newest record noted."""

@@ -20,10 +20,14 @@ from typing import Final
 
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message
+from storage.queue_state import QueueState
 from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove, messages_of
 
 STRETCH_RECORDS: Final = 5000
 """What goes at once: to describe it costs the owner's loop a few ms at worst, in pieces."""
+
+STRETCH_IDS: Final = 10_000
+"""Of messages that its records name, which may be a thousand each: so many, and one entry's more."""
 
 STRETCH_BYTES: Final = 8 << 20
 """Of data that stand in it, and of older messages that its records are about: so much, and one entry's more."""
@@ -57,10 +61,15 @@ class Stretch:
 
 
 class Stretches:
-    """Of a log that begins behind record `start`; `noted` is the end of the last entry that it was told of."""
+    """Of a log that begins behind record `start`; `noted` is the end of the last entry that it was told of.
 
-    def __init__(self, records_max: int = STRETCH_RECORDS) -> None:
+    `live` and `queues` are those of the state that the log describes.
+    """
+
+    def __init__(self, live: LiveMessages, queues: dict[str, QueueState], records_max: int = STRETCH_RECORDS) -> None:
         self.records_max = records_max
+        self._live = live
+        self._known = queues
         self.start = 0
         self.noted = 0
         self._full: deque[Stretch] = deque()
@@ -76,8 +85,8 @@ class Stretches:
         assert not self._full, "a log begins once"
         self.start = self.noted = self._open_start = trimmed
 
-    def note(self, live: LiveMessages, vote_id: int, until: int, records: Sequence[Made | Record]) -> None:
-        """An entry that ends with record `until` is in the log, and will be trimmed one day. `live`: after it."""
+    def note(self, vote_id: int, until: int, records: Sequence[Made | Record]) -> None:
+        """An entry that ends with record `until` is in the log, and will be trimmed one day. The state has it."""
         start = self._open_start
         produced = self._produced
         for record in records:
@@ -89,44 +98,50 @@ class Stretches:
                 name = record.queue
                 if name != self._last_name:
                     self._last_name = name
-                    self._queues[name] = None
+                    self._note_queue(name)
             elif kind is _Deliver or kind is _Confirm:
                 assert isinstance(record, Deliver | Confirm)
                 previous = record.previous
                 if len(previous) == 1:
                     if previous[0] <= start:
-                        self._touch(live, record.msg_ids[0])
+                        self._touch(record.msg_ids[0])
                 else:
-                    self._touch_those(live, record.msg_ids, previous)
+                    self._touch_those(record.msg_ids, previous)
             else:
                 assert not isinstance(record, Message | Produce)
-                self._note_rare(live, record)
+                self._note_rare(record)
         self.noted = until
-        if until - start >= self.records_max or self._bytes >= STRETCH_BYTES:
-            self._close(live, vote_id)
+        is_full = until - start >= self.records_max or self._bytes >= STRETCH_BYTES
+        if is_full or len(produced) + len(self._touched) >= STRETCH_IDS:
+            self._close(vote_id)
 
-    def _note_rare(self, live: LiveMessages, record: Record) -> None:
+    def _note_rare(self, record: Record) -> None:
         if isinstance(record, Configure | Remove):
-            self._queues[record.queue] = None
+            self._note_queue(record.queue)
         elif isinstance(record, Bury):
-            self._queues[record.to] = None
+            self._note_queue(record.to)
         msg_ids, previous = messages_of(record)
-        self._touch_those(live, msg_ids, previous)
+        self._touch_those(msg_ids, previous)
 
-    def _touch_those(self, live: LiveMessages, msg_ids: list[int], previous: list[int]) -> None:
+    def _note_queue(self, name: str) -> None:
+        queue = self._known.get(name)
+        self._queues[name if queue is None else queue.name] = None  # one string for all stretches
+
+    def _touch_those(self, msg_ids: list[int], previous: list[int]) -> None:
         start = self._open_start
         for index, before in enumerate(previous):
             if before <= start:
-                self._touch(live, msg_ids[index])
+                self._touch(msg_ids[index])
 
-    def _touch(self, live: LiveMessages, msg_id: int) -> None:
+    def _touch(self, msg_id: int) -> None:
         self._touched.append(msg_id)
-        message = live.get(msg_id)
+        message = self._live.get(msg_id)
         if message is not None:
             self._bytes += len(message.data)
 
-    def _close(self, live: LiveMessages, vote_id: int) -> None:
+    def _close(self, vote_id: int) -> None:
         """The open stretch is full: the next begins behind it."""
+        live = self._live
         produced = array("q", [msg_id for msg_id in self._produced if live.get(msg_id) is not None])
         touched = array("q", self._touched)
         self._full.append(Stretch(self._open_start, self.noted, vote_id, produced, touched, [*self._queues]))

@@ -57,8 +57,6 @@ class Describing:
     def __init__(self, stretch: Stretch, state: ShardState) -> None:
         self.state = state
         self.stretch = stretch
-        self._ids = [*stretch.produced, *dict.fromkeys(stretch.touched)]
-        self._produced_count = len(stretch.produced)
         self._next_id = self._next_queue = 0
         self._messages: list[tuple[int, bytes]] = []
         self._gone: list[int] = []
@@ -67,15 +65,19 @@ class Describing:
     def go_on(self) -> bool:
         """Describe some more; whether all is."""
         rows, room = PIECE_ROWS, PIECE_BYTES
-        live, ids, names = self.state.messages, self._ids, self.stretch.queues
-        while self._next_id < len(ids) and rows > 0 and room > 0:
-            msg_id = ids[self._next_id]
+        live, names = self.state.messages, self.stretch.queues
+        produced, touched = self.stretch.produced, self.stretch.touched
+        old = len(produced)
+        count = old + len(touched)
+        while self._next_id < count and rows > 0 and room > 0:
+            is_old = self._next_id >= old
+            msg_id = touched[self._next_id - old] if is_old else produced[self._next_id]
             message = live.get(msg_id)
             if message is not None:
                 row = encode_row(message.record())
                 self._messages.append((msg_id, row))
                 room -= len(row)
-            elif self._next_id >= self._produced_count:
+            elif is_old:
                 self._gone.append(msg_id)
             self._next_id += 1
             rows -= 1
@@ -85,7 +87,7 @@ class Describing:
             self._queues.append((name, None if queue is None else queue_row(queue)))
             self._next_queue += 1
             rows -= 1
-        return self._next_id >= len(ids) and self._next_queue >= len(names)
+        return self._next_id >= count and self._next_queue >= len(names)
 
     def described(self) -> Trim:
         """All of the stretch, when it is described."""

@@ -17,6 +17,7 @@ from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.datagram_waits import DatagramWaits
 from actors.gateway.listener_limits import ListenerLimits, Move
 from actors.gateway.reached_limits import ReachedLimits
+from actors.gateway.rests import Rests
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
@@ -27,7 +28,6 @@ from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import Account, HeldBytes
-from net.clients.strangers_time import StrangersTime
 from net.clients.udp import DatagramClient
 from net.protocols.codec import LARGE_BYTES
 from net.refusals import Refusals
@@ -102,7 +102,7 @@ class Listener(LoopActor):
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
         self._turned_away: dict[Connection, None] = {}
         self._held = HeldBytes(limits.held_bytes_max)
-        self._time = StrangersTime()
+        self._rests = Rests(runtime)
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
@@ -214,6 +214,7 @@ class Listener(LoopActor):
         """A client that is gone."""
         self._turned_away.pop(connection, None)
         self._moving.pop(connection, None)
+        self._rests.closed(connection)
         self._visitors.left(connection)
         if connection in self._connections:
             del self._connections[connection]
@@ -227,25 +228,11 @@ class Listener(LoopActor):
 
     def spent(self, connection: Connection, took_s: float) -> None:
         """A stranger has taken so much of the loop's time: he rests for as long as strangers have not paid for."""
-        self._rest(connection, self._time.spent(self.runtime.monotonic(), took_s))
+        self._rests.spent(connection, took_s)
 
     def must_rest(self, connection: Connection) -> bool:
-        """A stranger has come with something large: whether it waits until the others have paid."""
-        rest_s = self._time.book(self.runtime.monotonic())
-        self._rest(connection, rest_s)
-        return rest_s > 0.0
-
-    def _rest(self, connection: Connection, rest_s: float) -> None:
-        if rest_s > 0.0:
-            connection.rest(True)
-            self.runtime.call_later(rest_s, lambda: self._rested(connection))
-
-    def _rested(self, connection: Connection) -> None:
-        """What it sent meanwhile is looked at now, and reckoned."""
-        begun = self.runtime.monotonic()
-        connection.rest(False)
-        if not connection.account.is_known:
-            self.spent(connection, self.runtime.monotonic() - begun)
+        """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
+        return self._rests.must_rest(connection)
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""

@@ -117,14 +117,14 @@ class Appending:
         for entry in entries:
             end = entry.last_trans_id + 1 - first
             part = records if len(entries) == 1 else records[begin:end]
-            state.stretches.note(state.messages, vote_id, entry.last_trans_id, part)
+            state.stretches.note(vote_id, entry.last_trans_id, part)
             begin = end
         if self._proposal is not None:  # so that a follower sees it without decoding all others
             ledger.append(self._proposal)
             self._proposal = None
             proposed = ledger.take_records()[0]
             entries += make_entries(vote_id, state.trans_id, ledger.now, proposed, 1)
-            state.stretches.note(state.messages, vote_id, state.trans_id, proposed)
+            state.stretches.note(vote_id, state.trans_id, proposed)
         self.logged = state.trans_id
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)

@@ -132,7 +132,7 @@ class Connection:
             self._drop(len(data))
             return
         self._was_heard = True
-        if not self.account.is_known and self._is_put_off(data):
+        if (self._unheard or not self.account.is_known) and self._is_put_off(data):
             return
         self._look_at(data)
 
@@ -140,6 +140,8 @@ class Connection:
         """Whether a stranger's bytes wait, since strangers have taken more time than they have; in their order."""
         if not self._unheard and (len(data) <= STRANGERS_BYTES or not self._rests_first()):
             return False
+        if self._state is not _OPEN:
+            return True  # it was refused
         self._unheard += data
         self.account.note_partial(self._codec.partial_bytes + len(self._unheard))
         if self.account.is_over:
@@ -182,6 +184,8 @@ class Connection:
 
     def _wait(self, found: list[Request | Fault], large: dict[int, int]) -> None:
         """Several at once, or one behind others: they are taken one by one, as far as there is room."""
+        if self._state is not _OPEN and self._state is not _ENDED:
+            return
         for index, one in enumerate(found):
             size = large.get(index, 0)
             self._waiting.append((one, size))

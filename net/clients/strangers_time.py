@@ -14,9 +14,6 @@ SHARE: Final = 0.2
 FREE_S: Final = 0.001
 """What one of them may take at once and is not reckoned for."""
 
-BOOKED_S: Final = 0.005
-"""What is reckoned beforehand for each of those that wait for a debt to be paid: else they would come all at once."""
-
 
 class StrangersTime:
     """One worker's. Times are monotonic seconds."""
@@ -31,10 +28,6 @@ class StrangersTime:
         self._paid_at = max(now, self._paid_at) + took_s * (1.0 / SHARE - 1.0)
         return self._paid_at - now
 
-    def book(self, now: float) -> float:
-        """A stranger comes with something large: for how long he waits before he is heard (s), 0 if he need not."""
-        rest_s = self._paid_at - now
-        if rest_s <= 0.0:
-            return 0.0
-        self._paid_at += BOOKED_S * (1.0 / SHARE - 1.0)
-        return rest_s
+    def owed(self, now: float) -> float:
+        """For how long it takes to pay for what strangers took (s)."""
+        return self._paid_at - now

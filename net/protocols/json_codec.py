@@ -38,6 +38,7 @@ NAMED_BYTES_MAX: Final = 64 << 10
 OPENING_BYTES: Final = frozenset(b"{[")
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
 QUOTE: Final = ord('"')
+SPACES: Final = b" \t\r\n"
 PLAIN_ITEM: Final = b'{"data":"'
 SPACED_ITEM: Final = b'{"data": "'
 """How an item of a batch begins that has nothing but a string."""
@@ -256,7 +257,8 @@ def _not_utf8(body: bytes) -> Fault | None:
     try:
         body.decode()
     except UnicodeDecodeError as error:
-        return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {error.start}")
+        at = error.start - (len(body) - len(body.lstrip(SPACES)))  # of the object, however its stream was cut
+        return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason} at byte {at}")
     return None
 
 

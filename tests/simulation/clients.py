@@ -31,6 +31,8 @@ class History:
 
     `batches`: how many messages each produce of several had, by their token. `handed_out`: when a leader let a delivery
     go, by msg_id and count of deliveries. `maybe_taken`: when a consume was lost, and of which queues.
+    `left`: messages that are to be found at the end, delivered before or not; `cleared` and `maybe_cleared`: those that
+    may not, or need not.
     """
 
     acknowledged: dict[int, Sent] = field(default_factory=dict)
@@ -43,8 +45,17 @@ class History:
     handed_out: dict[tuple[int, int], float] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     queues: list[str] = field(default_factory=list)
+    stewards_queues: list[str] = field(default_factory=list)
+    cleared: set[int] = field(default_factory=set)
+    maybe_cleared: set[int] = field(default_factory=set)
+    left: list[int] = field(default_factory=list)
     done: int = 0
     refused: dict[str, int] = field(default_factory=dict)
+
+    def acknowledge(self, msg_id: int, token: str, retry: float, at: float, queue: str, asked_at: float) -> None:
+        """A message without a key was produced for certain."""
+        self.acknowledged[msg_id] = Sent(token, retry, at, queue, None, asked_at)
+        self.tokens.setdefault(msg_id, token)
 
     def may_be_taken(self, sent: Sent) -> bool:
         """Whether a consume whose reply nobody saw may have been given that message."""
@@ -70,7 +81,12 @@ class History:
 
 
 class SimulatedSession(ABC):
-    """Asks one node after another, whichever can be reached, one request at a time."""
+    """Asks one node after another, whichever can be reached, one request at a time.
+
+    It waits `patience_s` for a reply, and goes away then.
+    """
+
+    patience_s = 40.0
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
         self._world = world
@@ -123,7 +139,9 @@ class SimulatedSession(ABC):
         stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
         if self._world.random.random() < 0.03:
             stream.end()  # as `printf ... | nc` does: it wants its answer all the same
-        self._patience = self._world.later(40.0, lambda: stream.break_off() if self._stream is stream else None)
+        self._patience = self._world.later(
+            self.patience_s, lambda: stream.break_off() if self._stream is stream else None
+        )
 
     def _received(self, data: bytes) -> None:
         self._buffer += data
@@ -147,7 +165,8 @@ class SimulatedSession(ABC):
             self._on_loss()
         elif error == "redirect":
             assert reply["code"] == -2
-            self._next_node = next(node for node in self._nodes if node.node_id == reply["leader_node_id"])
+            leaders = [node for node in self._nodes if node.node_id == reply["leader_node_id"]]
+            self._next_node = leaders[0] if leaders else None
             assert self._stream is not None
             self._stream.break_off()
             return
@@ -291,7 +310,8 @@ class Drain(SimulatedSession):
         if self._ids:
             self._request({"action": 3, "msg_ids": self._ids}, self._confirmed)
         else:
-            request = {"action": 2, "queues": self._history.queues, "count": 50, "wait": 10}
+            queues = [*self._history.queues, *self._history.stewards_queues]
+            request = {"action": 2, "queues": queues, "count": 50, "wait": 10}
             self._request(request, self._delivered)
 
     def _confirmed(self, reply: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
-from storage.records import Produce
+from storage.records import Bury, Clear, Configure, Produce, Remove
 from storage.state import ShardState
 from tests.simulation.world import World
 
@@ -119,6 +119,8 @@ class Observer:
                 break
             entry = decode(data, "a committed entry")
             for offset, record in enumerate(entry.records):
+                if isinstance(record, Bury | Clear | Configure | Remove):
+                    self.reached[f"records of {type(record).__name__}"] += 1
                 if isinstance(record, Produce):
                     self.produced[record.queue, json.loads(record.data)] += 1
                 state.follow(first + offset, record, entry.time)

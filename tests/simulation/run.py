@@ -11,11 +11,12 @@ from itertools import pairwise
 from random import Random
 
 from tests.simulation.archive import READER, Archive
-from tests.simulation.clients import Drain, History, SimulatedClient
+from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
+from tests.simulation.steward import LOOKED, QUEUES, Looker, Steward
 from tests.simulation.world import World
 
 FAULTS_S = 40.0
@@ -41,10 +42,14 @@ class Outcome:
 
 
 class Run:
-    """One seed's run. `size` fixes the number of nodes, `shards` that of shards: 0 lets the seed draw 2 to 4."""
+    """One seed's run. `size` fixes the number of nodes, `shards` that of shards: 0 lets the seed draw 2 to 4.
 
-    def __init__(self, seed: int, size: int | None = None, shards: int = 1) -> None:
+    `has_steward` None: in half of the seeds.
+    """
+
+    def __init__(self, seed: int, size: int | None = None, shards: int = 1, *, has_steward: bool | None = None) -> None:
         self.seed = seed
+        self.has_steward = Random(seed ^ 0x57E4A2D).random() < 0.5 if has_steward is None else has_steward
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
         if size is not None:
@@ -72,7 +77,15 @@ class Run:
         world = self.world
         for node in self.nodes:
             assert node.start()
-        clients = [SimulatedClient(world, self.nodes, self.history, f"c{n}") for n in range(world.random.randint(1, 5))]
+        clients: list[SimulatedSession] = [
+            SimulatedClient(world, self.nodes, self.history, f"c{n}") for n in range(world.random.randint(1, 5))
+        ]
+        lookers: list[Looker] = []
+        if self.has_steward:
+            self.history.stewards_queues = QUEUES
+            steward = Steward(world, self.nodes, self.history)
+            lookers = [Looker(world, node, self.history, steward) for node in self.nodes if not node.shard]
+            clients += [steward, *lookers]
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -101,7 +114,9 @@ class Run:
             sum(observer.elections for observer in self.observers),
             sum(
                 (observer.reached for observer in self.observers),
-                world.reached + Counter({"clients moved": self._moved}),
+                world.reached
+                + Counter({"clients moved": self._moved})
+                + Counter({LOOKED: sum(one.looked for one in lookers)}),
             ),
         )
 
@@ -191,11 +206,14 @@ class Run:
         for msg_id, sent in history.acknowledged.items():
             if msg_id in history.delivered or msg_id in drained.seen:
                 continue
+            if msg_id in history.cleared or msg_id in history.maybe_cleared:
+                continue
             if msg_id in history.maybe_confirmed or msg_id in history.confirmed:
                 history.problems.append(f"message {msg_id} was confirmed without having been delivered")
             if sent.retry == 0 and history.may_be_taken(sent):
                 continue  # a delivery of it may have been lost with its connection: that is at most once
             history.problems.append(f"acknowledged message {msg_id} ({sent.token}) is lost")
+        history.problems += [f"message {one} was left, and is lost" for one in history.left if one not in drained.seen]
         for msg_id in drained.seen:
             if msg_id in confirmed_before:
                 history.problems.append(f"message {msg_id} came back after its confirmation")

@@ -6,6 +6,7 @@ both are one program, test_compiled.py shows.
 
 import itertools
 import logging
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -16,9 +17,11 @@ import pytest
 import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
+from actors.cluster.progress import Progress
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.write_place import Place
+from actors.gateway.late_requests import LateRequests
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -29,7 +32,10 @@ from quorate.protocol import Reply
 from storage.errors import StorageError
 from storage.journal_writer import Write
 from storage.log_store import LogStore
-from storage.records import Confirm, Produce
+from storage.message import Message
+from storage.message_ids import named
+from storage.queue_state import QueueState
+from storage.records import Clear, Confirm, Expire, Produce
 from storage.state import ShardState
 from storage.trimming import Trim
 from tests.simulation.run import Run
@@ -178,6 +184,44 @@ def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LogStore, "trim", trim)
 
 
+def _reads_without_a_lease(patch: pytest.MonkeyPatch) -> None:
+    """Answer of one's state, whoever may lead by now."""
+    true = Ledger.lease
+    patch.setattr(Ledger, "lease", lambda self, leased_until, confirmed_at: true(self, math.inf, math.inf))
+
+
+def _a_lease_by_its_own_time_out(patch: pytest.MonkeyPatch) -> None:
+    """Count on followers for as long as oneself would wait, whatever they have promised."""
+    patch.setattr(Progress, "promised_until", lambda self, timeout_s, part: self.echo + timeout_s * part)
+
+
+def _done_however_late(patch: pytest.MonkeyPatch) -> None:
+    """Do what was forwarded, whether or not its client is there still."""
+    patch.setattr(LateRequests, "wanted", lambda self, calls: [])
+
+
+def _dropped_for_buried(patch: pytest.MonkeyPatch) -> None:
+    """Drop what belongs into the dead letter queue."""
+
+    def end(self: Delivery, queue: QueueState, messages: list[Message]) -> None:
+        ids, previous = named(messages)
+        self._ledger.append(Expire(queue.name, ids, previous))
+
+    patch.setattr(Delivery, "_end", end)
+
+
+def _half_cleared(patch: pytest.MonkeyPatch) -> None:
+    """Leave one message of a clear out of the log."""
+    true = Ledger.append
+
+    def append(self: Ledger, record: Any) -> None:
+        true(self, record)
+        if isinstance(record, Clear):
+            self.records[-1] = Clear(record.queue, record.msg_ids[1:], record.previous[1:])
+
+    patch.setattr(Ledger, "append", append)
+
+
 def _voted_before_saved(patch: pytest.MonkeyPatch) -> None:
     """Tell a vote before it is on disk; the disk gets it later, if the power stays on."""
     true = DiskLane.on_receive
@@ -313,6 +357,23 @@ def test_a_planted_bug_is_found(
 ) -> None:
     plant(monkeypatch)
     assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1))
+
+
+@pytest.mark.parametrize(
+    ("plant", "says", "size"),
+    [
+        (_reads_without_a_lease, "is told at", 3),
+        (_a_lease_by_its_own_time_out, "is told at", 3),
+        (_done_however_late, "is told at|is lost", 3),
+        (_dropped_for_buried, "is lost", 1),
+        (_half_cleared, "after its confirmation", 1),
+    ],
+)
+def test_a_bug_that_a_steward_sees_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, has_steward=True))
 
 
 def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_confirmed_comes_back(part: int
 
 @pytest.mark.parametrize(("seed", "size"), FOUND_BEFORE)
 def test_what_was_found_once_stays_mended(seed: int, size: int | None) -> None:
-    assert not Run(seed, size).go().problems, f"repeat with: --seed {seed} --nodes {size}"
+    assert not Run(seed, size, has_steward=False).go().problems, f"repeat with: --seed {seed} --nodes {size}"
 
 
 @pytest.mark.parametrize("part", range(2))
@@ -69,7 +69,7 @@ def test_several_shards_lose_nothing_and_agree_who_is_a_member(part: int) -> Non
 
 @pytest.mark.parametrize("seed", FOUND_BEFORE_IN_SHARDS)
 def test_what_was_found_in_shards_stays_mended(seed: int) -> None:
-    assert not Run(seed, shards=0).go().problems, f"repeat with: --seed {seed} --shards 0"
+    assert not Run(seed, shards=0, has_steward=False).go().problems, f"repeat with: --seed {seed} --shards 0"
 
 
 def test_the_seeds_reach_the_rare_branches() -> None:

@@ -45,7 +45,7 @@ class Writer:
                 records.append(entry_codec.decode(entry_codec.encode(1, 1, NOW, [record]), "copy").records[0])
                 self.state.apply(self.state.trans_id + 1, record)
             self.entries.append(StoredEntry(first, self.state.trans_id, 1, entry_codec.encode(1, first, NOW, records)))
-            self.state.stretches.note(self.state.messages, 1, self.state.trans_id, records)
+            self.state.stretches.note(1, self.state.trans_id, records)
 
     def trim(self, store: LogStore, until: int) -> bool:
         """Drop the log's first stretch, if it ends at or before record `until`, as its owner and LMDB do."""

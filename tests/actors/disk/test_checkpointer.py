@@ -15,6 +15,7 @@ from actors.messages.checkpoints import (
     HeadDescribed,
     LoadState,
     ReadEntries,
+    ReadersMoved,
     ReadSnapshot,
     SnapshotRead,
 )
@@ -22,6 +23,7 @@ from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
 from storage.errors import DiskFullError
 from storage.log_store import LogStore
+from storage.records import ReaderPosition
 from storage.state import ShardState
 from storage.trimming import Trim, TrimRows
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -83,6 +85,16 @@ def test_a_head_that_is_no_whole_stretch_stays_and_is_asked_for_again() -> None:
     assert store.owner.take(DescribeHead) == []
     assert store.checkpoint(21) == [Checkpointed(21, 0)]
     assert store.owner.take(DescribeHead) == [DescribeHead(0, 11)]
+
+
+def test_a_reader_that_wants_the_head_after_all_keeps_it() -> None:
+    store = Store(log_records_max=10)
+    store.checkpoint(*range(1, 21))
+    [asked] = store.owner.take(DescribeHead)
+    store.actor.on_receive(ReadersMoved({"archive": ReaderPosition(5, 1.0)}))
+    store.actor.on_receive(HeadDescribed(asked, Trim(10, 1, TrimRows([], [])), as_of=20))
+    assert store.checkpoint(21) == [Checkpointed(21, 0)]
+    assert store.owner.take(DescribeHead) == [DescribeHead(0, 5)]
 
 
 def test_what_was_said_of_a_state_that_is_gone_trims_nothing() -> None:

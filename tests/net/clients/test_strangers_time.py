@@ -1,13 +1,12 @@
 """Strangers have a share of the loop's time, all together; who costs little is never kept waiting."""
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from net.clients.connection import STRANGERS_BYTES, Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.strangers_time import BOOKED_S, FREE_S, SHARE, StrangersTime
+from net.clients.strangers_time import FREE_S, SHARE, StrangersTime
 from net.protocols.codec import CodecLimits
 from net.protocols.json_codec import JsonCodec
 from quorate.protocol import Reply
@@ -73,13 +72,15 @@ def stranger() -> tuple[FakeEnd, Connection]:
 LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * STRANGERS_BYTES})
 
 
-def test_who_waits_for_others_debt_is_booked_so_that_they_do_not_come_all_at_once() -> None:
-    time = StrangersTime()
-    assert time.book(1.0) == 0.0, "nobody owes anything"
-    owed = time.spent(1.0, 0.01)
-    rests = [time.book(1.0) for _ in range(3)]
-    each = BOOKED_S * (1 / SHARE - 1)
-    assert rests == [pytest.approx(owed + index * each) for index in range(3)]
+def test_who_becomes_known_meanwhile_is_heard_in_order() -> None:
+    """The access table may be read again while something waits."""
+    end, connection = stranger()
+    end.is_in_debt = True
+    connection.receive(LARGE)
+    connection.account.know(True)
+    connection.receive(ASK)
+    connection.rest(False)
+    assert [request.action for _, request in end.requests] == [1, 11]
 
 
 def test_a_stranger_with_something_large_waits_for_the_debt_of_others_before_it_is_looked_at() -> None:

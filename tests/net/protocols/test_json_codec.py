@@ -394,6 +394,17 @@ def test_numbers_beyond_every_reader_are_found_wherever_they_stand(number: bytes
         assert found.error == "field_error"
 
 
+def test_where_a_byte_is_wrong_is_told_from_the_objects_beginning() -> None:
+    """However the stream was cut: found by 200,000 mutated streams."""
+    stream = b'\n {"action":1,"queue":"q","data":"a\xb3","key":null}'
+    whole, pieces = JsonCodec(CodecLimits()), JsonCodec(CodecLimits())
+    [fault] = whole.receive(stream)
+    found = [one for at in range(len(stream)) for one in pieces.receive(stream[at : at + 1])]
+    assert isinstance(fault, Fault)
+    assert found == [fault]
+    assert fault.reason.endswith(f"at byte {stream.index(0xB3) - 2}")
+
+
 def test_the_reply_to_a_large_request_that_is_wrong_names_it() -> None:
     body = b'{"action":1,"queue":"q","seq":7,"queue":"q"' + LARGE + b"}"
     found = decode_request(body, CodecLimits(request_bytes_max=1 << 20))

@@ -1,0 +1,88 @@
+"""Rests: strangers who made the loop work for long, or come with something large meanwhile, are not heard for a while.
+
+`StrangersTime` says for how long. Those that wait for the debt of others are heard one after the other, in the order in
+which they came, each when what the one before took is paid for.
+"""
+
+from collections import deque
+from typing import Final
+
+from actors.runtime.contract import Runtime, Timer
+from net.clients.connection import Connection
+from net.clients.strangers_time import StrangersTime
+from quorate.protocol import ErrorWord
+
+REST_MAX_S: Final = 10.0
+"""Who would have to wait longer before it is heard at all is refused: nobody is kept for no end."""
+
+WAITING_MAX: Final = 1000
+"""So many wait at once."""
+
+TOO_MANY: Final = "clients without a token ask for more than they have time for: show one, or ask again later"
+
+
+class Rests:
+    """One Listener's."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._time = StrangersTime()
+        self._own: dict[Connection, list[Timer]] = {}
+        self._waiting: deque[Connection] = deque()
+        self._is_armed = False
+
+    def spent(self, connection: Connection, took_s: float) -> None:
+        """A stranger has taken so much of the loop's time: it rests until that and what was owed before is paid."""
+        rest_s = self._time.spent(self._runtime.monotonic(), took_s)
+        if rest_s > 0.0:
+            connection.rest(True)
+            timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
+            self._own.setdefault(connection, []).append(timer)
+
+    def _has_paid(self, connection: Connection) -> None:
+        timers = self._own.get(connection)
+        if timers:
+            del timers[0]  # which of its timers rings first is of no account: one rest is over with each
+            if not timers:
+                del self._own[connection]
+            self._hear(connection)
+
+    def must_rest(self, connection: Connection) -> bool:
+        """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
+        owed_s = self._time.owed(self._runtime.monotonic())
+        if owed_s <= 0.0 and not self._waiting:
+            return False
+        if owed_s > REST_MAX_S or len(self._waiting) >= WAITING_MAX:
+            connection.refuse_all(ErrorWord.OVERLOADED, TOO_MANY)
+            return True
+        connection.rest(True)
+        self._waiting.append(connection)
+        self._arm()
+        return True
+
+    def _arm(self) -> None:
+        if not self._is_armed:
+            self._is_armed = True
+            self._runtime.call_later(max(self._time.owed(self._runtime.monotonic()), 0.0), self._next)
+
+    def _next(self) -> None:
+        """The debt is paid, unless it has grown meanwhile: the first of those that wait is heard."""
+        self._is_armed = False
+        if self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
+            self._hear(self._waiting.popleft())
+        if self._waiting:
+            self._arm()
+
+    def _hear(self, connection: Connection) -> None:
+        """What it sent meanwhile is looked at now, and reckoned."""
+        begun = self._runtime.monotonic()
+        connection.rest(False)
+        if not connection.account.is_known:
+            self.spent(connection, self._runtime.monotonic() - begun)
+
+    def closed(self, connection: Connection) -> None:
+        """It is gone."""
+        for timer in self._own.pop(connection, ()):
+            timer.cancel()
+        if connection in self._waiting:
+            self._waiting.remove(connection)

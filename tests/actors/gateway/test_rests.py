@@ -1,0 +1,117 @@
+"""Strangers with something large wait while there is a debt, for as long as it takes, and not for ever."""
+
+from collections import deque
+from itertools import pairwise
+
+import msgspec
+
+from actors.gateway.rests import REST_MAX_S, Rests
+from net.clients.connection import STRANGERS_BYTES, Connection
+from net.clients.connection_contract import ConnectionLimits
+from net.clients.strangers_time import SHARE
+from net.protocols.json_codec import JsonCodec
+from quorate.protocol import Reply, Request
+from tests.actors.cranked import CrankedRuntime
+from tests.net.clients.fake_end import FakeEnd
+
+LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * STRANGERS_BYTES})
+
+
+class Hall(FakeEnd):
+    """Several strangers' ends, and where they rest."""
+
+    def __init__(self, took_s: float = 0.0) -> None:
+        super().__init__()
+        self._took_s = took_s
+        self.runtime = CrankedRuntime()
+        self.rests = Rests(self.runtime)
+
+    def must_rest(self, connection: Connection) -> bool:
+        return self.rests.must_rest(connection)
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        super().received(connection, order, request)
+        self.runtime.time += self._took_s
+        connection.answer(order, request, Reply(action=request.action, code=0))
+
+    def closed(self, connection: Connection) -> None:
+        super().closed(connection)
+        self.rests.closed(connection)
+
+    def stranger(self) -> Connection:
+        limits = ConnectionLimits()
+        connection = Connection(self, self, JsonCodec(limits.codec), limits)
+        connection.account.know(False)
+        return connection
+
+
+def test_all_are_heard_when_the_debt_is_paid_one_after_the_other() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.1)
+    for _ in range(5):
+        hall.stranger().receive(LARGE)
+    assert hall.requests == []
+    hall.runtime.crank(0.1 * (1 / SHARE - 1) - 0.001)
+    assert hall.requests == []
+    hall.runtime.crank(0.01)
+    assert [len(hall.requests), hall.rests._waiting] == [5, deque()], "each took next to nothing"
+
+
+def test_what_one_takes_the_next_waits_for() -> None:
+    hall = Hall(took_s=0.01)
+    hall.rests.spent(hall.stranger(), 0.01)
+    for _ in range(5):
+        hall.stranger().receive(LARGE)
+    heard: list[float] = []
+    while len(heard) < 5:
+        hall.runtime.crank(0.001)
+        heard += [hall.runtime.time] * (len(hall.requests) - len(heard))
+    gaps = [later - earlier for earlier, later in pairwise(heard)]
+    assert all(0.01 * (1 / SHARE - 1) <= gap < 0.01 / SHARE + 0.01 for gap in gaps), gaps
+
+
+def test_those_that_come_and_go_leave_no_debt() -> None:
+    """Ten thousand that connected, sent 17 KB and left had made the next one wait for 199 s."""
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.1)
+    for _ in range(10_000):
+        gone = hall.stranger()
+        gone.receive(LARGE)
+        gone.lost()
+    hall.stranger().receive(LARGE)
+    hall.runtime.crank(0.1 * (1 / SHARE - 1) + 0.001)
+    assert len(hall.requests) == 1
+    assert (len(hall.rests._own), hall.rests._waiting) == (0, deque())
+
+
+def test_small_work_in_large_pieces_is_no_growing_debt() -> None:
+    """60 pieces of 17 KB a second, which take next to nothing, waited 120 s after ten minutes."""
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.02)
+    for count in range(600):
+        hall.stranger().receive(LARGE)
+        hall.runtime.crank(1 / 60)
+        assert len(hall.requests) >= count - 60
+    hall.runtime.crank(1.0)
+    assert len(hall.requests) == 600
+
+
+def test_who_would_wait_too_long_is_refused() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), REST_MAX_S)
+    connection = hall.stranger()
+    connection.receive(LARGE)
+    [reply] = [msgspec.json.decode(one) for one in hall.sent]
+    assert reply["error"] == "overloaded"
+    assert hall.requests == []
+    assert connection.account.bytes == 0
+
+
+def test_a_long_reply_that_would_wait_too_long_is_refused() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), REST_MAX_S)
+    connection = hall.stranger()
+    connection.receive(msgspec.json.encode({"action": 11, "queue": "q"}))
+    assert b"overloaded" in hall.sent[0]
+    assert hall.requests == []
+    assert connection.account.bytes == 0

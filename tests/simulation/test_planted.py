@@ -6,7 +6,6 @@ both are one program, test_compiled.py shows.
 
 import itertools
 import logging
-import math
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -17,11 +16,9 @@ import pytest
 import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
-from actors.cluster.progress import Progress
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.write_place import Place
-from actors.gateway.late_requests import LateRequests
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -182,22 +179,6 @@ def _backlog_rows_kept(patch: pytest.MonkeyPatch) -> None:
         true(self, trim._replace(rows=trim.rows._replace(gone=())))
 
     patch.setattr(LogStore, "trim", trim)
-
-
-def _reads_without_a_lease(patch: pytest.MonkeyPatch) -> None:
-    """Answer of one's state, whoever may lead by now."""
-    true = Ledger.lease
-    patch.setattr(Ledger, "lease", lambda self, leased_until, confirmed_at: true(self, math.inf, math.inf))
-
-
-def _a_lease_by_its_own_time_out(patch: pytest.MonkeyPatch) -> None:
-    """Count on followers for as long as oneself would wait, whatever they have promised."""
-    patch.setattr(Progress, "promised_until", lambda self, timeout_s, part: self.echo + timeout_s * part)
-
-
-def _done_however_late(patch: pytest.MonkeyPatch) -> None:
-    """Do what was forwarded, whether or not its client is there still."""
-    patch.setattr(LateRequests, "wanted", lambda self, calls: [])
 
 
 def _dropped_for_buried(patch: pytest.MonkeyPatch) -> None:
@@ -362,9 +343,6 @@ def test_a_planted_bug_is_found(
 @pytest.mark.parametrize(
     ("plant", "says", "size"),
     [
-        (_reads_without_a_lease, "is told at", 3),
-        (_a_lease_by_its_own_time_out, "is told at", 3),
-        (_done_however_late, "is told at|is lost", 3),
         (_dropped_for_buried, "is lost", 1),
         (_half_cleared, "after its confirmation", 1),
     ],

@@ -1,6 +1,6 @@
 """python -m bench.cluster: what three nodes on this machine do, load generator included. Takes some minutes.
 
-`python -m bench.cluster compiled` compares compiled and interpreted code.
+`python -m bench.cluster compiled` compares compiled and interpreted code, `--profile` says where a request's time goes.
 `python -m bench.cluster throughput failover shards catch-up join` runs only the parts that are named.
 """
 
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
+from bench import metered
 from bench.cluster_nodes import role, running_cluster, shard, voters, wait_for
 from bench.load import load
 from quorate import Client, QuorateError
@@ -262,11 +263,23 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
 }
 
 
+def profile() -> None:
+    """Print where a request's time goes in each of three nodes."""
+    metered.measure_cluster(PORT, 8, 24_000)
+    metered.measure_cluster(PORT, 64, 48_000)
+    metered.measure_cluster(PORT, 8, 24_000, through_follower=True)
+
+
 def main() -> None:
     """Run what is named, or all but `compiled`."""
     parser = argparse.ArgumentParser(prog="python -m bench.cluster")
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}, or compiled")
-    parts = parser.parse_args().parts
+    parser.add_argument("--profile", action="store_true", help="microseconds a request by node and stage, and no more")
+    arguments = parser.parse_args()
+    parts = arguments.parts
+    if arguments.profile:
+        profile()
+        return
     for name in parts:
         if name not in PARTS and name != "compiled":
             parser.error(f"there is no part {name!r}")

@@ -14,7 +14,7 @@ from cli.node import ConfigPath, DataDir, flags_of
 from cli.output import AsJson, Host, Port, client, console, fail, print_json, print_table, speaking
 from quorate import Client
 from quorate.protocol import DOWN
-from storage.errors import DamagedError
+from storage.errors import DamagedError, NoMembersError
 from storage.real_disk import RealFolder
 from storage.renewal import abstain, aside_name, members_of, others_can_elect, renew
 from storage.repair import Findings, repair, verify
@@ -123,7 +123,11 @@ def _held_folder(loaded: NodeConfig, shard: int) -> Path:
 
 def _from_cluster(loaded: NodeConfig, folder: Path, shard: int, force: bool) -> None:
     """Begin anew."""
-    members, own = members_of(folder, shard), loaded["node_id"]
+    own = loaded["node_id"]
+    try:
+        members = members_of(folder, shard)
+    except NoMembersError:
+        members = None
     listed = {node_id: f"node {node_id} at {host}:{port}" for node_id, host, port in configuration.other_nodes(loaded)}
     if members is not None:
         known = [*members.members, *members.wanted]

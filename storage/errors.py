@@ -14,6 +14,10 @@ class DamagedError(StorageError):
         self.what = what
 
 
+class NoMembersError(StorageError):
+    """What can be read of the data names no members: the node may be the one that was to found its cluster."""
+
+
 class UnknownFormatError(StorageError):
     """Written by a version that this one does not understand."""
 

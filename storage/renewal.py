@@ -17,7 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from storage.disk import Folder
-from storage.errors import DamagedError
+from storage.errors import DamagedError, NoMembersError
 from storage.journal import is_segment_name
 from storage.log_store import LogStore
 from storage.real_disk import RealFolder, flush_folder
@@ -58,17 +58,23 @@ def aside_name(path: Path) -> Path:
 
 
 def members_of(path: Path, shard: int) -> Members | None:
-    """The last members that can be read in damaged data; None where none can. Reads everything."""
+    """The last members that can be read in damaged data; None where nothing can. Reads everything.
+
+    Raises `NoMembersError` where data can be read that name none.
+    """
     try:
         tables = LmdbTables(path)
     except DamagedError:
         return None
     try:
-        return verify(tables, RealFolder(path / "journal"), shard).members
+        members = verify(tables, RealFolder(path / "journal"), shard).members
     except DamagedError:
         return None
     finally:
         tables.close()
+    if members is None:
+        raise NoMembersError(f"{path.name}: what can be read names no members")
+    return members
 
 
 def renew(path: Path, shard: int, members: Members | None, *, votes: bool = False) -> Path:

@@ -41,7 +41,7 @@ from actors.runtime.blocking import mark_loop_thread
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder
-from storage.errors import DamagedError, DiskFullError, StorageError
+from storage.errors import DamagedError, DiskFullError, NoMembersError, StorageError
 from storage.real_disk import RealFolder
 from storage.recovery import paused_gc
 from storage.renewal import members_of, others_can_elect, renew, set_aside, unfinished
@@ -131,7 +131,10 @@ def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenSha
         return _open(config, settings)
     except DamagedError as error:
         where = path if begun is None or (path / "data.mdb").exists() else begun
-        members = members_of(where, settings.shard)
+        try:
+            members = members_of(where, settings.shard)
+        except NoMembersError:
+            raise error from None  # it may be the one to found the shard: nobody else has anything
         listed = [one.node_id for one in settings.listed]
         if begun is None and (set_aside(path) or not others_can_elect(settings.own.node_id, members, listed)):
             raise

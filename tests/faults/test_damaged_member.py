@@ -88,6 +88,22 @@ def test_a_member_whose_data_are_damaged_gets_all_from_the_others_once(cluster: 
     node.kill()
 
 
+def test_data_that_name_no_members_may_be_the_founders_alone_and_are_not_put_aside(cluster: Cluster) -> None:
+    """A shard's founder whose data were damaged before there were members began anew, and all waited for ever."""
+    node = cluster.followers()[0]
+    assert node.stop(10.0) == 0
+    for segment in (folder_of(node) / "journal").glob("*.journal"):
+        segment.unlink()
+    tables = LmdbTables(folder_of(node))
+    with tables.write() as transaction:
+        rows = list(transaction.range(LOG))
+        transaction.put(LOG, [(key, data[:-1] + bytes([data[-1] ^ 1])) for key, data in rows])
+    tables.close()
+    said = node.try_start()
+    assert "can't be used" in said
+    assert not list(folder_of(node).parent.glob("shard-0.damaged-*"))
+
+
 def test_what_can_be_read_is_not_kept_on_a_member_and_there_is_a_way_that_loses_nothing(cluster: Cluster) -> None:
     sent = produced(cluster)
     node = cluster.followers()[0]

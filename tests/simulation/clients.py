@@ -11,6 +11,8 @@ from tests.simulation.cluster import SimulatedNode, Stream
 from tests.simulation.world import Event, World
 
 TTL = 100_000
+UNHEARD_S = 1.0
+"""So long may it take until a leader hears that a client has gone."""
 
 
 @dataclass
@@ -267,7 +269,9 @@ class SimulatedClient(SimulatedSession):
                     self._held.append(one["msg_id"])
 
         def lost() -> None:
-            self._history.maybe_taken.append((self._world.time, request["queues"]))
+            # its leader may not have heard of that: it waits there on, and a message of later may be taken for it
+            waits_on_s = request.get("wait", 0.0) + UNHEARD_S if "wait" in request else 0.0
+            self._history.maybe_taken.append((self._world.time + waits_on_s, request["queues"]))
 
         self._request(request, delivered, lost)
 

@@ -1,0 +1,138 @@
+"""python -m bench.turns: the longest turn of a node's loop while it does what takes long.
+
+Two million messages are cleared, a hundred thousand queues listed and sorted, fifty thousand consumers wait while the
+lead goes to another node, and a log of large messages is trimmed. Whoever holds the loop for longer than the watchdog
+allows (`QUORATE_WATCHDOG`, 5 ms here) is named in the node's log; the longest are told. `python -m bench.turns clear
+list` runs what is named; `--scale 0.1` makes all of it smaller.
+"""
+
+import argparse
+import os
+import re
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from bench.cluster_nodes import running_cluster, wait_for
+from bench.node import BenchNode, running_node
+from quorate import Client
+
+PORT: Final = 11_640
+WATCHDOG_MS: Final = 5
+WANTED_MS: Final = 20
+BATCH: Final = 1000
+TURN: Final = re.compile(r"a turn of (\S+) took ([\d.]+) ms")
+LIMITS: Final[dict[str, object]] = {"max_waiters": 200_000, "max_open_requests": 200_000, "max_memory_bytes": 8 << 30}
+
+
+def turns(node: BenchNode) -> list[tuple[float, str]]:
+    """What the watchdog has named in the node's log (ms, whose turn)."""
+    text = (node.folder / "node.log").read_text()
+    return [(float(found[2]), found[1]) for found in TURN.finditer(text)]
+
+
+def told(what: str, nodes: list[BenchNode], before: list[int], took_s: float) -> None:
+    """Print the longest turns since `before`, which counts those of each node."""
+    found = sorted(
+        (one for node, count in zip(nodes, before, strict=True) for one in turns(node)[count:]), reverse=True
+    )
+    longest = ", ".join(f"{whose} {ms:.1f}" for ms, whose in found[:3]) or f"none over {WATCHDOG_MS}"
+    print(f"{what} ({took_s:.1f} s): longest turns, ms: {longest} (wanted: {WANTED_MS})", flush=True)
+
+
+def counted(nodes: list[BenchNode]) -> list[int]:
+    """How many turns the watchdog has named in each node's log."""
+    return [len(turns(node)) for node in nodes]
+
+
+def clear(scale: float) -> None:
+    """Two million small messages."""
+    count = int(2_000_000 * scale)
+    with running_node(PORT, flush="interval", **LIMITS) as node, Client(port=node.port, timeout=600) as client:
+        for _ in range(count // BATCH):
+            client.produce_many("full", ["x" * 20] * BATCH, ttl=86_400)
+        time.sleep(2)
+        before, begun = counted([node]), time.monotonic()
+        client.request(6, queue="full")
+        told(f"{count} messages cleared", [node], before, time.monotonic() - begun)
+
+
+def listed(scale: float) -> None:
+    """A hundred thousand queues, by name and by pattern, from the first page to the last."""
+    count = int(100_000 * scale)
+    with running_node(PORT, flush="interval", **LIMITS) as node, Client(port=node.port, timeout=600) as client:
+        for first in range(0, count, BATCH):
+            for number in range(first, min(first + BATCH, count)):
+                client.produce(f"queue-{number * 7919 % count:06}", b"x", ttl=86_400)
+        for pattern in (None, "*9*"):
+            before, begun, after, pages = counted([node]), time.monotonic(), None, 0
+            while True:
+                wish = {"pattern": pattern, "after": after, "count": BATCH}
+                reply = client.request(7, **{name: value for name, value in wish.items() if value is not None})
+                pages += 1
+                after = reply.get("next")
+                if not after:
+                    break
+            told(f"{count} queues listed in {pages} pages, pattern {pattern}", [node], before, time.monotonic() - begun)
+
+
+def handed_over(scale: float) -> None:
+    """Fifty thousand consumers that wait, over 400 connections."""
+    count, connections = int(50_000 * scale), 400
+    with running_cluster(PORT + 100, 3, **LIMITS) as cluster:
+        nodes = list(cluster.nodes.values())
+        port = cluster.nodes[cluster.leader()].port
+        each = count // connections
+        socks = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(connections)]
+        for sock in socks:
+            sock.sendall(b"".join(b'{"action":2,"queue":"none%d","wait":600,"seq":%d}' % (n, n) for n in range(each)))
+        time.sleep(5)
+        before, begun = counted(nodes), time.monotonic()
+        old = cluster.leader()
+        with Client(port=port, timeout=60) as client:
+            client.request(15, command="transfer")
+        wait_for(lambda: cluster.leader() not in (0, old))
+        time.sleep(5)
+        told(f"{each * connections} consumers at a hand-over", nodes, before, time.monotonic() - begun)
+        for sock in socks:
+            sock.close()
+        time.sleep(3)
+
+
+def trimmed(scale: float) -> None:
+    """A thousand messages of 200 kB, whose records leave the log while they live."""
+    count = int(1000 * scale)
+    with running_node(PORT, queue_log_size=200, **LIMITS) as node, Client(port=node.port, timeout=600) as client:
+        before, begun = counted([node]), time.monotonic()
+        for _ in range(count):
+            client.produce("large", "x" * 200_000, ttl=86_400)
+        for _ in range(2000):
+            client.produce("small", "x", ttl=86_400)
+        time.sleep(2)
+        told(f"{count} messages of 200 kB trimmed", [node], before, time.monotonic() - begun)
+
+
+PARTS: Final[dict[str, Callable[[float], None]]] = {
+    "clear": clear,
+    "list": listed,
+    "hand-over": handed_over,
+    "trim": trimmed,
+}
+
+
+def main() -> None:
+    """Run what is named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m bench.turns")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []])
+    parser.add_argument("--scale", type=float, default=1.0)
+    arguments = parser.parse_args()
+    os.environ["QUORATE_WATCHDOG"] = str(WATCHDOG_MS)
+    os.environ.setdefault("BENCH_DIR", str(Path.cwd()))
+    for name in arguments.parts or PARTS:
+        PARTS[name](arguments.scale)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,6 +5,7 @@ all. LMDB's own rules hold: one environment a process, one write transaction at 
 """
 
 import contextlib
+import ctypes
 import errno
 import os
 from collections.abc import Iterator, Sequence
@@ -141,6 +142,13 @@ class _LmdbTransaction:
         self._transaction.drop(self._tables[table], delete=False)
 
 
+def _give_back_heap() -> None:
+    """Let the C library return what it holds of freed memory; glibc's does so by itself only at the heap's end."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 class LmdbTables:
     """The tables in an LMDB environment at `path`; the map grows when a transaction does not fit any more.
 
@@ -256,6 +264,7 @@ class LmdbTables:
         Setting the map's size, also to what it is, unmaps the file and maps it anew (mdb_env_set_mapsize).
         """
         self._environment.set_mapsize(self.map_bytes)
+        _give_back_heap()
 
     @property
     def map_bytes(self) -> int:

@@ -162,6 +162,7 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
         finally:
             tables.close()
         opened.store.reopen(LmdbTables(path))
+        opened.store.tables.give_back()
         state = opened.state
         gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -354,7 +354,7 @@ class Router(LoopActor):
             raise TypeError(message)
 
     def _answers_came(self, node_id: int, message: ForwardAnswers) -> None:
-        self._gathering.committed(self._now(), self._unsent_count, len(message.answers))
+        self._gathering.committed(self._now(), self._unsent_count, len(message.answers), is_shared=True)
         try:
             replies = [(serial, unpacked_reply(packed)) for serial, packed in message.answers]
         except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:

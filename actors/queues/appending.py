@@ -81,9 +81,9 @@ class Appending:
         while self._under_way and self._under_way[0] <= settled:
             self._under_way.popleft()
 
-    def committed(self, now: float, still_parked: int, freed: int) -> None:
-        """A commit has freed so many replies (monotonic seconds)."""
-        self._gathering.committed(now, still_parked, freed)
+    def committed(self, now: float, still_parked: int, freed: int, *, is_shared: bool = False) -> None:
+        """A commit has freed so many replies (monotonic seconds). `is_shared`: other nodes are to have entries, too."""
+        self._gathering.committed(now, still_parked, freed, is_shared=is_shared)
 
     def step(self, now: float, ledger: Ledger, *, is_urgent: bool) -> Step:
         """What is to be done now (monotonic seconds)."""

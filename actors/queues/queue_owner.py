@@ -256,7 +256,7 @@ class QueueOwner(LoopActor):
         ledger.durable(durable, replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
-            self._appending.committed(monotonic, ledger.parked_count, freed)
+            self._appending.committed(monotonic, ledger.parked_count, freed, is_shared=ledger.majority > 1)
         if self._tenure.committed(committed):
             held, self._held = self._held, []
             self._execute(held)

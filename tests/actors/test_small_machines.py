@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.queues.leader_clock import LeaderClock
-from actors.runtime.gathering import GATHER_S, SKIPPED_MAX, Gathering
+from actors.runtime.gathering import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, Gathering
 
 
 def test_the_clock_follows_the_wall_clock() -> None:
@@ -47,6 +47,15 @@ def test_the_wait_is_over_in_time_and_the_next_commits_do_not_wait() -> None:
     assert gathering.is_over(GATHER_S, 1)
     gathering.committed(1.0, 0, 8)
     assert gathering.is_over(1.0, 1)
+
+
+def test_few_clients_of_several_nodes_are_waited_for_longer_and_many_are_not() -> None:
+    few, many = Gathering(), Gathering()
+    few.committed(0.0, 0, ENOUGH - 1, is_shared=True)
+    many.committed(0.0, 0, ENOUGH, is_shared=True)
+    assert not few.is_over(GATHER_S, 1)
+    assert few.is_over(GATHER_FEW_S, 1)
+    assert many.is_over(GATHER_S, 1)
 
 
 def test_waits_in_vain_become_rare() -> None:

@@ -44,12 +44,12 @@ class Outcome:
 class Run:
     """One seed's run. `size` fixes the number of nodes, `shards` that of shards: 0 lets the seed draw 2 to 4.
 
-    `has_steward` None: in half of the seeds.
+    `has_steward` None: in a third of the seeds.
     """
 
     def __init__(self, seed: int, size: int | None = None, shards: int = 1, *, has_steward: bool | None = None) -> None:
         self.seed = seed
-        self.has_steward = Random(seed ^ 0x57E4A2D).random() < 0.5 if has_steward is None else has_steward
+        self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
         if size is not None:

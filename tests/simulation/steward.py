@@ -23,6 +23,9 @@ LOOKED = "looks that found what was acknowledged"
 PACE = 0.2
 """So much of a client's time between two requests."""
 
+LOOKERS_PACE = 5.0
+"""They are many, and a seed is to cost little."""
+
 SIZE = 1000
 """The least limit that it sets: never reached."""
 
@@ -108,11 +111,17 @@ class Looker(SimulatedSession):
 
     patience_s = 3.0
 
-    def __init__(self, world: World, node: SimulatedNode, history: History, steward: Steward) -> None:
+    def __init__(
+        self, world: World, node: SimulatedNode, history: History, steward: Steward, *, pace: float = LOOKERS_PACE
+    ) -> None:
         self._steward = steward
+        self._pace = pace
         self._draw = Random(world.seed ^ 0x100CE4 ^ node.node_id)
         self.looked = 0
         super().__init__(world, [node], history)
+
+    def _soon(self, delay_s: float) -> None:
+        super()._soon(delay_s * self._pace)
 
     def _next(self) -> None:
         limit, kept = self._steward.limit, self._steward.kept

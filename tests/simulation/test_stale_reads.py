@@ -31,7 +31,7 @@ def looked_at_who_led(seed: int) -> tuple[list[str], int, int]:
     if leaders[max(leaders)] != first.node_id:
         return [], 0, 0  # another was quicker: this seed shows nothing
     steward = Steward(run.world, others, run.history)
-    looker = Looker(run.world, first, run.history, steward)
+    looker = Looker(run.world, first, run.history, steward, pace=1.0)
     run.world.run_until(run.world.time + 10.0, lambda: steward.kept > 3 and looker.looked > 3)
     before = looker.looked
     for other in others:

@@ -1,7 +1,7 @@
 """Rests: strangers who made the loop work for long, or come with something large meanwhile, are not heard for a while.
 
 `StrangersTime` says for how long. Those that wait for the debt of others are heard one after the other, in the order in
-which they came, each when what the one before took is paid for.
+which they came, each when what the one before took is paid for; what a long reply takes is known when it is there.
 """
 
 from collections import deque
@@ -30,6 +30,7 @@ class Rests:
         self._own: dict[Connection, list[Timer]] = {}
         self._waiting: deque[Connection] = deque()
         self._is_armed = False
+        self._ahead: Connection | None = None
 
     def spent(self, connection: Connection, took_s: float) -> None:
         """A stranger has taken so much of the loop's time: it rests until that and what was owed before is paid."""
@@ -38,6 +39,14 @@ class Rests:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
             self._own.setdefault(connection, []).append(timer)
+        if connection is self._ahead:
+            self._see_whether_over(connection)
+
+    def _see_whether_over(self, connection: Connection) -> None:
+        """Whether the next may be heard: what this one asked for in its turn is answered."""
+        if connection.is_gone or not connection.has_long_open:
+            self._ahead = None
+            self._arm()
 
     def _has_paid(self, connection: Connection) -> None:
         timers = self._own.get(connection)
@@ -61,16 +70,25 @@ class Rests:
         return True
 
     def _arm(self) -> None:
-        if not self._is_armed:
+        if not self._is_armed and self._waiting and self._ahead is None:
             self._is_armed = True
             self._runtime.call_later(max(self._time.owed(self._runtime.monotonic()), 0.0), self._next)
 
     def _next(self) -> None:
         """The debt is paid, unless it has grown meanwhile: the first of those that wait is heard."""
         self._is_armed = False
-        if self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
-            self._hear(self._waiting.popleft())
-        if self._waiting:
+        if self._ahead is None and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
+            first = self._waiting.popleft()
+            self._hear(first)
+            if first.has_long_open and not first.is_gone:
+                self._ahead = first
+                self._runtime.call_later(REST_MAX_S, lambda: self._waited_for(first))
+        self._arm()
+
+    def _waited_for(self, connection: Connection) -> None:
+        """Its reply has not come in time, or went to a client that has shown a token meanwhile."""
+        if connection is self._ahead:
+            self._ahead = None
             self._arm()
 
     def _hear(self, connection: Connection) -> None:
@@ -86,3 +104,5 @@ class Rests:
             timer.cancel()
         if connection in self._waiting:
             self._waiting.remove(connection)
+        if connection is self._ahead:
+            self._see_whether_over(connection)

@@ -122,6 +122,11 @@ class Connection:
         return self._state is _OPEN and not is_held_up and self._codec.is_idle and not self.unsent_bytes
 
     @property
+    def has_long_open(self) -> bool:
+        """Whether a request is open whose reply may hold as much as one can."""
+        return self._is_alone
+
+    @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not taken (bytes)."""
         return 0 if self._state is _DEAD else self._transport.get_write_buffer_size()

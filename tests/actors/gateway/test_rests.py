@@ -23,6 +23,7 @@ class Hall(FakeEnd):
     def __init__(self, took_s: float = 0.0) -> None:
         super().__init__()
         self._took_s = took_s
+        self.looks: list[tuple[Connection, int, Request]] = []
         self.runtime = CrankedRuntime()
         self.rests = Rests(self.runtime)
 
@@ -32,6 +33,9 @@ class Hall(FakeEnd):
     def received(self, connection: Connection, order: int, request: Request) -> None:
         super().received(connection, order, request)
         self.runtime.time += self._took_s
+        if request.action == 11:
+            self.looks.append((connection, order, request))
+            return
         connection.answer(order, request, Reply(action=request.action, code=0))
 
     def closed(self, connection: Connection) -> None:
@@ -115,3 +119,41 @@ def test_a_long_reply_that_would_wait_too_long_is_refused() -> None:
     assert b"overloaded" in hall.sent[0]
     assert hall.requests == []
     assert connection.account.bytes == 0
+
+
+LOOK = msgspec.json.encode({"action": 11, "queue": "q"})
+
+
+def test_of_those_in_line_one_long_reply_is_looked_up_at_a_time() -> None:
+    """What it takes is known when it is there: fifty at once were 200 MB, and seconds for everybody else."""
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.01)
+    for _ in range(3):
+        hall.stranger().receive(LOOK)
+    for expected in (1, 2, 3):
+        hall.runtime.crank(1.0)
+        assert len(hall.requests) == expected
+        connection, order, request = hall.looks[-1]
+        connection.answer(order, request, Reply(action=11, code=0))
+        hall.rests.spent(connection, 0.02)
+
+
+def test_who_leaves_while_its_long_reply_is_looked_up_holds_up_nobody() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.01)
+    for _ in range(2):
+        hall.stranger().receive(LOOK)
+    hall.runtime.crank(1.0)
+    assert len(hall.requests) == 1
+    hall.looks[0][0].lost()
+    hall.runtime.crank(1.0)
+    assert len(hall.requests) == 2
+
+
+def test_a_reply_that_does_not_come_holds_up_nobody_for_ever() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), 0.01)
+    for _ in range(2):
+        hall.stranger().receive(LOOK)
+    hall.runtime.crank(REST_MAX_S + 1.0)
+    assert len(hall.requests) == 2

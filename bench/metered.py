@@ -37,8 +37,7 @@ STAGES: Final = {
     "Listener": "Listener: hand over what was read; encode replies, and give them to the sockets",
     "Router": "Router",
     "QueueOwner": "QueueOwner: decide, apply, make entries, free replies",
-    "Replicator": "Replicator",
-    "LogWriter": "LogWriter: the journal, and writes by the loop",
+    "Replicator": "Replicator: the log, the journal, and writes by the loop",
     "Peers": "Peers: encode and seal what goes to other nodes",
     "Elector": "Elector",
 }

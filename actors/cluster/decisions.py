@@ -1,13 +1,14 @@
 """What a machine of the cluster decides: an ordered list of messages, each for the one actor that its type goes to.
 
 A call returns its decisions; the host carries them out in that order and adds nothing. What has to be durable before
-it is told is not in the list: the machine says it when `EntriesWritten` has come. A vote is the one exception, and
-has a type for it, `election.Save`: nothing behind it is told before it is on disk.
+it is told is not in the list: the machine says it when it was told that its `WriteEntries` are. A vote is
+the one exception, and has a type for it, `election.Save`: nothing behind it is told before it is on disk.
 """
+
+import msgspec
 
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
-from actors.messages.disk import WriteEntries
 from actors.messages.election import CaughtUp, LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
 from actors.messages.election import VotersChanged as VotersChanged
 from actors.messages.lifecycle import HandedOver
@@ -23,6 +24,15 @@ from actors.messages.log import (
     Undrain,
 )
 from actors.messages.peers import CutPeer, SendPeers
+from storage.entry import StoredEntry
+
+
+class WriteEntries(msgspec.Struct):
+    """Make these entries (and cuts) durable, in order: `LogWriter.write`."""
+
+    entries: list[StoredEntry]
+    others_wait: bool = True
+
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
 ElectorDecision = (

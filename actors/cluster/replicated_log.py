@@ -10,10 +10,9 @@ It knows no role: a leader appends to it, a follower takes what it is sent, and 
 import math
 from collections import deque
 
-from actors.cluster.decisions import Decisions
+from actors.cluster.decisions import Decisions, WriteEntries
 from actors.cluster.membership import Membership
 from actors.messages.checkpoints import LoadState
-from actors.messages.disk import WriteEntries
 from actors.messages.log import Apply, Promoted, StateDropped, StateLoaded
 from storage import entry_codec
 from storage.entry import StoredEntry

@@ -1,7 +1,7 @@
-"""Replicator: the log. Hosts replication, the cluster's administration and checkpointing, and carries out.
+"""Replicator: the log. Hosts replication, the journal, the cluster's administration and checkpointing; carries out.
 
-Between the QueueOwner, which makes or applies entries, the LogWriter and the Checkpointer, which store them, the other
-nodes, which have them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
+Between the QueueOwner, which makes or applies entries, the Checkpointer, which stores them, the other nodes, which have
+them too, and the Elector, which says who leads. A decision is a message, and its type says for whom:
 `_recipients` is that table.
 """
 
@@ -23,12 +23,14 @@ from actors.cluster.decisions import (
     OwnerDecision,
     PeersDecision,
     RouterDecision,
+    WriteEntries,
 )
 from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.cluster.view import shard_row
+from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
 from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked
 from actors.messages.checkpoints import (
@@ -41,7 +43,6 @@ from actors.messages.checkpoints import (
     RawRead,
     SnapshotRead,
 )
-from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
 from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
@@ -66,18 +67,21 @@ ALONE_TICK_S: Final = 0.2
 
 
 class Replicator(LoopActor):
-    """One shard's log on this node. `new_cluster_id` draws a number for a cluster that this node founds."""
+    """One shard's log on this node; `writer` has its journal. `new_cluster_id` draws a number for a cluster."""
 
     def __init__(
         self,
         runtime: Runtime,
         replication: Replication,
+        writer: LogWriter,
         identity: Identity,
         settings: ReplicatorSettings,
         new_cluster_id: Callable[[], int],
     ) -> None:
         super().__init__(runtime)
         self._machine = replication
+        self._writer = writer
+        self._written = 0
         self._log = replication.log
         self._membership = replication.log.membership
         self._settings = settings
@@ -113,7 +117,6 @@ class Replicator(LoopActor):
         machine, admin = self._machine, self._admin
         self.handlers = {
             Append: lambda m: self._do(machine.append(self._now(), m)),
-            EntriesWritten: self._written,
             PeerSaid: self._peer_said,
             PeerReceiving: self._peer_receiving,
             Follow: self._follow,
@@ -125,7 +128,6 @@ class Replicator(LoopActor):
             StateLoaded: lambda m: self._do(machine.state_loaded(m)),
             Checkpointed: self._checkpointed,
             CheckpointFailed: self._checkpoint_failed,
-            JournalSpace: self._journal_space,
             LogAsked: lambda m: self._read_on(self._reading.asked(self._now(), m.call)),
             LogRead: lambda m: self._do(self._reading.read(m)),
             RawRead: lambda m: self._read_on(self._reading.raw_read(self._now(), m)),
@@ -141,6 +143,7 @@ class Replicator(LoopActor):
             RootSettled: self._root_settled,
             HandOver: self._hand_over,
             Stop: self._stop_asked,
+            **writer.handlers,
         }
 
     def attach(self, neighbours: Neighbours) -> None:
@@ -155,10 +158,10 @@ class Replicator(LoopActor):
             (RouterDecision, neighbours.router),
         ):
             self._recipients.update(dict.fromkeys(decision.__args__, recipient))
-        self._recipients[WriteEntries] = neighbours.log_writer
 
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
+        self._writer.begin(self, self._see_written, self._see_journal_space)
         self._near.checkpointer.tell(Checkpoint(self._log.unstored()))
         self._announcer.look_around()
         self._tick()
@@ -177,6 +180,9 @@ class Replicator(LoopActor):
         """Carry out, in order; then see what follows from where the log is now."""
         if decisions or self.runtime.watcher is not None:
             self._tell(decisions)
+        while self._writer.durable != self._written:  # nearly always when the disk has finished something
+            self._written = self._writer.durable
+            self._tell(self._machine.written(self._now(), self._written, self._writer.room_bytes))
         if self._admin.is_open:
             self._tell(self._admin.tick(self._now()))
         current = self._membership.current
@@ -212,6 +218,8 @@ class Replicator(LoopActor):
             recipient = recipients.get(type(decision))
             if recipient is not None:
                 recipient.tell(decision)
+            elif type(decision) is WriteEntries:
+                self._writer.write(decision.entries, others_wait=decision.others_wait)
             elif isinstance(decision, Answered):
                 send_answers(decision.answers)
             elif isinstance(decision, HandedOver):
@@ -284,8 +292,9 @@ class Replicator(LoopActor):
 
     # -- the disk, and LMDB behind the log ---------------------------------------------------------------------
 
-    def _written(self, message: EntriesWritten) -> None:
-        self._do(self._machine.written(self._now(), message.entry_count, message.room_bytes))
+    def _see_written(self) -> None:
+        if not self._has_stopped:
+            self._do([])
 
     def _checkpoint_due(self) -> None:
         if self.has_ended or self._has_stopped:
@@ -301,7 +310,7 @@ class Replicator(LoopActor):
         self._checkpointing.stored()
         self._see_disk()
         if self._log.checkpointed(message.trans_id, message.trimmed):
-            self._near.log_writer.tell(Recycle(message.trans_id))
+            self._writer.recycle(message.trans_id)
         self._tell_owner()
         self._do([])
         self._go_on_stopping()
@@ -313,9 +322,9 @@ class Replicator(LoopActor):
         self.runtime.call_later(delay_s, self._checkpoint_due)
         self._go_on_stopping()
 
-    def _journal_space(self, message: JournalSpace) -> None:
-        self._checkpointing.journal_space(message.shortage)
-        self._log.room_bytes = float(message.room_bytes)
+    def _see_journal_space(self) -> None:
+        self._checkpointing.journal_space(self._writer.shortage)
+        self._log.room_bytes = float(self._writer.room_bytes)
         self._see_disk()
         self._tell_owner()
 

@@ -39,7 +39,6 @@ class Neighbours:
 
     owner: "pykka.ActorRef[Any]"
     elector: "pykka.ActorRef[Any]"
-    log_writer: "pykka.ActorRef[Any]"
     checkpointer: "pykka.ActorRef[Any]"
     peers: "pykka.ActorRef[Any]"
     router: "pykka.ActorRef[Any]"

@@ -1,4 +1,4 @@
-"""DiskLane: a thread that waits for the disk, so that nobody else has to. Does what the LogWriter says, in order."""
+"""DiskLane: a thread that waits for the disk, so that nobody else has to. Does what it is told, in order."""
 
 from collections.abc import Callable
 from queue import SimpleQueue

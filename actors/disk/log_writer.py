@@ -1,4 +1,7 @@
-"""LogWriter: makes entries durable, in the shard's journal. Hosts the `JournalWriter`; nobody else writes there.
+"""LogWriter: makes entries durable, in the shard's journal. A part of the Replicator, which hosts it.
+
+It has the `JournalWriter`; nobody else writes there. A lane's answers go to the Replicator, whose table of messages
+has `handlers`; what else is finished is told by a call, `heed`.
 
 A write is begun here and finished by the system (`AsyncWrites`), and nobody waits for the disk. Where the system can't,
 or is slow to begin one, a `DiskLane` waits for it, or the loop does where that is quicker: `write_place` decides.
@@ -10,6 +13,7 @@ lane flushes every so often: that survives the process's death, and a power cut 
 
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Final
 
 import pykka
@@ -17,16 +21,12 @@ import pykka
 from actors.disk.write_place import Place, WritePlace
 from actors.messages.disk import (
     BytesWritten,
-    EntriesWritten,
     ErrandFailed,
     FileFlushed,
     FlushFile,
-    JournalSpace,
-    Recycle,
     RunErrand,
     SegmentReady,
     WriteBytes,
-    WriteEntries,
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -40,10 +40,10 @@ RETRY_S: Final = 0.7
 """How often a full disk is asked again for a segment; not in step with LMDB's tries (checkpointing.py)."""
 
 
-class LogWriter(LoopActor):
+class LogWriter:
     """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
 
-    At most `writes_max` writes are under way.
+    At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk.
     """
 
     def __init__(
@@ -55,7 +55,9 @@ class LogWriter(LoopActor):
         async_writes: AsyncWrites | None = None,
         writes_max: int = 1,
     ) -> None:
-        super().__init__(runtime)
+        self.runtime = runtime
+        self.durable = 0
+        self.shortage: str | None = None
         self._journal = journal
         self._lanes = deque(lanes)
         self._async_writes = async_writes
@@ -64,37 +66,47 @@ class LogWriter(LoopActor):
         self._is_flush_due = False
         self._is_flushing = False
         self._is_blocked = False
-        self._is_space_short = False
         self._entries: deque[StoredEntry] = deque()
         self._others_wait = True
         self._place = WritePlace(has_async=async_writes is not None)
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
-        self._replicator: pykka.ActorRef[Any]
-        self.handlers = {
-            WriteEntries: self._write_entries,
+        self._host: LoopActor
+        self._heed: Callable[[], None]
+        self._heed_space: Callable[[], None]
+        self.handlers: dict[type, Callable[[Any], None]] = {
             BytesWritten: self._bytes_written,
             FileFlushed: self._file_flushed,
-            Recycle: self._recycle,
             SegmentReady: self._segment_ready,
             ErrandFailed: self._errand_failed,
         }
 
-    def attach(self, replicator: "pykka.ActorRef[Any]") -> None:
-        """Whom it tells; called by the assembly before any message."""
-        self._replicator = replicator
+    @property
+    def room_bytes(self) -> int:
+        """What the journal takes without asking for space, as long as nothing waits for that: 0 then."""
+        return 0 if self.shortage is not None and self._entries else self._journal.room_bytes
 
-    def on_start(self) -> None:
-        """The system says when it has finished something."""
+    def begin(self, host: LoopActor, heed: Callable[[], None], heed_space: Callable[[], None]) -> None:
+        """From now on; the system says when it has finished something.
+
+        `heed` is called when `durable` may have grown outside of `write`, and `heed_space` when `shortage` is told.
+        """
+        self._host = host
+        self._heed = heed
+        self._heed_space = heed_space
         if self._flush_interval_s is None:
             by = "a thread and the loop wait" if self._async_writes is None else "the system writes by itself"
             log.info("the journal: %s", by)
         if self._async_writes is not None:
             self.runtime.watch(self._async_writes.descriptor, self._some_finished)
 
-    def _write_entries(self, message: WriteEntries) -> None:
-        self._entries.extend(message.entries)
-        self._others_wait = message.others_wait
+    def write(self, entries: list[StoredEntry], *, others_wait: bool) -> None:
+        """Make these entries (and cuts) durable, in order. Where that takes no time, `durable` has grown afterwards.
+
+        `others_wait`: they are also on their way to other nodes, so the loop has something to do meanwhile.
+        """
+        self._entries.extend(entries)
+        self._others_wait = others_wait
         self._write()
 
     def _bytes_written(self, message: BytesWritten) -> None:
@@ -102,6 +114,7 @@ class LogWriter(LoopActor):
         self._place.took(Place.LANE, self.runtime.monotonic() - self._sent.pop(write.entry_count))
         self._completed(write)
         self._write()
+        self._heed()
 
     def _file_flushed(self, message: FileFlushed) -> None:
         self._is_flushing = False
@@ -109,17 +122,20 @@ class LogWriter(LoopActor):
         self._write()
         if self._journal.written() is not None:
             self._flush_later()  # what was written meanwhile: another write, which would see to it, may never come
+        self._heed()
 
-    def _recycle(self, message: Recycle) -> None:
-        self._journal.recycle(message.trans_id)
+    def recycle(self, trans_id: int) -> None:
+        """LMDB has all records up to `trans_id`: the journal need not keep them."""
+        self._journal.recycle(trans_id)
         self._send_errand()
 
     def _segment_ready(self, message: SegmentReady) -> None:
         self._journal.errand_done(message.segment)
-        if self._is_space_short:
-            self._is_space_short = False
-            self._replicator.tell(JournalSpace(self._journal.room_bytes, None))
+        if self.shortage is not None:
+            self.shortage = None
+            self._heed_space()
         self._write()
+        self._heed()
 
     def _write(self) -> None:
         journal = self._journal
@@ -161,7 +177,7 @@ class LogWriter(LoopActor):
 
     def _some_finished(self) -> None:
         finished = [] if self._async_writes is None else self._async_writes.finished()
-        if self.has_ended:
+        if self._host.has_ended:
             return
         for entry_count, is_durable in finished:
             write = self._begun.pop(entry_count)
@@ -173,15 +189,16 @@ class LogWriter(LoopActor):
             self._place.failed(now)
             self._to_lane(write, now)  # which says what is wrong if that fails, too
         self._write()
+        self._heed()
 
     def _to_lane(self, write: Write, now: float) -> None:
         self._sent[write.entry_count] = now
-        self._next_lane().tell(WriteBytes(write, self.actor_ref))
+        self._next_lane().tell(WriteBytes(write, self._host.actor_ref))
 
     def _completed(self, write: Write) -> None:
         durable = self._journal.completed(write)
         if durable is not None:
-            self._replicator.tell(EntriesWritten(durable, self._journal.room_bytes))
+            self.durable = durable
 
     def _next_lane(self) -> "pykka.ActorRef[Any]":
         self._lanes.rotate(1)
@@ -198,19 +215,19 @@ class LogWriter(LoopActor):
             return
         errand = self._journal.errand()
         if errand is not None:
-            self._next_lane().tell(RunErrand(errand, self.actor_ref))
+            self._next_lane().tell(RunErrand(errand, self._host.actor_ref))
 
     def _errand_failed(self, message: ErrandFailed) -> None:
         self._journal.errand_failed()
-        self._is_space_short = True
-        self._replicator.tell(JournalSpace(0 if self._entries else self._journal.room_bytes, message.reason))
+        self.shortage = message.reason
+        self._heed_space()
         if not self._is_blocked:
             self._is_blocked = True  # each try writes until the disk is full: not more often than this
             self.runtime.call_later(RETRY_S, self._try_again)
 
     def _try_again(self) -> None:
         self._is_blocked = False
-        if not self.has_ended:
+        if not self._host.has_ended:
             self._send_errand()
 
     def _flush_later(self) -> None:
@@ -221,6 +238,6 @@ class LogWriter(LoopActor):
     def _flush(self) -> None:
         self._is_flush_due = False
         unflushed = self._journal.written()
-        if unflushed is not None and not self._is_flushing and not self.has_ended:
+        if unflushed is not None and not self._is_flushing and not self._host.has_ended:
             self._is_flushing = True
-            self._lanes[0].tell(FlushFile(*unflushed, self.actor_ref))
+            self._lanes[0].tell(FlushFile(*unflushed, self._host.actor_ref))

@@ -1,14 +1,10 @@
-"""Making entries and votes durable.
+"""Making entries and votes durable, by a lane.
 
 | message | from | to | meaning |
 |---|---|---|---|
-| WriteEntries | Replicator | LogWriter | make these durable, in order |
-| EntriesWritten | LogWriter | Replicator | so many since the start are durable here |
-| JournalSpace | LogWriter | Replicator | the disk has no space for the journal's next segment; it has again |
-| Recycle | Replicator | LogWriter | LMDB has these: the journal need not keep them |
-| WriteBytes, BytesWritten | LogWriter, DiskLane | the other | a write, and that it is durable |
-| FlushFile, FileFlushed | LogWriter, DiskLane | the other | a flush, and that it is done |
-| RunErrand, SegmentReady, ErrandFailed | LogWriter, DiskLane | the other | make a segment ready; it is; no space |
+| WriteBytes, BytesWritten | Replicator, DiskLane | the other | a write, and that it is durable |
+| FlushFile, FileFlushed | Replicator, DiskLane | the other | a flush, and that it is done |
+| RunErrand, SegmentReady, ErrandFailed | Replicator, DiskLane | the other | make a segment ready; it is; no space |
 | SaveIdentity, IdentitySaved | Elector, DiskLane | the other | a vote is to be durable; it is |
 """
 
@@ -18,45 +14,8 @@ import msgspec
 import pykka
 
 from storage.disk import DiskFile
-from storage.entry import StoredEntry
 from storage.journal_writer import Errand, Segment, Write
 from storage.vote_file import Identity
-
-
-class WriteEntries(msgspec.Struct):
-    """Make these entries (and cuts) durable, in order.
-
-    `others_wait`: they are also on their way to other nodes, so the loop has something to do meanwhile.
-    """
-
-    entries: list[StoredEntry]
-    others_wait: bool = True
-
-
-class EntriesWritten(msgspec.Struct):
-    """The first `entry_count` entries since the start are durable here.
-
-    The journal has `room_bytes` more without asking for space.
-    """
-
-    entry_count: int
-    room_bytes: int
-
-
-class JournalSpace(msgspec.Struct):
-    """`shortage`: why there is no space for the journal's next segment, None when it is there after all.
-
-    The journal has `room_bytes` until it needs that segment; with 0 entries wait for it.
-    """
-
-    room_bytes: int
-    shortage: str | None
-
-
-class Recycle(msgspec.Struct):
-    """LMDB has all records up to `trans_id`: the journal need not keep them."""
-
-    trans_id: int
 
 
 class WriteBytes(msgspec.Struct):

@@ -102,8 +102,7 @@ def start_shard(
     is_only = settings.shards == 1
     virtual = virtual_queues if is_only else {}
     router = Router(runtime, owner.actor_ref, virtual, routing, settings.forward_bytes, access)
-    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0])
-    log_writer.attach(replicator.actor_ref)
+    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0], log_writer)
     checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
     others = None if is_only else _others(runtime, settings, router, workers, network, virtual_queues)
@@ -113,7 +112,6 @@ def start_shard(
         Neighbours(
             owner.actor_ref,
             elector.actor_ref,
-            log_writer.actor_ref,
             checkpointer,
             peers.actor_ref,
             router.actor_ref,
@@ -130,7 +128,7 @@ def start_shard(
             replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref, others.dispatcher.actor_ref
         )
         more = [*others.routers, others.news, others.siblings, others.dispatcher]
-    for actor in (log_writer, owner, router, peers, elector, replicator, *more):
+    for actor in (owner, router, peers, elector, replicator, *more):
         actor.begin()
     front = router.actor_ref if others is None else others.dispatcher.actor_ref
     siblings = None if others is None else others.siblings
@@ -233,7 +231,12 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
 
 
 def _cluster(
-    runtime: Runtime, network: PeerNetwork, opened: OpenShard, settings: ShardSettings, lane: "pykka.ActorRef[Any]"
+    runtime: Runtime,
+    network: PeerNetwork,
+    opened: OpenShard,
+    settings: ShardSettings,
+    lane: "pykka.ActorRef[Any]",
+    log_writer: LogWriter,
 ) -> tuple[Peers, Elector, Replicator]:
     now, identity = runtime.monotonic(), opened.vote_file.identity
     peers = Peers(runtime, network, _greeting(settings), settings.link_terms)
@@ -264,6 +267,6 @@ def _cluster(
     )
     founded = settings.cluster_id
     replicator = Replicator(
-        runtime, replication, identity, replicator_settings, lambda: founded or drawn_id(runtime.random)
+        runtime, replication, log_writer, identity, replicator_settings, lambda: founded or drawn_id(runtime.random)
     )
     return peers, elector, replicator

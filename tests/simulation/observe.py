@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from actors.cluster.decisions import WriteEntries
 from actors.messages.checkpoints import StagePart
-from actors.messages.disk import WriteEntries
 from actors.messages.election import CaughtUp
 from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers

@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from actors.cluster.decisions import WriteEntries
 from actors.cluster.following import ReplicationLimits
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
-from actors.messages.disk import WriteEntries
 from actors.messages.election import Follow
 from actors.messages.log import Append
 from actors.messages.peers import PeerSaid, SendPeers

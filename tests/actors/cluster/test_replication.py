@@ -6,10 +6,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from actors.cluster.decisions import WriteEntries
 from actors.cluster.election import Election, Save
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.replication import VOTE_JUMP_MAX
-from actors.messages.disk import WriteEntries
 from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked, VoteIdSeen
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers

@@ -11,10 +11,12 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.disk.disk_lane import DiskLane
+from actors.disk.log_writer import LogWriter
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClusterAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
-from actors.messages.disk import EntriesWritten, JournalSpace, Recycle, WriteEntries
+from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteBytes
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
@@ -23,10 +25,12 @@ from net.peers.messages import Push, Stored, Vote
 from quorate.protocol import Action, Reply, Request
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
+from storage.journal_writer import begin_journal
 from storage.log_tail import LogTail
 from storage.records import Lead, Member, Members, Remove
-from storage.vote_file import Identity
+from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
+from tests.storage.memory import MemoryFolder
 
 THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
 
@@ -38,15 +42,22 @@ def entry(trans_id: int, vote_id: int, record: Any) -> StoredEntry:
 class Host:
     """The Replicator of node 1 with probes around it; a log without an entry; `cluster_id` 0: of no cluster."""
 
-    def __init__(self, members: Members | None = None, cluster_id: int = 9) -> None:
+    def __init__(
+        self, members: Members | None = None, cluster_id: int = 9, flush_interval_s: float | None = None
+    ) -> None:
         self.runtime = CrankedRuntime()
-        self.owner, self.elector, self.log_writer = Probe(), Probe(), Probe()
+        self.owner, self.elector, self.lane = Probe(), Probe(), Probe()
         self.checkpointer, self.peers, self.router = Probe(), Probe(), Probe()
+        self.folder = MemoryFolder()
+        journal = begin_journal(
+            self.folder, 8192, writes_are_durable=flush_interval_s is None, stored=0, last_trans_id=0
+        )
+        writer = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s)
         log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(Member(1, "n1", 1, 11), members), 0)
         replication = Replication(log, ReplicationLimits(), 1, self.runtime.time)
         settings = ReplicatorSettings(is_alone=members is None and cluster_id == 0)
-        self.actor = Replicator(self.runtime, replication, Identity(cluster_id, 1, 11), settings, lambda: 77)
-        probes = (self.owner, self.elector, self.log_writer, self.checkpointer, self.peers, self.router)
+        self.actor = Replicator(self.runtime, replication, writer, Identity(cluster_id, 1, 11), settings, lambda: 77)
+        probes = (self.owner, self.elector, self.checkpointer, self.peers, self.router)
         self.actor.attach(Neighbours(*map(ref, probes)))
         self.actor.begin()
         self.runtime.crank()
@@ -56,6 +67,14 @@ class Host:
         for message in messages:
             self.actor.actor_ref.tell(message)
         self.runtime.crank()
+
+    def write(self) -> int:
+        """The lane makes durable what it was given; how many writes that were."""
+        writes = 0
+        while given := self.lane.take(WriteBytes):
+            writes += len(given)
+            self.tell(*(BytesWritten(one.write) for one in given))
+        return writes
 
     def push(self, *entries: StoredEntry, committed: int, vote_id: int = 1, cluster_id: int = 9) -> None:
         """Node 2 leads, and says this."""
@@ -70,9 +89,11 @@ class Host:
 def leading() -> Host:
     """A node alone that leads a cluster, with its founding on the disk."""
     host = Host(cluster_id=0)
-    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]))
+    host.write()
     founding = host.owner.take(Propose)[0].record
-    host.tell(Append(2, [entry(2, 2, founding)]), EntriesWritten(2, 1 << 30))
+    host.tell(Append(2, [entry(2, 2, founding)]))
+    host.write()
     return host
 
 
@@ -82,12 +103,13 @@ def test_a_node_alone_founds_a_cluster_and_belongs_to_it_when_that_is_committed(
     host.tell(TakeLead(2))
     assert host.owner.take(Promoted)[0].vote_id == 2
     assert host.router.take(LeaderChanged)[-1].is_self
-    host.tell(Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    host.tell(Append(2, [entry(1, 2, Lead("", 1))]))
+    host.write()
     founding = host.owner.take(Propose)[0].record
     assert founding.cluster_id == 77
     host.tell(Append(2, [entry(2, 2, founding)]))
     assert host.elector.take(ClusterFounded) == []
-    host.tell(EntriesWritten(2, 1 << 30))
+    host.write()
     assert host.elector.take(ClusterFounded) == [ClusterFounded(77)]
     assert host.peers.take(Introduce)[-1].identity.cluster_id == 77
 
@@ -101,7 +123,7 @@ def test_a_new_node_belongs_to_a_cluster_when_it_has_its_log_and_not_when_somebo
     assert host.elector.take(ClusterFounded) == []
     host.push(entry(1, 1, THREE), committed=1)
     assert host.elector.take(ClusterFounded) == [], "it is not on its disk, and so not committed here"
-    host.tell(EntriesWritten(1, 1 << 30))
+    host.write()
     assert host.elector.take(ClusterFounded) == [ClusterFounded(9)]
     assert host.owner.take(MembersChanged)[-1].nodes == 3
 
@@ -112,14 +134,13 @@ def test_an_entry_is_applied_when_it_is_on_disk_and_committed_and_then_lmdb_gets
     host.push(entry(1, 1, Remove("q")), committed=1)
     assert host.owner.take(Apply) == []
     assert [one.trans_id for one in host.stored()] in ([], [0])
-    host.tell(EntriesWritten(1, 1 << 30))
+    host.write()
     assert len(host.owner.take(Apply)) == 1
     assert host.stored()[-1].trans_id == 1
     host.checkpointer.take(Checkpoint)
     host.runtime.crank(0.1)
     assert [len(one.entries) for one in host.checkpointer.take(Checkpoint)] == [1]
     host.tell(Checkpointed(1, 0))
-    assert host.log_writer.take(Recycle)[-1] == Recycle(1)
     host.runtime.crank(1.0)
     assert host.checkpointer.take(Checkpoint) == [], "there is nothing more to store"
 
@@ -143,26 +164,47 @@ def test_a_node_that_contradicts_its_leader_says_so_and_stands_for_nothing(caplo
     host = Host(THREE)
     host.tell(Follow(1, 2))
     host.push(entry(1, 1, Remove("q")), committed=1)
-    host.tell(EntriesWritten(1, 1 << 30), Follow(2, 3))
+    host.write()
+    host.tell(Follow(2, 3))
     other = Push(2, 0, 0, [entry(1, 2, Remove("other")).data], 1, 1.0)
     host.tell(PeerSaid(3, other, 9, 33))
     assert "remove node 1 from the cluster, empty its folder" in caplog.text
     assert host.elector.take(VotersChanged)[-1].voters == frozenset()
-    assert host.log_writer.take(WriteEntries)[1:] == [], "and nothing of it is taken"
+    assert host.write() == 0, "and nothing of it is taken"
 
 
-def test_a_full_disk_is_said_once_and_its_end_is_too(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_is_said_once_and_so_is_its_end_which_a_segment_brings_that_lmdb_has_freed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     host = leading()
+    lane = DiskLane(host.runtime, host.folder, host.folder.alignment, open_vote_file(host.folder, Identity(0, 1, 7)))
     with caplog.at_level(logging.INFO, "quorate.cluster"):
-        host.tell(JournalSpace(0, "no space"), JournalSpace(0, "no space"))
+        for trans_id in (3, 4, 5):  # of 3 KB each: the first segment is full, and the second one is begun
+            host.tell(Append(2, [entry(trans_id, 2, Remove("q" * 3000))]))
+            host.write()
+        assert len(host.lane.take(RunErrand)) == 1
+        host.tell(ErrandFailed("no space"), ErrandFailed("no space"))
         assert host.owner.take(LogAdvanced)[-1].disk_full == "no space"
-        host.tell(CheckpointFailed("no space"), JournalSpace(1 << 20, None))
-        host.runtime.crank(1.0)
-        host.tell(Checkpointed(2, 0), EntriesWritten(2, 1 << 30))
+        host.tell(CheckpointFailed("no space"))
+        assert host.lane.take(RunErrand) == [], "each try fills the disk: not at once"
+        host.runtime.crank(0.3)
+        host.tell(Checkpointed(5, 0))
+        [errand] = host.lane.take(RunErrand)
+        assert errand.errand.reuse is not None, "it needs no space"
+        lane.on_receive(errand)
+        host.runtime.crank()
     assert host.owner.take(LogAdvanced)[-1].disk_full is None
     said = [record.getMessage() for record in caplog.records]
     assert len([one for one in said if "is full" in one]) == 1
     assert len([one for one in said if "has space again" in one]) == 1
+
+
+def test_what_the_loop_has_written_counts_in_the_same_turn() -> None:
+    host = Host(cluster_id=0, flush_interval_s=0.1)
+    host.tell(TakeLead(2))
+    host.owner.take(LogAdvanced)
+    host.actor.on_receive(Append(2, [entry(1, 2, Lead("", 1))]))
+    assert host.owner.take(LogAdvanced)[-1].durable == 1
 
 
 def test_it_stops_when_lmdb_has_what_is_committed() -> None:
@@ -174,7 +216,7 @@ def test_it_stops_when_lmdb_has_what_is_committed() -> None:
     host.tell(Checkpointed(2, 0))
     assert len(host.peers.take(Stop)) == 1
     host.tell(Append(2, [entry(3, 2, Remove("q"))]))
-    assert host.log_writer.take(WriteEntries)[2:] == [], "nothing happens after that"
+    assert host.write() == 0, "nothing happens after that"
 
 
 def test_a_full_disk_does_not_keep_a_node_from_stopping() -> None:
@@ -187,13 +229,15 @@ def test_a_full_disk_does_not_keep_a_node_from_stopping() -> None:
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_removal_that_is_not_committed_when_the_leader_steps_down_is_not_said_to_be_done(is_settled: bool) -> None:
     host = Host(THREE)
-    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]), EntriesWritten(1, 1 << 30))
+    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]))
+    host.write()
     host.tell(PeerSaid(2, Stored(2, 1, 100.0), 9, 22))
     asker = Probe()
     call = Call(Request(Action.CLUSTER, command="remove", node_id=3), Asker(), 1, ref(asker))
     host.tell(ClusterAsked(call))
     [proposed] = host.owner.take(Propose)
-    host.tell(Append(2, [entry(2, 2, proposed.record)]), EntriesWritten(2, 1 << 30))
+    host.tell(Append(2, [entry(2, 2, proposed.record)]))
+    host.write()
     assert asker.take(Answered) == []
     if is_settled:
         host.tell(PeerSaid(2, Stored(2, 2, 100.0), 9, 22))

@@ -13,19 +13,17 @@ from actors.disk.log_writer import RETRY_S, LogWriter
 from actors.disk.write_place import ASKED_MIN, AVOIDED_S
 from actors.messages.disk import (
     BytesWritten,
-    EntriesWritten,
     ErrandFailed,
     FileFlushed,
     FlushFile,
     IdentitySaved,
-    JournalSpace,
-    Recycle,
     RunErrand,
     SaveIdentity,
     SegmentReady,
     WriteBytes,
-    WriteEntries,
 )
+from actors.runtime.loop_actor import LoopActor
+from storage.entry import StoredEntry
 from storage.journal_writer import begin_journal
 from storage.vote_file import Identity, open_vote_file
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -35,8 +33,29 @@ from tests.storage.memory import MemoryFolder, MemoryWrites
 SEGMENT = 8192
 
 
+class Host(LoopActor):
+    """Stands for the Replicator: hands on what lanes answer, and notes what it is told."""
+
+    def __init__(self, runtime: CrankedRuntime, writer: LogWriter) -> None:
+        super().__init__(runtime)
+        self.writer = writer
+        self.handlers = dict(writer.handlers)
+        self.written: list[int] = []
+        self.space: list[tuple[int, str | None]] = []
+        writer.begin(self, self.note_written, self.note_space)
+
+    def note_written(self) -> None:
+        """How far the journal is durable, each time that it is further."""
+        if self.writer.durable > max(self.written, default=0):
+            self.written.append(self.writer.durable)
+
+    def note_space(self) -> None:
+        """The room that is left, and why there is no more."""
+        self.space.append((self.writer.room_bytes, self.writer.shortage))
+
+
 class Writer:
-    """A LogWriter whose lane and Replicator are probes."""
+    """A LogWriter whose lane is a probe."""
 
     def __init__(
         self,
@@ -45,30 +64,45 @@ class Writer:
         writes: MemoryWrites | None = None,
         writes_max: int = 1,
     ) -> None:
-        self.runtime, self.lane, self.replicator = CrankedRuntime(), Probe(), Probe()
+        self.runtime, self.lane = CrankedRuntime(), Probe()
+        self.told = 0
         self.folder = MemoryFolder()
         durable = flush_interval_s is None
         journal = begin_journal(self.folder, segment_bytes, writes_are_durable=durable, stored=0, last_trans_id=0)
-        self.actor = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s, writes, writes_max)
-        self.actor.attach(ref(self.replicator))
-        self.actor.begin()
+        self.writer = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s, writes, writes_max)
+        self.host = Host(self.runtime, self.writer)
+        self.host.begin()
+        self.runtime.crank()
+
+    def write(self, *entries: StoredEntry, others_wait: bool = True) -> None:
+        """As the Replicator does: it looks at once how far the log is durable."""
+        self.writer.write(list(entries), others_wait=others_wait)
+        self.host.note_written()
         self.runtime.crank()
 
     def tell(self, *messages: Any) -> None:
+        """What a lane says."""
         for message in messages:
-            self.actor.actor_ref.tell(message)
+            self.host.actor_ref.tell(message)
         self.runtime.crank()
 
     def written(self) -> list[int]:
-        """How many entries were said to be durable, each time."""
-        return [message.entry_count for message in self.replicator.take(EntriesWritten)]
+        """How many entries were said to be durable, each time since the last call."""
+        said, self.told = self.host.written[self.told :], len(self.host.written)
+        return said
+
+    def space(self) -> list[tuple[int, str | None]]:
+        """What was said about the journal's room since the last call."""
+        said, self.host.space = self.host.space, []
+        return said
 
 
 def test_entries_are_durable_when_the_lane_says_so_and_gather_meanwhile() -> None:
     writer = Writer()
-    writer.tell(WriteEntries([entry(1)]))
+    writer.write(entry(1))
     [first] = writer.lane.take(WriteBytes)
-    writer.tell(WriteEntries([entry(2)]), WriteEntries([entry(3)]))
+    writer.write(entry(2))
+    writer.write(entry(3))
     assert writer.lane.take(WriteBytes) == [], "one write at a time"
     assert writer.written() == []
     writer.tell(BytesWritten(first.write))
@@ -81,23 +115,24 @@ def test_entries_are_durable_when_the_lane_says_so_and_gather_meanwhile() -> Non
 def test_small_writes_are_waited_for_on_the_loop_once_the_disk_was_quick_for_a_while() -> None:
     writer = Writer(segment_bytes=1 << 20)
     for number in range(1, ASKED_MIN + 1):
-        writer.tell(WriteEntries([entry(number)], others_wait=False))
+        writer.write(entry(number), others_wait=False)
         [write] = writer.lane.take(WriteBytes)
         writer.tell(BytesWritten(write.write))
     writer.written()
-    writer.tell(WriteEntries([entry(ASKED_MIN + 1)], others_wait=False))
+    writer.write(entry(ASKED_MIN + 1), others_wait=False)
     assert writer.lane.take(WriteBytes) == []
     assert writer.written() == [ASKED_MIN + 1]
-    writer.tell(WriteEntries([entry(ASKED_MIN + 2)], others_wait=True))
+    writer.write(entry(ASKED_MIN + 2), others_wait=True)
     [write] = writer.lane.take(WriteBytes)
-    writer.tell(WriteEntries([entry(ASKED_MIN + 3)], others_wait=False))
+    writer.write(entry(ASKED_MIN + 3), others_wait=False)
     assert writer.written() == [], "while a lane writes, the loop does not"
     writer.tell(BytesWritten(write.write))
-    assert writer.written() == [ASKED_MIN + 2, ASKED_MIN + 3]
-    writer.tell(WriteEntries([entry(ASKED_MIN + 4)], others_wait=True))
+    assert writer.written() == [ASKED_MIN + 3], "the lane has the one, and then the loop had the other"
+    writer.write(entry(ASKED_MIN + 4), others_wait=True)
     [write] = writer.lane.take(WriteBytes)
     writer.runtime.time += 1  # it is slow
-    writer.tell(BytesWritten(write.write), WriteEntries([entry(ASKED_MIN + 5)], others_wait=False))
+    writer.tell(BytesWritten(write.write))
+    writer.write(entry(ASKED_MIN + 5), others_wait=False)
     assert len(writer.lane.take(WriteBytes)) == 1
 
 
@@ -117,7 +152,7 @@ class Begun:
 def test_writes_that_the_system_finishes_count_in_order() -> None:
     begun = Begun()
     for number in (1, 2, 3):
-        begun.writer.tell(WriteEntries([entry(number)]))
+        begun.writer.write(entry(number))
     assert list(begun.writes.under_way) == [1, 2], "no more than two at once"
     begun.finish(2)
     assert begun.writer.written() == []
@@ -128,18 +163,18 @@ def test_writes_that_the_system_finishes_count_in_order() -> None:
     assert begun.writer.lane.take(WriteBytes) == []
 
 
-def test_several_that_are_finished_at_once_are_told_as_such() -> None:
+def test_several_that_are_finished_at_once_are_told_once() -> None:
     begun = Begun()
-    begun.writer.tell(WriteEntries([entry(1)]))
-    begun.writer.tell(WriteEntries([entry(2)]))
+    begun.writer.write(entry(1))
+    begun.writer.write(entry(2))
     begun.writes.finish(1)
     begun.finish(2)
-    assert begun.writer.written() == [1, 2]
+    assert begun.writer.written() == [2]
 
 
 def test_a_write_that_the_system_gave_up_is_written_again_by_a_lane() -> None:
     begun = Begun()
-    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.writer.write(entry(1))
     begun.finish(1, is_durable=False)
     assert begun.writer.written() == []
     [again] = begun.writer.lane.take(WriteBytes)
@@ -150,9 +185,9 @@ def test_a_write_that_the_system_gave_up_is_written_again_by_a_lane() -> None:
 
 def test_a_write_that_the_system_does_not_take_goes_to_a_lane() -> None:
     begun = Begun(lambda token: token != 1)
-    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.writer.write(entry(1))
     [write] = begun.writer.lane.take(WriteBytes)
-    begun.writer.tell(WriteEntries([entry(2)]))
+    begun.writer.write(entry(2))
     begun.finish(2)
     assert begun.writer.written() == [], "the first is on its way"
     begun.writer.tell(BytesWritten(write.write))
@@ -165,21 +200,21 @@ def test_where_it_takes_long_to_begin_a_write_lanes_have_the_next() -> None:
         return True
 
     begun = Begun(slow)
-    begun.writer.tell(WriteEntries([entry(1)]))
+    begun.writer.write(entry(1))
     begun.finish(1)
-    begun.writer.tell(WriteEntries([entry(2)]))
+    begun.writer.write(entry(2))
     [write] = begun.writer.lane.take(WriteBytes)
     begun.writer.tell(BytesWritten(write.write))
     assert begun.writer.written() == [1, 2]
     begun.writer.runtime.crank(AVOIDED_S + 0.1)
-    begun.writer.tell(WriteEntries([entry(3)]))
+    begun.writer.write(entry(3))
     assert list(begun.writes.under_way) == [3]
 
 
 def fill(writer: Writer) -> int:
     """Write until the writer asks for a segment that it does not need yet; how many entries that took."""
     for count in range(1, 100):
-        writer.tell(WriteEntries([entry(count, 400)]))
+        writer.write(entry(count, 400))
         for write in writer.lane.take(WriteBytes):
             writer.tell(BytesWritten(write.write))
         if writer.lane.take(RunErrand):
@@ -191,10 +226,10 @@ def test_a_full_disk_is_told_while_there_is_room_for_what_is_under_way_and_asked
     writer = Writer()
     count = fill(writer)
     writer.tell(ErrandFailed("no space"))
-    [told] = writer.replicator.take(JournalSpace)
-    assert told.shortage == "no space"
-    assert told.room_bytes > SEGMENT // 4
-    writer.tell(WriteEntries([entry(count + 1, 400)]))
+    [(room_bytes, shortage)] = writer.space()
+    assert shortage == "no space"
+    assert room_bytes > SEGMENT // 4
+    writer.write(entry(count + 1, 400))
     assert len(writer.lane.take(WriteBytes)) == 1, "there is room for it"
     assert writer.lane.take(RunErrand) == [], "each try fills the disk: not at once"
     writer.runtime.crank(RETRY_S)
@@ -205,28 +240,30 @@ def test_entries_that_wait_for_a_segment_are_written_when_the_disk_has_space_aga
     writer = Writer()
     count = fill(writer)
     many = [entry(count + n, 2000) for n in range(1, 9)]
-    writer.tell(WriteEntries(many), ErrandFailed("no space"))
+    writer.write(*many)
+    writer.tell(ErrandFailed("no space"))
     for write in writer.lane.take(WriteBytes):
         writer.tell(BytesWritten(write.write))
-    assert [(told.room_bytes, told.shortage) for told in writer.replicator.take(JournalSpace)] == [(0, "no space")]
+    assert writer.space() == [(0, "no space")]
     writer.runtime.crank(RETRY_S)
     [errand] = writer.lane.take(RunErrand)
     lane(writer.folder).on_receive(errand)
     writer.runtime.crank()
-    assert [told.shortage for told in writer.replicator.take(JournalSpace)] == [None]
+    assert [shortage for _, shortage in writer.space()] == [None]
     assert len(writer.lane.take(WriteBytes)) == 1
 
 
 def test_a_segment_that_lmdb_frees_is_taken_at_once_on_a_full_disk() -> None:
     writer = Writer()
     count = fill(writer)
-    writer.tell(ErrandFailed("no space"), Recycle(count))
+    writer.tell(ErrandFailed("no space"))
+    writer.writer.recycle(count)
     assert [one.errand.reuse is not None for one in writer.lane.take(RunErrand)] == [True]
 
 
 def test_with_an_interval_a_write_counts_at_once_and_is_flushed_later() -> None:
     writer = Writer(flush_interval_s=0.1)
-    writer.tell(WriteEntries([entry(1)]))
+    writer.write(entry(1))
     assert writer.written() == [1]
     assert writer.lane.take(FlushFile) == []
     writer.runtime.crank(0.1)
@@ -241,12 +278,12 @@ def test_what_lmdb_has_makes_room(tmp_path: Path) -> None:
     segments = len(writer.folder.files)
     last = 0
     for last in range(1, 20):
-        writer.tell(WriteEntries([entry(last, 2000)]))
+        writer.write(entry(last, 2000))
         for errand in writer.lane.take(RunErrand):
             lane(writer.folder).on_receive(errand)
         for write in writer.lane.take(WriteBytes):
             writer.tell(BytesWritten(write.write))
-        writer.tell(Recycle(last))
+        writer.writer.recycle(last)
     assert len(writer.folder.files) <= segments + 2
 
 
@@ -296,10 +333,10 @@ def test_a_message_that_no_lane_knows_is_a_bug() -> None:
 
 def test_what_is_written_while_a_flush_is_under_way_is_flushed_though_nothing_follows() -> None:
     writer = Writer(flush_interval_s=0.1)
-    writer.tell(WriteEntries([entry(1)]))
+    writer.write(entry(1))
     writer.runtime.crank(0.11)
     [flush] = writer.lane.take(FlushFile)
-    writer.tell(WriteEntries([entry(2)]))
+    writer.write(entry(2))
     writer.runtime.crank(0.3)
     assert writer.lane.take(FlushFile) == [], "one at a time"
     writer.tell(FileFlushed(flush.file, flush.end))

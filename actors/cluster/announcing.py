@@ -99,16 +99,16 @@ class Announcer:
 
     def tell_leader(self) -> None:
         """Who leads, and where its clients reach it: a node says so when it introduces itself."""
-        leader, vote_id = self._machine.leader, self._machine.vote_id
+        leader, vote_id, shard = self._machine.leader, self._machine.vote_id, self._settings.shard
         if leader is None:
-            changed = LeaderChanged(0, False)
+            changed = LeaderChanged(0, False, shard=shard)
         elif leader == self._machine.log.node_id:
             port = self._settings.direct_port or self._settings.client_port
-            changed = LeaderChanged(leader, True, self._settings.client_host, port, vote_id)
+            changed = LeaderChanged(leader, True, self._settings.client_host, port, vote_id, shard)
         else:
             hello = self._hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.direct_port or hello.client_port)
-            changed = LeaderChanged(leader, False, host, port, vote_id)
+            changed = LeaderChanged(leader, False, host, port, vote_id, shard)
         for ref in (self._near.router, self._near.owner, self._near.news):
             if ref is not None:
                 ref.tell(changed)

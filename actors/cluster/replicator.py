@@ -43,6 +43,7 @@ from actors.messages.checkpoints import (
     RawRead,
     SnapshotRead,
 )
+from actors.messages.client_counts import ClientCounts
 from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
@@ -57,6 +58,7 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import Hello
+from quorate.protocol import StatusReply, done
 from storage.records import Members
 from storage.vote_file import Identity
 
@@ -67,7 +69,10 @@ ALONE_TICK_S: Final = 0.2
 
 
 class Replicator(LoopActor):
-    """One shard's log on this node; `writer` has its journal. `new_cluster_id` draws a number for a cluster."""
+    """One shard's log on this node; `writer` has its journal. `new_cluster_id` draws a number for a cluster.
+
+    `counts`: of this worker's clients, for a status.
+    """
 
     def __init__(
         self,
@@ -77,6 +82,7 @@ class Replicator(LoopActor):
         identity: Identity,
         settings: ReplicatorSettings,
         new_cluster_id: Callable[[], int],
+        counts: ClientCounts,
     ) -> None:
         super().__init__(runtime)
         self._machine = replication
@@ -85,6 +91,7 @@ class Replicator(LoopActor):
         self._log = replication.log
         self._membership = replication.log.membership
         self._settings = settings
+        self._counts = counts
         self._hellos: dict[int, Hello] = {}
         self._faults: dict[int, str] = {}
         self._admin = ClusterAdmin(
@@ -358,7 +365,6 @@ class Replicator(LoopActor):
             self._read_on(self._reading.tick(self._now()))
 
     def _status_asked(self, message: StatusAsked) -> None:
-        reply = message.reply
         shard = shard_row(
             self._machine,
             self._now(),
@@ -372,8 +378,25 @@ class Replicator(LoopActor):
             abstains=self._log.abstains,
         )
         pid, resident_bytes = self.runtime.process()
-        shard |= {"pid": pid, "resident_bytes": resident_bytes}
-        reply.shards = [{**one, **shard} for one in reply.shards]
+        counts = self._counts
+        reply = done(
+            message.call.request,
+            StatusReply,
+            queue=None,
+            node_id=self._log.node_id,
+            node_type=self._settings.node_type,
+            version=self._settings.version,
+            pid=pid,
+            uptime_s=round(self._now() - counts.started_at, 3),
+            resident_bytes=resident_bytes,
+            connections=counts.connections,
+            requests=counts.requests,
+            open_requests=counts.open_requests,
+            limits_reached=counts.limits_reached,
+            warnings=counts.warnings,
+            runs=counts.runs,
+            shards=[{**message.shard, **shard, "pid": pid, "resident_bytes": resident_bytes}],
+        )
         send_answers([(message.call, reply)])
 
     # -- stopping ----------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pykka
 from storage.records import LEVEL, Member
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class ReplicatorSettings:
     """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
 
@@ -26,6 +26,7 @@ class ReplicatorSettings:
     level: int = LEVEL
     recovery: str = ""
     version: str = ""
+    node_type: int = 1
     shard: int = 0
     shards: int = 1
     direct_port: int = 0

@@ -1,11 +1,11 @@
-"""Requests that several shards do a part of: each waits for all parts, and makes one reply of theirs. Machines.
+"""Requests that are done in parts, mostly a part by each shard: each waits for all, and makes one reply. Machines.
 
 When a shard can't be asked, the reply of a list or a status says so (`partial`, `missing_shards`), and holds the rest.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Final
 
-from actors.gateway.gather import UNDONE, Gather
 from actors.gateway.sharding import Part
 from actors.messages.call import Call, rows_in_reply
 from quorate.protocol import (
@@ -17,11 +17,15 @@ from quorate.protocol import (
     ListReply,
     QueueRow,
     Reply,
+    Request,
     StatusReply,
     done,
     refusal,
 )
 from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapReply
+
+UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
+"""What says that a part was not done, and may be asked for again."""
 
 NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
@@ -29,6 +33,38 @@ NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
 
 OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
 """What a shard tells of a member that the others do not."""
+
+
+class Gather(ABC):
+    """Waits for `size` replies; it is the client of what is asked for them, each under its order from 0."""
+
+    has_left = False
+    is_gone = False
+
+    def __init__(self, call: Call, size: int) -> None:
+        self.call = call
+        self._by_order: list[Reply | None] = [None] * size
+        self._missing = size
+
+    def answer(self, order: int, request: Request, reply: Reply) -> None:
+        """The reply to part number `order`."""
+        self._by_order[order] = reply
+        self._missing -= 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all replies are there."""
+        return not self._missing
+
+    @property
+    def replies(self) -> list[Reply]:
+        """All of them, by their order. Only when it is complete."""
+        assert self.is_complete, "a reply is made when all parts are answered"
+        return [reply for reply in self._by_order if reply is not None]
+
+    @abstractmethod
+    def reply(self) -> Reply:
+        """The one reply."""
 
 
 class Gathered(Gather):

@@ -9,6 +9,9 @@ twice as often before it moves again.
 from dataclasses import dataclass
 from typing import Final
 
+MOVE_AFTER: Final = 32
+"""A client that has asked one shard so many times on end, and another worker has that, is moved there."""
+
 MOVES_MAX: Final = 8
 """Moves beyond this do not make the next one rarer."""
 

@@ -21,8 +21,9 @@ from actors.gateway.rests import Rests
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
-from actors.messages.calls import Answered, ClientGone, CountsWanted, Execute, Rejudge
-from actors.messages.lifecycle import AccessChanged, Listening, MoveClient, Reconfigure, Stop, Stopped
+from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
+from actors.messages.client_counts import ClientCounts
+from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -34,7 +35,7 @@ from net.refusals import Refusals
 from net.sockets import is_loopback
 from quorate.actions import NOT_BY_DATAGRAM, WAITS
 from quorate.authentication import NotAllowedReply
-from quorate.protocol import Action, ErrorWord, Reply, Request, StatusReply, refusal
+from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
 
 log = logging.getLogger("quorate.clients")
 
@@ -60,7 +61,6 @@ LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 
 _AUTHENTICATE: Final = int(Action.AUTHENTICATE)
 _AUDITED: Final = AUDITED
-_STATUS: Final = StatusReply
 
 LOOKED_UP: Final = 2.0
 """So many times as long as its encoding a reply took in all: it was looked up as well, and came here."""
@@ -72,8 +72,8 @@ FORWARDED: Final = 5.0
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
-    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `warnings` and `runs` (which code this
-    process does) are for status. `expects_clients`: when it stops some are still being taken in.
+    `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `counts`: what others are to
+    know of its clients. `expects_clients`: when it stops some are still being taken in.
     """
 
     def __init__(
@@ -85,14 +85,11 @@ class Listener(LoopActor):
         move: Move = lambda connection, shard: False,
         access: AccessTable | None = None,
         auditor: "pykka.ActorRef[Any] | None" = None,
-        warnings: tuple[str, ...] = (),
-        runs: str = "",
+        counts: ClientCounts | None = None,
     ) -> None:
         super().__init__(runtime)
         self._itself: Any = self._actor_ref  # compiled code takes an attribute of pykka's from a dict
         self._auditor = auditor
-        self.warnings = warnings
-        self._runs = runs
         self._visitors = Visitors(runtime, access or AccessTable(), self._audit)
         self._move = move
         self._moving: dict[Connection, int] = {}
@@ -106,32 +103,23 @@ class Listener(LoopActor):
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
-        self._open = 0
         self._datagram_waits = DatagramWaits()
-        self._reached = ReachedLimits(log)
+        self.counts = ClientCounts() if counts is None else counts
+        self._reached = ReachedLimits(log, self.counts)
         self._is_stopping = self.expects_clients = self._is_making_room = False
-        self._requests = 0
-        self._started_at = runtime.monotonic()
         self.handlers = {
             Answered: lambda m: self._answer(m.answers),
             Reconfigure: self._reconfigure,
             Stop: self._stop_asked,
             Stopped: self._stopped,
-            CountsWanted: self._counts_wanted,
             MoveClient: self._move_client,
             AccessChanged: self._access_changed,
             RefusedForwarded: self._refused_forwarded,
         }
 
     def on_start(self) -> None:
-        """Begin to sweep, and say who counts the clients."""
-        self._router.tell(Listening(self.actor_ref))
+        """Begin to sweep."""
         self.runtime.call_later(SWEEP_S, self._sweep)
-
-    @property
-    def open_requests(self) -> int:
-        """Requests that are not answered."""
-        return self._open
 
     # -- the sink ----------------------------------------------------------------------------------------------
 
@@ -148,6 +136,7 @@ class Listener(LoopActor):
                 self.runtime.call_later(REFUSED_S, connection.abort)  # nobody sweeps it
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
+        self.counts.connections = len(self._connections)
         return None
 
     def admit_moved(self, connection: Connection, address: Any, name: str, proof: str) -> str | None:
@@ -157,6 +146,7 @@ class Listener(LoopActor):
         """
         self._visitors.came_over(connection, address, name, proof)
         self._connections[connection] = None
+        self.counts.connections = len(self._connections)
         return None
 
     @property
@@ -218,6 +208,7 @@ class Listener(LoopActor):
         self._visitors.left(connection)
         if connection in self._connections:
             del self._connections[connection]
+            self.counts.connections = len(self._connections)
             self.ended(connection)
 
     # -- bytes -------------------------------------------------------------------------------------------------
@@ -320,11 +311,12 @@ class Listener(LoopActor):
         if not calls:
             return
         self._gathered = []
-        self._requests += len(calls)
-        self._open += len(calls)
+        counts = self.counts
+        counts.requests += len(calls)
+        counts.open_requests += len(calls)
         if self._is_stopping:
             self._answer([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in calls])
-        elif self._open > self.limits.requests_max:
+        elif counts.open_requests > self.limits.requests_max:
             self._reached.note("max_open_requests", f"{self.limits.requests_max} requests are open")
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
@@ -365,10 +357,8 @@ class Listener(LoopActor):
             self._auditor.tell(Audit(lines))
 
     def _answer(self, answers: list[Answer]) -> None:
-        self._open -= len(answers)
+        self.counts.open_requests -= len(answers)
         for call, reply in answers:
-            if type(reply) is _STATUS and not reply.pid:
-                self._complete(reply)
             client, request = call.client, call.request
             if isinstance(client, Connection):
                 if client.account.is_known:
@@ -395,20 +385,6 @@ class Listener(LoopActor):
             self._visitors.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
             self._reached.note(reply.reason or "", reply.reason or "")
-
-    def _counts_wanted(self, message: CountsWanted) -> None:
-        self._complete(message.reply)
-        message.call.reply_to.tell(Answered([(message.call, message.reply)]))
-
-    def _complete(self, reply: StatusReply) -> None:
-        reply.pid, reply.resident_bytes = self.runtime.process()
-        reply.connections = len(self._connections)
-        reply.requests = self._requests
-        reply.open_requests = self._open
-        reply.uptime_s = round(self.runtime.monotonic() - self._started_at, 3)
-        reply.limits_reached = self._reached.names
-        reply.warnings = list(self.warnings)
-        reply.runs = self._runs
 
     def _sweep(self) -> None:
         for connection in list(self._connections):

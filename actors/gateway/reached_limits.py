@@ -3,6 +3,8 @@
 import logging
 from typing import Final
 
+from actors.messages.client_counts import ClientCounts
+
 CALM_SWEEPS: Final = 60
 """A limit that was not reached for so many sweeps is logged again when it is."""
 
@@ -10,16 +12,12 @@ NAMES_MAX: Final = 100
 
 
 class ReachedLimits:
-    """Of one Listener, which says them to `log`."""
+    """Of one Listener, which says them to `log`, and to others in its `counts`."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, log: logging.Logger, counts: ClientCounts) -> None:
         self._log = log
+        self._counts = counts
         self._quiet_sweeps: dict[str, int] = {}
-
-    @property
-    def names(self) -> list[str]:
-        """Those that were reached lately, in their order."""
-        return sorted(self._quiet_sweeps)
 
     def note(self, limit: str, what: str) -> None:
         """It is reached: `what` says so."""
@@ -29,8 +27,10 @@ class ReachedLimits:
                 "a limit is reached: %s; more is refused (logged once, until it was not for a minute)", what
             )
         known[limit] = 0
+        self._counts.limits_reached = sorted(known)
 
     def sweep(self) -> None:
         """Time has passed."""
         known = self._quiet_sweeps
         self._quiet_sweeps = {limit: quiet + 1 for limit, quiet in known.items() if quiet < CALM_SWEEPS}
+        self._counts.limits_reached = sorted(self._quiet_sweeps)

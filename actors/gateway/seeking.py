@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from actors.gateway.gather import UNDONE
+from actors.gateway.gathers import UNDONE
 from actors.gateway.sharding import Part, short_patience
 from actors.messages.call import Call
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
@@ -66,8 +66,8 @@ class Seeking:
         return self._is_done or self.call.client.is_gone
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """Answers come by the Dispatcher."""
-        raise AssertionError("a part is answered to the Dispatcher")
+        """Answers come by the Router."""
+        raise AssertionError("a part is answered to the Router")
 
     def begin(self, now: float) -> Step:
         """Ask the first."""

@@ -13,7 +13,6 @@ import msgspec
 import pykka
 
 from actors.gateway.worker_keys import node_of, shard_of, worker_key
-from actors.messages.lifecycle import LedHere
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -37,13 +36,14 @@ VOTE_JUMP_MAX: Final = 1 << 20
 
 
 class ShardNews(LoopActor):
-    """For the worker of shard `own` of node `node_id`. `routers` are those of the other shards."""
+    """For the worker of shard `own`, of so many `shards`, of node `node_id`."""
 
-    def __init__(self, runtime: Runtime, node_id: int, own: int, routers: "dict[int, pykka.ActorRef[Any]]") -> None:
+    def __init__(self, runtime: Runtime, node_id: int, own: int, shards: int, router: "pykka.ActorRef[Any]") -> None:
         super().__init__(runtime)
         self._node_id = node_id
         self._own = own
-        self._routers = routers
+        self._shards = shards
+        self._router = router
         self._leaders: dict[int, ShardLeader] = {}
         self._root: RootSettled | None = None
         self._nodes: tuple[int, ...] = ()
@@ -52,7 +52,6 @@ class ShardNews(LoopActor):
         self._replicator: pykka.ActorRef[Any]
         self._peers: pykka.ActorRef[Any]
         self._siblings: pykka.ActorRef[Any]
-        self._dispatcher: pykka.ActorRef[Any]
         self.handlers = {
             LeaderChanged: self._own_leader_changed,
             RootSettled: lambda m: self._settled(m, is_of_node=True),
@@ -67,10 +66,8 @@ class ShardNews(LoopActor):
         replicator: "pykka.ActorRef[Any]",
         peers: "pykka.ActorRef[Any]",
         siblings: "pykka.ActorRef[Any]",
-        dispatcher: "pykka.ActorRef[Any]",
     ) -> None:
-        """Whom it tells beside the Routers; called by the assembly before any message."""
-        self._dispatcher = dispatcher
+        """Whom it tells beside the Router; called by the assembly before any message."""
         self._replicator = replicator
         self._peers = peers
         self._siblings = siblings
@@ -110,15 +107,12 @@ class ShardNews(LoopActor):
             self._leaders[row.shard] = row
             if row.shard != self._own:
                 self._point(row)
-        if news:
-            led = frozenset(row.shard for row in self._leaders.values() if row.leader == self._node_id)
-            self._dispatcher.tell(LedHere(led))
         if is_of_node and news:
             self._tell_near(ShardLeaders([row for row in news if row.shard == self._own]))
             self._tell_nodes(self._nodes, ShardLeaders([row for row in news if row.shard != self._own]))
 
     def _is_news(self, row: ShardLeader) -> bool:
-        if row.shard != self._own and row.shard not in self._routers:
+        if not 0 <= row.shard < self._shards:
             return False  # there is no such shard
         known = self._leaders.get(row.shard)
         if known is not None and row.vote_id > known.vote_id + VOTE_JUMP_MAX:
@@ -143,11 +137,11 @@ class ShardNews(LoopActor):
     # -- what it tells -----------------------------------------------------------------------------------------
 
     def _point(self, row: ShardLeader) -> None:
-        """A shard's Router is to send its requests there."""
+        """The Router is to send that shard's requests there."""
         node_id = 0 if row.leader == self._node_id else row.leader
         self._siblings.tell(Reach(row.shard, node_id))
         key = worker_key(row.shard, node_id)
-        self._routers[row.shard].tell(LeaderChanged(key, False, row.host, row.port, row.vote_id))
+        self._router.tell(LeaderChanged(key, False, row.host, row.port, row.vote_id, row.shard))
 
     def _peer_up(self, message: PeerUp) -> None:
         """A worker that this one tells is there: what it has missed."""
@@ -173,7 +167,7 @@ class ShardNews(LoopActor):
         shard = shard_of(message.node_id)
         row = self._leaders.get(shard)
         if not node_of(message.node_id) and row is not None and row.leader == self._node_id:
-            self._routers[shard].tell(LeaderChanged(0, False))
+            self._router.tell(LeaderChanged(0, False, shard=shard))
 
     def _tell_near(self, message: ShardLeaders | RootMembers) -> None:
         if self._near and (not isinstance(message, ShardLeaders) or message.leaders):

@@ -6,7 +6,7 @@ gets there in one hop, or when it has dialled, so that it gets its answers. All 
 messages those about forwarded requests, about who leads what, and about the members. A link goes one way, as between
 nodes: what a worker asks and answers goes over the one that it dialled.
 
-To the Routers a worker is known by a number below 0: see `actors.gateway.worker_keys`.
+To the Router a worker is known by a number below 0: see `actors.gateway.worker_keys`.
 """
 
 import logging
@@ -70,11 +70,10 @@ class _Worker(Addressee):
     `addresses`, the next when one fails; it says itself that it is at `said_at`.
     """
 
-    def __init__(self, shard: int, node_id: int, router: "pykka.ActorRef[Any]") -> None:
+    def __init__(self, shard: int, node_id: int) -> None:
         super().__init__(worker_key(shard, node_id), ANSWER_BYTES_MAX)
         self.shard = shard
         self.node_id = node_id
-        self.router = router
         self.addresses: list[tuple[str, int]] = []
         self.said_at = ("", 0)
         self.at = 0
@@ -88,8 +87,7 @@ class _Worker(Addressee):
 class Siblings(LoopActor):
     """Owns the links of one worker. `greeting` is how it introduces itself, for node `node_id`.
 
-    `own` is the Router of its own shard, `routers` are those of the others, by shard. `network` leads to this node's
-    workers, `nodes` to other nodes.
+    `network` leads to this node's workers, `nodes` to other nodes.
     """
 
     def __init__(
@@ -99,8 +97,7 @@ class Siblings(LoopActor):
         nodes: PeerNetwork,
         greeting: Greeting,
         node_id: int,
-        own: "pykka.ActorRef[Any]",
-        routers: "dict[int, pykka.ActorRef[Any]]",
+        router: "pykka.ActorRef[Any]",
         terms: LinkTerms,
     ) -> None:
         super().__init__(runtime)
@@ -108,15 +105,15 @@ class Siblings(LoopActor):
         self._nodes = nodes
         self._greeting = greeting
         self.node_id = node_id
-        self._own = own
-        self._routers = routers
-        self._workers = {worker_key(shard): _Worker(shard, 0, router) for shard, router in routers.items()}
+        self._router = router
+        others = [shard for shard in range(greeting.shards) if shard != greeting.shard]
+        self._workers = {worker_key(shard): _Worker(shard, 0) for shard in others}
         self._terms = terms
         self._incoming: dict[PeerLink, None] = {}
         self._post = Post(
             BEHIND_BYTES,
             lambda call: runtime.call_later(0.0, call),
-            lambda key, is_behind: self._own.tell(PeerBehind(key, is_behind)),
+            lambda key, is_behind: self._router.tell(PeerBehind(key, is_behind)),
         )
         self._led: dict[int, int] = {}
         self._known: Introduce | None = None
@@ -133,7 +130,7 @@ class Siblings(LoopActor):
         }
 
     def attach(self, news: "pykka.ActorRef[Any]") -> None:
-        """Whom it tells beside the Routers; called by the assembly before any message."""
+        """Whom it tells beside the Router; called by the assembly before any message."""
         self._news = news
 
     def on_start(self) -> None:
@@ -190,7 +187,7 @@ class Siblings(LoopActor):
         if known is None or member is None:
             return None
         listed = known.addresses.get(node_id, (member.host, member.port))
-        worker = self._workers.setdefault(worker_key(shard, node_id), _Worker(shard, node_id, self._routers[shard]))
+        worker = self._workers.setdefault(worker_key(shard, node_id), _Worker(shard, node_id))
         shift = shard - self._greeting.shard
         at = [(host, port + shift) for host, port in (listed, (member.host, member.port))]
         worker.addresses = list(dict.fromkeys([*at, worker.said_at] if worker.said_at[1] else at))
@@ -343,7 +340,7 @@ class Siblings(LoopActor):
         if answers := worker.take_answers():
             link.send(answers)
         worker.backoff_s = BACKOFF_MIN_S
-        for ref in (worker.router, self._news, self._own):
+        for ref in (self._router, self._news):
             ref.tell(PeerUp(worker.key, hello))
 
     def _worker_of(self, link: PeerLink) -> _Worker | None:
@@ -364,9 +361,7 @@ class Siblings(LoopActor):
         if type(message) not in OF_SIBLINGS or worker is None:
             link.cut(f"a {type(message).__name__} between workers")
         else:
-            to = self._news if isinstance(message, NEWS) else self._own
-            if isinstance(message, ANSWERS):
-                to = worker.router
+            to = self._news if isinstance(message, NEWS) else self._router
             to.tell(PeerSaid(worker.key, message))
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
@@ -378,14 +373,12 @@ class Siblings(LoopActor):
         if worker.incoming is link:  # neither its questions nor its answers come over that one any more
             worker.incoming = None
             worker.take_answers()
-            for router in (self._own, worker.router):
-                router.tell(PeerUnheard(worker.key))
+            self._router.tell(PeerUnheard(worker.key))
             return
         last_serial = worker.outbox.serial
         self._post.lost(worker)
         if worker.is_up:
             worker.is_up = False
-            for ref in (self._news, worker.router):
+            for ref in (self._news, self._router):
                 ref.tell(PeerDown(worker.key, last_serial))
-            self._own.tell(PeerDown(worker.key))
         self._dial_later(worker)

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from actors.gateway.gather import UNDONE, Gather
+from actors.gateway.gathers import UNDONE, Gather
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
 from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right

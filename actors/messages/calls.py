@@ -3,20 +3,20 @@
 | message | from | to | meaning |
 |---|---|---|---|
 | Execute | Listener | Router, and from there QueueOwner | do these requests, all that one turn of the loop read |
-| Answered | whoever did it | Listener or Router, whoever the call names | these requests are done |
+| Answered | QueueOwner, Replicator, Router | Listener or Router, whoever the call names | these requests are done |
 | ClientGone | Listener | Router, QueueOwner | keep no message waiting for this client |
 | Rejudge | Listener | Router, QueueOwner | what this client may do has changed |
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
-| StatusAsked | QueueOwner | Replicator | a status that wants the log's part added |
-| CountsWanted | Router | Listener | a status for another worker wants what this one's clients are added |
+| StatusAsked | QueueOwner | Replicator | a status, with the queues' part of it |
 """
+
+from typing import Any
 
 import msgspec
 
 from actors.messages.call import Answer, Call, Client
 from actors.messages.rights import Principal
-from quorate.protocol import StatusReply
 
 
 class Execute(msgspec.Struct):
@@ -63,14 +63,7 @@ class ClusterAsked(msgspec.Struct):
 
 
 class StatusAsked(msgspec.Struct):
-    """A client asks how this node is: `reply` has the queues' part, and lacks the log's."""
+    """A client asks how this node is: `shard` has what the queues' owner tells of its shard."""
 
     call: Call
-    reply: StatusReply
-
-
-class CountsWanted(msgspec.Struct):
-    """`reply` lacks what the Listener counts; answered by `Answered`, as the call says."""
-
-    call: Call
-    reply: StatusReply
+    shard: dict[str, Any]

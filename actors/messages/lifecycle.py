@@ -3,15 +3,13 @@
 | message | from | to | meaning |
 |---|---|---|---|
 | Attach | the assembly | Checkpointer | whom it tells: it was started, on its own thread, before they were |
-| Listening | Listener | Dispatcher, Router | who counts this worker's clients |
-| Reconfigure | the worker | Listener, Dispatcher, Router, QueueOwner | limits that changed |
-| AccessChanged | the worker | Listener, Dispatcher, Router | who may do what from now on |
-| ShardFaults | the worker | Dispatcher | which of the node's other workers do not run, and why |
-| MoveClient | Dispatcher | Listener | this client is better off with another worker |
-| LedHere | ShardNews | Dispatcher | which shards this node leads |
+| Reconfigure | the worker | Listener, Router, QueueOwner | limits that changed |
+| AccessChanged | the worker | Listener, Router | who may do what from now on |
+| ShardFaults | the worker | Router | which of the node's other workers do not run, and why |
+| MoveClient | Router | Listener | this client is better off with another worker |
 | HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
-| Stop | the worker, Listener, Dispatcher, Router, QueueOwner, Replicator | the next | finish what is open |
-| Stopped | Replicator, Router | Listener, Dispatcher | nothing is open any more |
+| Stop | the worker, Listener, Router, QueueOwner, Replicator | the next | finish what is open |
+| Stopped | Replicator | Listener | nothing is open any more |
 """
 
 from typing import Any
@@ -39,12 +37,6 @@ class AccessChanged(msgspec.Struct):
     table: Any
 
 
-class Listening(msgspec.Struct):
-    """The Listener of this worker."""
-
-    listener: "pykka.ActorRef[Any]"
-
-
 class ShardFaults(msgspec.Struct):
     """Why the workers of these shards do not run; those of all others do."""
 
@@ -56,12 +48,6 @@ class MoveClient(msgspec.Struct):
 
     client: Any
     shard: int
-
-
-class LedHere(msgspec.Struct):
-    """This node leads these shards."""
-
-    shards: frozenset[int]
 
 
 class HandOver(msgspec.Struct):

@@ -31,7 +31,7 @@ from storage.vote_file import Identity
 class LeaderChanged(msgspec.Struct):
     """`leader` leads, 0: nobody that is known; `is_self`.
 
-    Clients reach it at `host` and `port`; "" and 0: that is not known. It was elected under `vote_id`.
+    Clients reach it at `host` and `port`; "" and 0: that is not known. It was elected under `vote_id`, for `shard`.
     """
 
     leader: int
@@ -39,6 +39,7 @@ class LeaderChanged(msgspec.Struct):
     host: str = ""
     port: int = 0
     vote_id: int = 0
+    shard: int = 0
 
 
 class PeerBehind(msgspec.Struct):

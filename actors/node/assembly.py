@@ -17,13 +17,13 @@ from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.retention import RetentionLimits, stretch_records
 from actors.gateway.access import AccessTable
-from actors.gateway.dispatcher import Dispatcher
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
 from actors.gateway.siblings import SiblingNetwork, Siblings
 from actors.gateway.worker_keys import worker_key
+from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import Attach
 from actors.node.opening import OpenShard
 from actors.node.shard_settings import ShardSettings
@@ -52,13 +52,13 @@ ENTRY_BYTES_MAX: Final = 8 << 20
 
 @dataclass
 class ShardActors:
-    """A running shard. Requests go to `router`; `peers` and `siblings` are the actors themselves: sockets call them.
+    """A running shard. Requests go to `router`; it, `peers` and `siblings` are the actors themselves.
 
     `siblings` is None where this is the node's only shard.
     """
 
     journal: JournalWriter
-    router: "pykka.ActorRef[Any]"
+    router: Router
     owner: "pykka.ActorRef[Any]"
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
@@ -89,23 +89,39 @@ def start_shard(
     virtual_queues: dict[str, list[str]],
     workers: SiblingNetwork | None = None,
     access: AccessTable | None = None,
+    counts: ClientCounts | None = None,
 ) -> ShardActors:
     """Start the shard's actors: all are made, then they learn of each other, then the first may say something.
 
     `workers`: how the node's other shards are reached, if there are any. `access`: who may do what.
+    `counts`: what a status says of this worker's clients.
     """
     async_writes = None if settings.flush_interval_s is not None else opened.folder.async_writes()
     writes_max = LANES if async_writes is None else ASYNC_WRITES_MAX
     lanes, log_writer, checkpointer = _disk(runtime, opened, settings, async_writes, writes_max)
     owner = _owner(runtime, opened, settings, limits, writes_max)
-    routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s)
-    is_only = settings.shards == 1
-    virtual = virtual_queues if is_only else {}
-    router = Router(runtime, owner.actor_ref, virtual, routing, settings.forward_bytes, access)
-    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0], log_writer)
+    routings = [
+        Routing(
+            forwards=settings.forwards,
+            hold_s=settings.hold_s,
+            sibling=0 if shard == settings.shard else worker_key(shard),
+        )
+        for shard in range(settings.shards)
+    ]
+    router = Router(
+        runtime,
+        owner.actor_ref,
+        Sharding(settings.shards, settings.shard),
+        routings,
+        virtual_queues,
+        forward_bytes=settings.forward_bytes,
+        access=access,
+        move_after=settings.move_after,
+    )
+    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0], log_writer, counts)
     checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
-    others = None if is_only else _others(runtime, settings, router, workers, network, virtual_queues)
+    others = None if settings.shards == 1 else _others(runtime, settings, router.actor_ref, workers, network)
     siblings_ref = None if others is None else others.siblings.actor_ref
     news_ref = None if others is None else others.news.actor_ref
     replicator.attach(
@@ -124,53 +140,44 @@ def start_shard(
     elector.attach(replicator.actor_ref)
     more: list[LoopActor] = []
     if others is not None:
-        others.news.attach(
-            replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref, others.dispatcher.actor_ref
-        )
-        more = [*others.routers, others.news, others.siblings, others.dispatcher]
+        others.news.attach(replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref)
+        more = [others.news, others.siblings]
     for actor in (owner, router, peers, elector, replicator, *more):
         actor.begin()
-    front = router.actor_ref if others is None else others.dispatcher.actor_ref
     siblings = None if others is None else others.siblings
     return ShardActors(
-        opened.journal, front, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, peers, siblings, async_writes
+        opened.journal,
+        router,
+        owner.actor_ref,
+        lanes,
+        checkpointer,
+        replicator.actor_ref,
+        peers,
+        siblings,
+        async_writes,
     )
 
 
 class _Others(NamedTuple):
     """What a worker needs where its node has more shards than its own."""
 
-    routers: list[Router]
     siblings: Siblings
     news: ShardNews
-    dispatcher: Dispatcher
 
 
 def _others(
     runtime: Runtime,
     settings: ShardSettings,
-    own: Router,
+    router: "pykka.ActorRef[Any]",
     workers: SiblingNetwork | None,
     nodes: PeerNetwork,
-    virtual_queues: dict[str, list[str]],
 ) -> _Others:
     assert workers is not None, "a node of several shards has links between its workers"
-    routers: dict[int, Router] = {}
-    for shard in range(settings.shards):
-        if shard != settings.shard:
-            routing = Routing(forwards=settings.forwards, hold_s=settings.hold_s, sibling=worker_key(shard))
-            routers[shard] = Router(runtime, None, {}, routing, settings.forward_bytes)
-    refs = {shard: router.actor_ref for shard, router in routers.items()}
     node_id = settings.own.node_id
-    siblings = Siblings(runtime, workers, nodes, _greeting(settings), node_id, own.actor_ref, refs, settings.link_terms)
-    news = ShardNews(runtime, node_id, settings.shard, refs)
+    siblings = Siblings(runtime, workers, nodes, _greeting(settings), node_id, router, settings.link_terms)
+    news = ShardNews(runtime, node_id, settings.shard, settings.shards, router)
     siblings.attach(news.actor_ref)
-    for router in routers.values():
-        router.attach(siblings.actor_ref)
-    by_shard = [refs.get(shard, own.actor_ref) for shard in range(settings.shards)]
-    sharding = Sharding(settings.shards, settings.shard)
-    dispatcher = Dispatcher(runtime, sharding, by_shard, virtual_queues, settings.move_after)
-    return _Others([*routers.values()], siblings, news, dispatcher)
+    return _Others(siblings, news)
 
 
 def _greeting(settings: ShardSettings) -> Greeting:
@@ -237,6 +244,7 @@ def _cluster(
     settings: ShardSettings,
     lane: "pykka.ActorRef[Any]",
     log_writer: LogWriter,
+    counts: ClientCounts | None,
 ) -> tuple[Peers, Elector, Replicator]:
     now, identity = runtime.monotonic(), opened.vote_file.identity
     peers = Peers(runtime, network, _greeting(settings), settings.link_terms)
@@ -250,23 +258,30 @@ def _cluster(
     )
     replication = Replication(opened.log, limits, identity.vote_id, now, opened.store.staged)
     replicator_settings = ReplicatorSettings(
-        settings.listed,
-        opened.is_alone,
-        limits.heartbeat_s,
-        settings.client_host,
-        settings.client_port,
-        settings.log_records_max,
-        settings.level,
-        settings.renewed or opened.recovered.torn or "",
-        settings.version,
-        settings.shard,
-        settings.shards,
-        settings.direct_port,
-        settings.cluster_id,
-        settings.balance_s,
+        listed=settings.listed,
+        is_alone=opened.is_alone,
+        heartbeat_s=limits.heartbeat_s,
+        client_host=settings.client_host,
+        client_port=settings.client_port,
+        log_records_max=settings.log_records_max,
+        level=settings.level,
+        recovery=settings.renewed or opened.recovered.torn or "",
+        version=settings.version,
+        node_type=settings.node_type,
+        shard=settings.shard,
+        shards=settings.shards,
+        direct_port=settings.direct_port,
+        founding_id=settings.cluster_id,
+        balance_s=settings.balance_s,
     )
     founded = settings.cluster_id
     replicator = Replicator(
-        runtime, replication, log_writer, identity, replicator_settings, lambda: founded or drawn_id(runtime.random)
+        runtime,
+        replication,
+        log_writer,
+        identity,
+        replicator_settings,
+        lambda: founded or drawn_id(runtime.random),
+        counts or ClientCounts(now),
     )
     return peers, elector, replicator

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES
 from actors.cluster.progress import WINDOW_BYTES
-from actors.gateway.dispatcher import MOVE_AFTER
-from actors.gateway.router import FORWARD_BYTES
+from actors.gateway.asked import FORWARD_BYTES
+from actors.gateway.homing import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
 from net.peers.proof import Keyring

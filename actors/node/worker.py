@@ -23,6 +23,7 @@ import uvloop
 import quorate_compiled
 from actors.gateway.auditor import Auditor
 from actors.gateway.listener import Listener
+from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, HandOver, Reconfigure, ShardFaults, Stop
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
@@ -209,6 +210,8 @@ class Worker:
         self._summary = summary
         self._code = 0
         self._runtime = AsyncioRuntime(loop, self._actor_failed, _watchdog_s(config))
+        self._counts = counts = ClientCounts(self._runtime.monotonic())
+        counts.warnings, counts.runs = list(security.warnings), quorate_compiled.running()
         self._shard: ShardActors = start_shard(
             self._runtime,
             dialler,
@@ -218,20 +221,21 @@ class Worker:
             configuration.virtual_queues(config),
             dialler,
             security.access,
+            counts,
         )
         audit_path = configuration.audit_path(config, settings.shard)
         self._auditor = None if audit_path is None else self._runtime.start_blocking(Auditor, audit_path)
         self._listener = Listener.start_object(
             self._runtime,
-            self._shard.router,
+            self._shard.router.actor_ref,
             listener_limits(config),
             on_stopped=self._replies_written,
             move=self._move_out,
             access=security.access,
             auditor=self._auditor,
-            warnings=security.warnings,
-            runs=quorate_compiled.running(),
+            counts=counts,
         )
+        self._shard.router.serve(self._listener.actor_ref)
         self._ports = Ports(
             loop,
             config,
@@ -296,22 +300,22 @@ class Worker:
             answer = {"reloaded": message["serial"], "faults": self._reload(message["reload"])}
             self._loop.call_soon(self._control.send, answer)  # behind the turns of those who were told
         elif "faults" in message and self._shard.siblings is not None:
-            self._shard.router.tell(ShardFaults(message["faults"]))
+            self._shard.router.actor_ref.tell(ShardFaults(message["faults"]))
 
     def _reload(self, values: dict[str, Any]) -> list[str]:
         """Go by these; why not by all of them."""
         self._config = config = configuration.restored(values)
         logging.getLogger("quorate").setLevel(config["log_level"].upper())
         self._listener.actor_ref.tell(Reconfigure(listener_limits(config)))
-        self._shard.router.tell(Reconfigure(configuration.virtual_queues(config)))
+        self._shard.router.actor_ref.tell(Reconfigure(configuration.virtual_queues(config)))
         self._shard.owner.tell(Reconfigure(broker_limits(config)))
         security, faults = load_security(config)
         if faults:  # they have come since the supervisor looked
             log.error("what keeps strangers out stays as it was: %s", "; ".join(faults))
             return faults
         self._security = security
-        self._listener.warnings = security.warnings
-        for ref in (self._listener.actor_ref, self._shard.router):
+        self._counts.warnings = list(security.warnings)
+        for ref in (self._listener.actor_ref, self._shard.router.actor_ref):
             ref.tell(AccessChanged(security.access))
         for actor in (self._shard.peers, self._shard.siblings):
             if actor is not None:

@@ -131,7 +131,7 @@ class Broker:
             Action.PEEK: self.queries.peek,
             Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
-            Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status(call))),
+            Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status())),
         }
 
     def release(self) -> None:

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from fnmatch import translate
 from itertools import chain, islice
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -25,7 +25,6 @@ from quorate.protocol import (
     PeekReply,
     QueueRow,
     ShowReply,
-    StatusReply,
     done,
     refusal,
 )
@@ -262,10 +261,10 @@ class Queries:
         reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view_of(message))
         self._ledger.park(call, reply)
 
-    def status(self, call: Call) -> StatusReply:
-        """The queues' part of this node's status; the Replicator adds the log's, and the Listener the clients'."""
-        state, around = self._state, self.around
-        shard = {
+    def status(self) -> dict[str, Any]:
+        """The queues' part of a shard's row in its node's status."""
+        state = self._state
+        return {
             "shard": state.shard,
             "trans_id": state.trans_id,
             "queues": len(state.queues),
@@ -274,20 +273,6 @@ class Queries:
             "waiting_consumers": self._delivery.waiter_count,
             "readers": [msgspec.structs.asdict(row) for row in self._readers.rows()],
         }
-        return done(
-            call.request,
-            StatusReply,
-            queue=None,
-            node_id=around.node_id,
-            node_type=around.node_type,
-            version=around.version,
-            pid=0,
-            uptime_s=0.0,
-            resident_bytes=0,
-            connections=0,
-            requests=0,
-            shards=[shard],
-        )
 
     def _queue_of(self, call: Call) -> QueueState | None:
         """The queue that the request names; None if it was refused."""

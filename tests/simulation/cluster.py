@@ -351,7 +351,8 @@ class SimulatedNode:
         network = _Dialler(self.network, self.name, runtime)
         shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, network)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
-        self.listener = Listener.start_object(runtime, shard.router, limits, move=self._move_out)
+        self.listener = Listener.start_object(runtime, shard.router.actor_ref, limits, move=self._move_out)
+        shard.router.serve(self.listener.actor_ref)
         self.peers, self.siblings = shard.peers, shard.siblings
         self.runtime = runtime
         return True

@@ -197,8 +197,8 @@ class Run:
     def _check_open(self) -> None:
         """No request counts as open that nobody waits for any more: the node would refuse all of them in the end."""
         for node in self.nodes:
-            if node.listener is not None and node.listener.open_requests:
-                count = node.listener.open_requests
+            if node.listener is not None and node.listener.counts.open_requests:
+                count = node.listener.counts.open_requests
                 self.history.problems.append(f"node {node.node_id} takes {count} requests for open")
 
     def _check_lost(self, drained: Drain, confirmed_before: set[int]) -> None:

@@ -14,8 +14,9 @@ from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.messages.call import Call
-from actors.messages.calls import Answered, ClusterAsked
+from actors.messages.calls import Answered, ClusterAsked, StatusAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
+from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteBytes
 from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
 from actors.messages.lifecycle import Stop
@@ -48,7 +49,7 @@ class Host:
         self.runtime = CrankedRuntime()
         self.owner, self.elector, self.lane = Probe(), Probe(), Probe()
         self.checkpointer, self.peers, self.router = Probe(), Probe(), Probe()
-        self.folder = MemoryFolder()
+        self.folder, self.counts = MemoryFolder(), ClientCounts()
         journal = begin_journal(
             self.folder, 8192, writes_are_durable=flush_interval_s is None, stored=0, last_trans_id=0
         )
@@ -56,7 +57,9 @@ class Host:
         log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(Member(1, "n1", 1, 11), members), 0)
         replication = Replication(log, ReplicationLimits(), 1, self.runtime.time)
         settings = ReplicatorSettings(is_alone=members is None and cluster_id == 0)
-        self.actor = Replicator(self.runtime, replication, writer, Identity(cluster_id, 1, 11), settings, lambda: 77)
+        self.actor = Replicator(
+            self.runtime, replication, writer, Identity(cluster_id, 1, 11), settings, lambda: 77, self.counts
+        )
         probes = (self.owner, self.elector, self.checkpointer, self.peers, self.router)
         self.actor.attach(Neighbours(*map(ref, probes)))
         self.actor.begin()
@@ -253,3 +256,15 @@ class Asker:
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """By the probe."""
+
+
+def test_a_status_tells_of_the_queues_the_log_the_process_and_its_clients() -> None:
+    host = leading()
+    host.counts.connections, host.counts.limits_reached = 3, ["max_connections"]
+    asker = Probe()
+    call = Call(Request(Action.NODE_STATUS, seq=7), Asker(), 1, ref(asker))
+    host.tell(StatusAsked(call, {"shard": 0, "messages": 5}))
+    [(_, reply)] = asker.take(Answered)[0].answers
+    assert (reply.node_id, reply.seq, reply.connections, reply.limits_reached) == (1, 7, 3, ["max_connections"])
+    [row] = reply.shards
+    assert (row["messages"], row["role"], row["log_size"]) == (5, "leader", 2)

@@ -42,7 +42,7 @@ def test_what_was_sent_before_a_token_has_the_rights_of_before_and_what_comes_be
     produce = {"action": 1, "queue": "a", "data": 1}
     guest.send(produce, {"action": 16, "token": house.tokens["w"]}, produce)
     assert [reply["code"] for reply in guest.replies()] == [-1, 0, 0]
-    assert house.listener.open_requests == 0
+    assert house.listener.counts.open_requests == 0
 
 
 @pytest.mark.parametrize("token", ["", "w", "w.", "w.x", ".", "nobody.x", "w.\U0001f600", "ä" * 256, "w.w\u0000"])

@@ -8,7 +8,7 @@ from actors.gateway.listener import GRACE_S, REFUSED_MAX, Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
-from actors.messages.lifecycle import Listening, Stop, Stopped
+from actors.messages.lifecycle import Stop, Stopped
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
@@ -57,7 +57,6 @@ class Gate:
         self.actor = Listener(self.runtime, ref(self.router), ListenerLimits(**limits), self._on_stopped)
         self.actor.begin()
         self.crank()
-        assert self.router.take(Listening) == [Listening(self.actor.actor_ref)]
 
     def _on_stopped(self) -> None:
         self.stopped += 1
@@ -88,9 +87,9 @@ def test_all_that_one_turn_read_leaves_in_one_message() -> None:
     gate.crank()
     [message] = gate.router.take(Execute)
     assert len(message.calls) == 4
-    assert gate.actor.open_requests == 4
+    assert gate.actor.counts.open_requests == 4
     gate.answer(message.calls)
-    assert gate.actor.open_requests == 0
+    assert gate.actor.counts.open_requests == 0
 
 
 def test_a_client_that_ends_is_told_behind_what_it_asked() -> None:
@@ -102,7 +101,7 @@ def test_a_client_that_ends_is_told_behind_what_it_asked() -> None:
     connection.lost()
     assert [type(message) for message in gate.router.told][-1] is ClientGone
     gate.answer(gate.executed())
-    assert gate.actor.open_requests == 0, "an answer to nobody counts as well"
+    assert gate.actor.counts.open_requests == 0, "an answer to nobody counts as well"
 
 
 def test_places_are_kept_for_those_on_this_machine() -> None:
@@ -119,7 +118,7 @@ def test_more_open_requests_than_allowed_are_refused() -> None:
     connection.receive(b'{"action":1}{"action":1}{"action":1}')
     gate.crank()
     assert end.sent.count(b"overloaded") == 3
-    assert gate.actor.open_requests == 0
+    assert gate.actor.counts.open_requests == 0
 
 
 def test_who_holds_most_is_cut_off_when_all_take_too_much() -> None:
@@ -232,9 +231,9 @@ def test_a_limit_is_named_once_in_status_while_it_is_reached() -> None:
     connection.receive(b'{"action":1}{"action":1}')
     gate.crank()
     gate.answer(gate.executed(), code=-1, error="limit_reached", reason="there are 5 queues already")
-    assert gate.actor._reached.names == ["there are 5 queues already"]
+    assert gate.actor.counts.limits_reached == ["there are 5 queues already"]
     gate.crank(70.0)
-    assert gate.actor._reached.names == []
+    assert gate.actor.counts.limits_reached == []
 
 
 def test_a_node_that_stops_says_so_and_closes_when_all_is_written() -> None:

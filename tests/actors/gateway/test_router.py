@@ -8,6 +8,7 @@ from actors.gateway.late_requests import ANSWER_S
 from actors.gateway.remote_clients import RemoteClient
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
+from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute, Returned
 from actors.messages.lifecycle import Stop
@@ -46,7 +47,7 @@ class Host:
         self.runtime = CrankedRuntime()
         self.owner, self.peers, self.asker, self.client = Probe(), Probe(), Probe(), Asker()
         routing = Routing(forwards=forwards, hold_s=2.0)
-        self.actor = Router(self.runtime, ref(self.owner), virtual or {}, routing, forward_bytes=2000)
+        self.actor = Router(self.runtime, ref(self.owner), Sharding(1, 0), [routing], virtual or {}, forward_bytes=2000)
         self.actor.attach(ref(self.peers))
         self.actor.begin()
         self.tell(PeerUp(2, HELLO))
@@ -338,8 +339,8 @@ def test_a_node_that_forwarded_says_which_of_its_clients_are_there() -> None:
     host.runtime.crank(0.1)
     serials = [one.serial for message in host.said(Forward) for one in message.calls]
     gone.is_gone = True
-    host.tell(PeerSaid(2, StillThere(serials, host.actor._session)))
-    assert host.said(StillHere) == [StillHere(serials[:1], host.actor._session)]
+    host.tell(PeerSaid(2, StillThere(serials, host.actor._asked.session)))
+    assert host.said(StillHere) == [StillHere(serials[:1], host.actor._asked.session)]
 
 
 def test_nothing_with_a_long_answer_is_done_for_a_node_that_takes_answers_too_slowly() -> None:

@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 
-from actors.gateway.dispatcher import Dispatcher
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.shard_news import ShardNews
@@ -68,36 +67,32 @@ class Worker:
     def __init__(self, node: "Node", shard: int) -> None:
         runtime = node.runtime
         self.owner, self.asker, self.peers = Probe(), Probe(), Probe()
-        own = Router(runtime, ref(self.owner), {}, Routing(forwards=True))
-        others = {
-            one: Router(runtime, None, {}, Routing(forwards=True, hold_s=2.0, sibling=worker_key(one)))
+        routings = [
+            Routing(forwards=True, hold_s=4.0 if one == shard else 2.0, sibling=0 if one == shard else worker_key(one))
             for one in range(SHARDS)
-            if one != shard
-        }
-        refs = {one: router.actor_ref for one, router in others.items()}
+        ]
+        virtual = {"all": ["q0", "q1", "q4"]}
+        self.front = Router(runtime, ref(self.owner), Sharding(SHARDS, shard), routings, virtual)
         self.replicator = Probe()
         greeting = Greeting(shard=shard, shards=SHARDS)
-        self.siblings = Siblings(runtime, node, node, greeting, node.node_id, own.actor_ref, refs, TERMS)
-        self.news = ShardNews(runtime, node.node_id, shard, refs)
+        router = self.front.actor_ref
+        self.siblings = Siblings(runtime, node, node, greeting, node.node_id, router, TERMS)
+        self.news = ShardNews(runtime, node.node_id, shard, SHARDS, router)
         self.siblings.attach(self.news.actor_ref)
-        own.attach(ref(self.peers), self.siblings.actor_ref)
-        for router in others.values():
-            router.attach(self.siblings.actor_ref)
-        by_shard = [refs.get(one, own.actor_ref) for one in range(SHARDS)]
-        self.front = Dispatcher(runtime, Sharding(SHARDS, shard), by_shard, {"all": ["q0", "q1", "q4"]})
-        self.news.attach(ref(self.replicator), ref(self.peers), self.siblings.actor_ref, self.front.actor_ref)
+        self.front.attach(ref(self.peers), self.siblings.actor_ref)
+        self.news.attach(ref(self.replicator), ref(self.peers), self.siblings.actor_ref)
+        self.shard = shard
         self.links: list[End] = []
         node.workers[shard] = self
-        self.own = own
-        for actor in (own, *others.values(), self.news, self.siblings, self.front):
+        for actor in (self.front, self.news, self.siblings):
             actor.begin()
         if node.leads:
             self.lead(node.node_id, 1 + node.restarts)
 
     def lead(self, leader: int, vote_id: int) -> None:
         """Who leads this worker's shard."""
-        changed = LeaderChanged(leader, leader == self.siblings.node_id, f"c{leader}", 1, vote_id)
-        for actor in (self.own, self.news):
+        changed = LeaderChanged(leader, leader == self.siblings.node_id, f"c{leader}", 1, vote_id, self.shard)
+        for actor in (self.front, self.news):
             actor.actor_ref.tell(changed)
 
 

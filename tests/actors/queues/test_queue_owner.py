@@ -116,7 +116,7 @@ def test_a_follower_gives_requests_back_and_answers_what_is_about_it() -> None:
     produce(owner)
     assert [len(message.calls) for message in owner.router.take(Returned)] == [1]
     owner.ask(108)
-    assert [message.reply.node_id for message in owner.replicator.take(StatusAsked)] == [1]
+    assert [message.shard["messages"] for message in owner.replicator.take(StatusAsked)] == [0]
     owner.tell(LeaderChanged(3, False, "c", 33))
     owner.ask(8)
     assert [getattr(reply, "leader_host", "") for reply in owner.replies()] == ["c"]

@@ -1,0 +1,79 @@
+"""Asked: what this worker's clients want of other nodes and workers, on its way into frames.
+
+Calls for one destination leave together, cut into frames that are not too long: the cluster's own words wait behind
+each. With several clients the next calls mostly come in the turn after their answers, and are waited for (`Gathering`).
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from actors.gateway.under_way import Forwarding, call_bytes
+from actors.gateway.worker_keys import node_of
+from actors.runtime.contract import Runtime
+from actors.runtime.gathering import Gathering
+from net.peers.forwarding import packed_call
+from net.peers.messages import Forward, ForwardedCall
+
+FORWARD_BYTES: Final = 1 << 20
+"""What one frame of forwarded calls or answers has at most, or one of them."""
+
+
+class Asked:
+    """One Router's, in this life of it, `session`. `say` sends to a node or worker; `forward_bytes`: of a frame."""
+
+    def __init__(self, runtime: Runtime, say: Callable[[int, Any], None], forward_bytes: int) -> None:
+        self.session = int(runtime.random() * (1 << 48))
+        self._runtime = runtime
+        self._say = say
+        self._forward_bytes = forward_bytes
+        self._unsent: dict[int, list[Forwarding]] = {}
+        self._gathering = Gathering()
+        self._is_gathering = False
+
+    @property
+    def _unsent_count(self) -> int:
+        return sum(map(len, self._unsent.values()))
+
+    def forward(self, forwards: list[Forwarding]) -> None:
+        """Send these, now or with more that will come soon."""
+        for one in forwards:
+            self._unsent.setdefault(one.to, []).append(one)
+        if not self._is_gathering:
+            self._send_or_wait()
+
+    def answered(self, count: int) -> None:
+        """So many calls were answered: their clients may ask again in a moment."""
+        self._gathering.committed(self._runtime.monotonic(), self._unsent_count, count, is_shared=True)
+
+    def _send_or_wait(self) -> None:
+        is_near = all(to < 0 and not node_of(to) for to in self._unsent)  # written to in microseconds: no wait
+        now = self._runtime.monotonic()
+        self._is_gathering = not is_near and not self._gathering.is_over(now, self._unsent_count)
+        if self._is_gathering:
+            self._runtime.call_later(0.0, self._send_or_wait)
+        else:
+            self.send()
+
+    def send(self) -> None:
+        """All that has gathered leaves."""
+        unsent, self._unsent = self._unsent, {}
+        for to, forwards in unsent.items():
+            self._send_to(to, forwards)
+
+    def _send_to(self, to: int, forwards: list[Forwarding]) -> None:
+        calls: list[ForwardedCall] = []
+        size = 0
+        for one in forwards:
+            call = one.call
+            grown = call_bytes(call)
+            if calls and size + grown > self._forward_bytes:
+                self._say(to, Forward(self.session, calls))
+                calls, size = [], 0
+            calls.append(packed_call(one.serial, one.client, call.reply_bytes_max, call.request, call.principal.name))
+            size += grown
+        if calls:
+            self._say(to, Forward(self.session, calls))
+
+    def take_back(self, to: int) -> list[int]:
+        """The serial numbers of what has not left for that node or worker; it does not leave any more."""
+        return [one.serial for one in self._unsent.pop(to, ())]

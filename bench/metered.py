@@ -38,7 +38,7 @@ STAGES: Final = {
     "Router": "Router",
     "QueueOwner": "QueueOwner: decide, apply, make entries, free replies",
     "Replicator": "Replicator: the log, the journal, and writes by the loop",
-    "Peers": "Peers: encode and seal what goes to other nodes",
+    "Links": "Links: encode and seal what goes to other nodes",
     "Elector": "Elector",
 }
 

@@ -1,4 +1,4 @@
-"""Tells the actors of this node, and through the Peers the other nodes, what this node is in its cluster.
+"""Tells the actors of this node, and through the Links the other nodes, what this node is in its cluster.
 
 A part of the Replicator, which calls it when the members, or who leads, may have changed.
 """
@@ -132,6 +132,6 @@ class Announcer:
         addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
         own, level = self._membership.own, self._membership.level
         introduce = Introduce(own, self.identity, tuple(nodes), current is None, removed, level, addresses)
-        for ref in (self._near.peers, self._near.siblings, self._near.news):
+        for ref in (self._near.links, self._near.news):
             if ref is not None:
                 ref.tell(introduce)

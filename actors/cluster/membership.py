@@ -1,4 +1,4 @@
-"""Membership: who belongs to the cluster, and how that changes. A machine, and checks of who says hello.
+"""Membership: who belongs to the cluster, and how that changes. A machine.
 
 Nodes are added and removed one at a time, each change a `Members` record in the log, which counts as soon as it is in
 a log (Ongaro's dissertation, section 4.1): two majorities that differ by one node always share a node. A change is
@@ -21,8 +21,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actors.cluster.progress import Progress
-from net.peers.messages import PEER_MAJOR, Hello
-from quorate.protocol import host_fault
+from net.peers.messages import Hello
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.records import FIRST_LEVEL, Member, Members
@@ -270,67 +269,3 @@ REMOVED_MAX: Final = 50
 
 CAUGHT_UP_RECORDS: Final = 1000
 """A node that lacks no more than this may vote: it has them before it is missed."""
-
-
-def hello_fault(
-    own: Identity,
-    node_type: int,
-    nodes: tuple[Member, ...],
-    accepts_all: bool,
-    hello: Hello,
-    removed: tuple[Member, ...] = (),
-    level: int = 0,
-    shard: int = 0,
-    shards: int = 1,
-    *,
-    is_proven: bool = False,
-) -> str | None:
-    """Why a node that says `hello` is not to be talked with; None if it belongs to this one's cluster or `nodes`.
-
-    `is_proven`: it has the cluster's secret or a certificate. Of others only those come in that this node's log or
-    configuration names, with the disk that they are known by; but a proven one is let in though this node's log does
-    not know it (yet): the log may be behind, and that node may lead (Ongaro's dissertation, 4.1). `accepts_all`: this
-    node belongs to no cluster yet, and whoever has one may adopt it. `level`: what this node's cluster uses, which
-    every node in it has to understand. This is the worker of shard `shard` of `shards`.
-    """
-    if hello.major != PEER_MAJOR:
-        return f"it speaks version {hello.major} of the peers' protocol, this node version {PEER_MAJOR}"
-    if hello.node_type != node_type:
-        return f"it is of cluster number (node_type) {hello.node_type}, this node of {node_type}"
-    if hello.shards != shards:
-        return (
-            f"its queues are spread over {hello.shards} shards (shards = {hello.shards}), and this node's over "
-            f"{shards}: which queue is where depends on that, so all nodes of a cluster have the same number"
-        )
-    if hello.host and (wrong := host_fault(hello.host)) is not None:
-        return f"its host {wrong}"
-    if hello.shard >= hello.shards:
-        return f"it says that it is shard {hello.shard} of {hello.shards}"
-    if hello.to_shard != shard:
-        return f"it expects the worker of shard {hello.to_shard} here, and this is shard {shard}'s: a port is wrong"
-    if hello.to != own.node_id:
-        return f"it expects node {hello.to} here, and this is node {own.node_id}"
-    if hello.node_id == own.node_id:
-        return f"it says that it is node {own.node_id}, and that is this node"
-    if hello.cluster_id and own.cluster_id and hello.cluster_id != own.cluster_id:
-        return f"it belongs to another cluster ({hello.cluster_id:x}), this node to {own.cluster_id:x}"
-    if hello.cluster_id == own.cluster_id and hello.level < level:
-        return f"it understands feature level {hello.level}, and this cluster uses {level}: run a newer version there"
-    known = next((member for member in nodes if member.node_id == hello.node_id), None)
-    belongs = hello.cluster_id != 0 and hello.cluster_id == own.cluster_id
-    if hello.shard != shard:  # it has requests for this shard; its disk is another's, and says nothing here
-        if not belongs:
-            return "it belongs to no cluster yet"
-        return None if is_proven or known is not None else f"node {hello.node_id} is no member of this cluster"
-    if any((one.node_id, one.disk_id) == (hello.node_id, hello.disk_id) for one in removed):
-        return f"node {hello.node_id} was removed from this cluster"
-    if accepts_all or (belongs and is_proven):
-        return None
-    if known is None:
-        return f"node {hello.node_id} is no member of this cluster: it was not added yet"
-    if known.disk_id and hello.disk_id != known.disk_id:
-        return (
-            f"node {hello.node_id} comes with another disk than the one it joined with, so it can't remember how it "
-            f"voted: remove node {hello.node_id} from the cluster and add it again"
-        )
-    return None

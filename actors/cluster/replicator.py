@@ -161,7 +161,7 @@ class Replicator(LoopActor):
             (OwnerDecision, neighbours.owner),
             (ElectorDecision, neighbours.elector),
             (CheckpointerDecision, neighbours.checkpointer),
-            (PeersDecision, neighbours.peers),
+            (PeersDecision, neighbours.links),
             (RouterDecision, neighbours.router),
         ):
             self._recipients.update(dict.fromkeys(decision.__args__, recipient))
@@ -418,6 +418,6 @@ class Replicator(LoopActor):
             self._checkpoint_due()
             return
         self._has_stopped = True
-        self._near.peers.tell(Stop(self.actor_ref))
+        self._near.links.tell(Stop(self.actor_ref))
         stopping, self._stopping = self._stopping, None
         stopping.reply_to.tell(Stopped("replicator"))

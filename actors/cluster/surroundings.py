@@ -36,12 +36,11 @@ class ReplicatorSettings:
 
 @dataclass
 class Neighbours:
-    """The actors that a Replicator tells; `siblings` and `news` None: there is one shard."""
+    """The actors that a Replicator tells; `news` None: there is one shard."""
 
     owner: "pykka.ActorRef[Any]"
     elector: "pykka.ActorRef[Any]"
     checkpointer: "pykka.ActorRef[Any]"
-    peers: "pykka.ActorRef[Any]"
+    links: "pykka.ActorRef[Any]"
     router: "pykka.ActorRef[Any]"
-    siblings: "pykka.ActorRef[Any] | None" = None
     news: "pykka.ActorRef[Any] | None" = None

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from actors.gateway.under_way import Forwarding, call_bytes
-from actors.gateway.worker_keys import node_of
+from actors.messages.worker_keys import node_of
 from actors.runtime.contract import Runtime
 from actors.runtime.gathering import Gathering
 from net.peers.forwarding import packed_call

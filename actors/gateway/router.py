@@ -8,7 +8,7 @@
 | `Served` | what others forward to this worker's own shard |
 
 A request for the own shard of a node that leads it passes as it came; the answer goes to its client's Listener. Other
-workers and nodes are known by numbers (`actors.gateway.worker_keys`), each of which leads to one shard.
+workers and nodes are known by numbers (`actors.messages.worker_keys`), each of which leads to one shard.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,6 @@ from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.served import Served
 from actors.gateway.sharding import SEVERAL, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
-from actors.gateway.worker_keys import shard_of, worker_key
 from actors.messages.answering import send_answers
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call, Client
@@ -35,6 +34,7 @@ from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Return
 from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
+from actors.messages.worker_keys import shard_of, worker_key
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
@@ -85,8 +85,7 @@ class Router(LoopActor):
         self._parts = ScatterGather(sharding, self.actor_ref)
         self._asked = Asked(runtime, self._say, forward_bytes)
         self._served = Served(runtime, self._say, access, forward_bytes)
-        self._peers: pykka.ActorRef[Any]
-        self._siblings: pykka.ActorRef[Any]
+        self._links: pykka.ActorRef[Any]
         self._listener: pykka.ActorRef[Any] | None = None
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
@@ -111,10 +110,9 @@ class Router(LoopActor):
             Stop: self._stop_asked,
         }
 
-    def attach(self, peers: "pykka.ActorRef[Any]", siblings: "pykka.ActorRef[Any] | None" = None) -> None:
+    def attach(self, links: "pykka.ActorRef[Any]") -> None:
         """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
-        self._peers = peers
-        self._siblings = peers if siblings is None else siblings
+        self._links = links
 
     def serve(self, listener: "pykka.ActorRef[Any]") -> None:
         """The Listener of this worker, which is made when all others are. Before any message."""
@@ -139,10 +137,10 @@ class Router(LoopActor):
 
     def _say(self, key: int, message: Any) -> None:
         if not self.has_ended:
-            (self._peers if key > 0 else self._siblings).tell(SendPeers((key,), message))
+            self._links.tell(SendPeers((key,), message))
 
     def _cut(self, key: int, reason: str) -> None:
-        (self._peers if key > 0 else self._siblings).tell(CutPeer(key, reason))
+        self._links.tell(CutPeer(key, reason))
 
     # -- requests of this worker's clients ---------------------------------------------------------------------
 

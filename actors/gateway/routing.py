@@ -26,10 +26,10 @@ from actors.gateway.under_way import (
     is_quick,
     kind_of,
 )
-from actors.gateway.worker_keys import node_of, shown
 from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal
+from actors.messages.worker_keys import node_of, shown
 from quorate.actions import ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
     Action,

@@ -13,9 +13,9 @@ from actors.gateway.access import AccessTable
 from actors.gateway.late_requests import ANSWER_S, LateRequests
 from actors.gateway.remote_clients import RemoteClient, RemoteClients
 from actors.gateway.under_way import CALL_BYTES
-from actors.gateway.worker_keys import node_of
 from actors.messages.call import Call
 from actors.messages.peers import PeerBehind, PeerUp
+from actors.messages.worker_keys import node_of
 from actors.runtime.contract import Runtime
 from net.peers.forwarding import PackedReply
 from net.peers.messages import KNOWS_STILL_THERE, Forward, ForwardAnswers, ForwardReturned, StillHere, StillThere

@@ -12,7 +12,6 @@ from typing import Any, Final
 import msgspec
 import pykka
 
-from actors.gateway.worker_keys import node_of, shard_of, worker_key
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -24,12 +23,13 @@ from actors.messages.peers import (
     RootSettled,
     SendPeers,
 )
+from actors.messages.worker_keys import node_of, shard_of, worker_key
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
 from storage.log_store import decode_members
 
-log = logging.getLogger("quorate.siblings")
+log = logging.getLogger("quorate.shards")
 
 
 VOTE_JUMP_MAX: Final = 1 << 20
@@ -50,8 +50,7 @@ class ShardNews(LoopActor):
         self._disks: dict[int, int] = {}
         self._near: set[int] = set()
         self._replicator: pykka.ActorRef[Any]
-        self._peers: pykka.ActorRef[Any]
-        self._siblings: pykka.ActorRef[Any]
+        self._links: pykka.ActorRef[Any]
         self.handlers = {
             LeaderChanged: self._own_leader_changed,
             RootSettled: lambda m: self._settled(m, is_of_node=True),
@@ -61,16 +60,10 @@ class ShardNews(LoopActor):
             PeerSaid: self._peer_said,
         }
 
-    def attach(
-        self,
-        replicator: "pykka.ActorRef[Any]",
-        peers: "pykka.ActorRef[Any]",
-        siblings: "pykka.ActorRef[Any]",
-    ) -> None:
+    def attach(self, replicator: "pykka.ActorRef[Any]", links: "pykka.ActorRef[Any]") -> None:
         """Whom it tells beside the Router; called by the assembly before any message."""
         self._replicator = replicator
-        self._peers = peers
-        self._siblings = siblings
+        self._links = links
 
     def _introduced(self, message: Introduce) -> None:
         self._nodes = tuple(one.node_id for one in message.nodes if one.node_id != self._node_id)
@@ -97,7 +90,7 @@ class ShardNews(LoopActor):
                 members = decode_members(message.members)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 log.error("members of shard 0 that are none were told: %s", error)
-                (self._peers if said.node_id > 0 else self._siblings).tell(CutPeer(said.node_id, str(error)))
+                self._links.tell(CutPeer(said.node_id, str(error)))
                 return
             self._settled(RootSettled(message.committed, members), is_of_node=is_of_node)
 
@@ -139,7 +132,7 @@ class ShardNews(LoopActor):
     def _point(self, row: ShardLeader) -> None:
         """The Router is to send that shard's requests there."""
         node_id = 0 if row.leader == self._node_id else row.leader
-        self._siblings.tell(Reach(row.shard, node_id))
+        self._links.tell(Reach(row.shard, node_id))
         key = worker_key(row.shard, node_id)
         self._router.tell(LeaderChanged(key, False, row.host, row.port, row.vote_id, row.shard))
 
@@ -155,9 +148,9 @@ class ShardNews(LoopActor):
             return
         self._near.add(to)
         if self._own in self._leaders:
-            self._siblings.tell(SendPeers((to,), ShardLeaders([self._leaders[self._own]])))
+            self._links.tell(SendPeers((to,), ShardLeaders([self._leaders[self._own]])))
         if self._root is not None and not self._own:
-            self._siblings.tell(SendPeers((to,), _packed(self._root)))
+            self._links.tell(SendPeers((to,), _packed(self._root)))
         row = self._leaders.get(shard_of(to))
         if row is not None and row.leader == self._node_id:
             self._point(row)  # it was taken for lost with its link
@@ -171,11 +164,11 @@ class ShardNews(LoopActor):
 
     def _tell_near(self, message: ShardLeaders | RootMembers) -> None:
         if self._near and (not isinstance(message, ShardLeaders) or message.leaders):
-            self._siblings.tell(SendPeers(tuple(self._near), message))
+            self._links.tell(SendPeers(tuple(self._near), message))
 
     def _tell_nodes(self, nodes: tuple[int, ...], message: ShardLeaders | RootMembers) -> None:
         if nodes and (not isinstance(message, ShardLeaders) or message.leaders):
-            self._peers.tell(SendPeers(nodes, message))
+            self._links.tell(SendPeers(nodes, message))
 
 
 def _packed(root: RootSettled) -> RootMembers:

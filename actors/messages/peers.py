@@ -2,26 +2,24 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| SendPeers | Replicator, Router, ShardNews | Peers, Siblings | say this to nodes |
-| PeerSaid | Peers, Siblings | Replicator, Router, ShardNews | a node said this |
-| PeerUp, PeerDown | Peers, Siblings | Replicator, Router, ShardNews | the link to a node is open, or closed |
-| PeerUnheard | Peers, Siblings | Router | the link that a node speaks over is closed |
-| PeerReceiving | Peers | Replicator | a node is in the middle of saying something long |
-| PeerBehind | Peers, Siblings | Router | a node takes clients' answers more slowly than they come, or no more |
-| PeerFault | Peers | Replicator | why there is no link to a node |
-| CutPeer | Replicator, Router | Peers, Siblings | what that node says can't be right |
-| Introduce | Replicator | Peers, Siblings, ShardNews | who this node is, whom to keep links to, whom to accept |
+| SendPeers | Replicator, Router, ShardNews | Links | say this to nodes |
+| PeerSaid | Links | Replicator, Router, ShardNews | a node said this |
+| PeerUp, PeerDown | Links | Replicator, Router, ShardNews | the link to a node is open, or closed |
+| PeerUnheard | Links | Router | the link that a node speaks over is closed |
+| PeerReceiving | Links | Replicator | a node is in the middle of saying something long |
+| PeerBehind | Links | Router | a node takes clients' answers more slowly than they come, or no more |
+| PeerFault | Links | Replicator | why there is no link to a node |
+| CutPeer | Replicator, Router, ShardNews | Links | what that node says can't be right |
+| Introduce | Replicator | Links, ShardNews | who this node is, whom to keep links to, whom to accept |
 | LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
 | MembersChanged | Replicator | QueueOwner | how many nodes there are, and what all of them understand |
 | RootSettled | Replicator of shard 0, ShardNews | ShardNews, other Replicators | whom all shards follow |
-| Reach | ShardNews | Siblings | where another shard's leader is |
-| LinkHandedOver | Peers | Siblings | another node's worker of another shard has dialled |
-| KeyringChanged | the worker | Peers | by which secrets nodes prove themselves from now on |
+| Reach | ShardNews | Links | where another shard's leader is |
+| KeyringChanged | the worker | Links | by which secrets nodes prove themselves from now on |
 """
 
 import msgspec
 
-from net.peers.link import PeerLink
 from net.peers.messages import Hello, PeerMessage
 from net.peers.proof import Keyring
 from storage.records import Member, Members
@@ -69,13 +67,6 @@ class Reach(msgspec.Struct):
 
     shard: int
     node_id: int
-
-
-class LinkHandedOver(msgspec.Struct):
-    """A link that another shard's worker of another node has dialled, and how it introduced itself."""
-
-    link: PeerLink
-    hello: Hello
 
 
 class KeyringChanged(msgspec.Struct):

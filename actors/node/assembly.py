@@ -1,14 +1,13 @@
 """Putting one shard's actors together, the same way in a worker process and in the simulator."""
 
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pykka
 
 from actors.cluster.election import Election
 from actors.cluster.elector import Elector
 from actors.cluster.following import ReplicationLimits
-from actors.cluster.peers import Peers
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
@@ -21,10 +20,10 @@ from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
-from actors.gateway.siblings import SiblingNetwork, Siblings
-from actors.gateway.worker_keys import worker_key
+from actors.links.links import LinkNetwork, Links
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import Attach
+from actors.messages.worker_keys import worker_key
 from actors.node.opening import OpenShard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.appending import AppendingLimits
@@ -34,7 +33,6 @@ from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
-from net.peers.link import PeerNetwork
 from storage.disk import AsyncWrites
 from storage.journal_writer import JournalWriter
 from storage.state import ShardState
@@ -52,10 +50,7 @@ ENTRY_BYTES_MAX: Final = 8 << 20
 
 @dataclass
 class ShardActors:
-    """A running shard. Requests go to `router`; it, `peers` and `siblings` are the actors themselves.
-
-    `siblings` is None where this is the node's only shard.
-    """
+    """A running shard. Requests go to `router`; it and `links` are the actors themselves: sockets call them."""
 
     journal: JournalWriter
     router: Router
@@ -63,8 +58,7 @@ class ShardActors:
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
     replicator: "pykka.ActorRef[Any]"
-    peers: Peers
-    siblings: Siblings | None = None
+    links: Links
     async_writes: AsyncWrites | None = None
 
     def end(self, timeout_s: float) -> None:
@@ -82,18 +76,17 @@ class ShardActors:
 
 def start_shard(
     runtime: Runtime,
-    network: PeerNetwork,
+    network: LinkNetwork,
     opened: OpenShard,
     settings: ShardSettings,
     limits: Limits,
     virtual_queues: dict[str, list[str]],
-    workers: SiblingNetwork | None = None,
     access: AccessTable | None = None,
     counts: ClientCounts | None = None,
 ) -> ShardActors:
     """Start the shard's actors: all are made, then they learn of each other, then the first may say something.
 
-    `workers`: how the node's other shards are reached, if there are any. `access`: who may do what.
+    `access`: who may do what.
     `counts`: what a status says of this worker's clients.
     """
     async_writes = None if settings.flush_interval_s is not None else opened.folder.async_writes()
@@ -108,6 +101,7 @@ def start_shard(
         )
         for shard in range(settings.shards)
     ]
+    elector, replicator = _cluster(runtime, opened, settings, lanes[0], log_writer, counts)
     router = Router(
         runtime,
         owner.actor_ref,
@@ -118,66 +112,27 @@ def start_shard(
         access=access,
         move_after=settings.move_after,
     )
-    peers, elector, replicator = _cluster(runtime, network, opened, settings, lanes[0], log_writer, counts)
+    links = Links(runtime, network, _greeting(settings), settings.link_terms, settings.own.node_id)
+    news: ShardNews | None = None
+    if settings.shards > 1:
+        news = ShardNews(runtime, settings.own.node_id, settings.shard, settings.shards, router.actor_ref)
+        news.attach(replicator.actor_ref, links.actor_ref)
+    news_ref = None if news is None else news.actor_ref
     checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
-    others = None if settings.shards == 1 else _others(runtime, settings, router.actor_ref, workers, network)
-    siblings_ref = None if others is None else others.siblings.actor_ref
-    news_ref = None if others is None else others.news.actor_ref
     replicator.attach(
-        Neighbours(
-            owner.actor_ref,
-            elector.actor_ref,
-            checkpointer,
-            peers.actor_ref,
-            router.actor_ref,
-            siblings_ref,
-            news_ref,
-        )
+        Neighbours(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
     )
-    router.attach(peers.actor_ref, siblings_ref)
-    peers.attach(replicator.actor_ref, router.actor_ref, siblings_ref, news_ref)
+    router.attach(links.actor_ref)
+    links.attach(replicator.actor_ref, router.actor_ref, news_ref)
     elector.attach(replicator.actor_ref)
-    more: list[LoopActor] = []
-    if others is not None:
-        others.news.attach(replicator.actor_ref, peers.actor_ref, others.siblings.actor_ref)
-        more = [others.news, others.siblings]
-    for actor in (owner, router, peers, elector, replicator, *more):
-        actor.begin()
-    siblings = None if others is None else others.siblings
+    actors: list[LoopActor | None] = [owner, router, links, elector, replicator, news]
+    for actor in actors:
+        if actor is not None:
+            actor.begin()
     return ShardActors(
-        opened.journal,
-        router,
-        owner.actor_ref,
-        lanes,
-        checkpointer,
-        replicator.actor_ref,
-        peers,
-        siblings,
-        async_writes,
+        opened.journal, router, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, links, async_writes
     )
-
-
-class _Others(NamedTuple):
-    """What a worker needs where its node has more shards than its own."""
-
-    siblings: Siblings
-    news: ShardNews
-
-
-def _others(
-    runtime: Runtime,
-    settings: ShardSettings,
-    router: "pykka.ActorRef[Any]",
-    workers: SiblingNetwork | None,
-    nodes: PeerNetwork,
-) -> _Others:
-    assert workers is not None, "a node of several shards has links between its workers"
-    node_id = settings.own.node_id
-    siblings = Siblings(runtime, workers, nodes, _greeting(settings), node_id, router, settings.link_terms)
-    news = ShardNews(runtime, node_id, settings.shard, settings.shards, router)
-    siblings.attach(news.actor_ref)
-    return _Others(siblings, news)
 
 
 def _greeting(settings: ShardSettings) -> Greeting:
@@ -239,15 +194,13 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
 
 def _cluster(
     runtime: Runtime,
-    network: PeerNetwork,
     opened: OpenShard,
     settings: ShardSettings,
     lane: "pykka.ActorRef[Any]",
     log_writer: LogWriter,
     counts: ClientCounts | None,
-) -> tuple[Peers, Elector, Replicator]:
+) -> tuple[Elector, Replicator]:
     now, identity = runtime.monotonic(), opened.vote_file.identity
-    peers = Peers(runtime, network, _greeting(settings), settings.link_terms)
     elector = Elector(runtime, Election(identity, settings.election_timeout_s, runtime.random, now), lane)
     limits = ReplicationLimits(
         settings.election_timeout_s,
@@ -284,4 +237,4 @@ def _cluster(
         lambda: founded or drawn_id(runtime.random),
         counts or ClientCounts(now),
     )
-    return peers, elector, replicator
+    return elector, replicator

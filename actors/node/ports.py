@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from actors.cluster.peer_node import shown_address
 from actors.gateway.homing import Habit
 from actors.gateway.listener import Listener
 from actors.gateway.visitors import Visitor
+from actors.links.contact import shown_address
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors
 from actors.node.config import NodeConfig
@@ -97,8 +97,8 @@ class Ports:
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
         if own_port is not None:
             await self._listen_to_clients("json", host, 0, tls=has_tls, bound=own_port)
-        if self._shard.siblings is not None:
-            self._servers.append(await listen_workers(self._sockets, self._number, self._shard.siblings.accepted))
+        if self._config["shards"] > 1:
+            self._servers.append(await listen_workers(self._sockets, self._number, self._shard.links.accepted_near))
             has_room = partial(getattr, self._listener, "has_room")
             self._moving_in = MovingIn(self._sockets.path(self._number, "move"), self._moved_in, has_room)
             self._loop.call_later(ROOM_S, self._see_room)
@@ -112,9 +112,9 @@ class Ports:
             contexts = self._security().nodes_tls
             return None if contexts is None else contexts[0]
 
-        peers, expected = self._shard.peers, [node["host"] for node in self._config["cluster_node_list"]]
+        links, expected = self._shard.links, [node["host"] for node in self._config["cluster_node_list"]]
         self._servers.append(
-            PeerServer(host, port, peers.accepted, tls, expected=expected, turned_away=peers.doorway.turned_away)
+            PeerServer(host, port, links.accepted, tls, expected=expected, turned_away=links.doorway.turned_away)
         )
 
     async def _listen_to_clients(

@@ -219,7 +219,6 @@ class Worker:
             settings,
             broker_limits(config),
             configuration.virtual_queues(config),
-            dialler,
             security.access,
             counts,
         )
@@ -299,7 +298,7 @@ class Worker:
         elif "reload" in message:
             answer = {"reloaded": message["serial"], "faults": self._reload(message["reload"])}
             self._loop.call_soon(self._control.send, answer)  # behind the turns of those who were told
-        elif "faults" in message and self._shard.siblings is not None:
+        elif "faults" in message:
             self._shard.router.actor_ref.tell(ShardFaults(message["faults"]))
 
     def _reload(self, values: dict[str, Any]) -> list[str]:
@@ -317,9 +316,7 @@ class Worker:
         self._counts.warnings = list(security.warnings)
         for ref in (self._listener.actor_ref, self._shard.router.actor_ref):
             ref.tell(AccessChanged(security.access))
-        for actor in (self._shard.peers, self._shard.siblings):
-            if actor is not None:
-                actor.actor_ref.tell(KeyringChanged(security.keyring))
+        self._shard.links.actor_ref.tell(KeyringChanged(security.keyring))
         log.info("the configuration that was read again holds here")
         return []
 

@@ -38,7 +38,7 @@ Watcher = Callable[[str, Any], None]
 class Runtime(ABC):
     """The world as an actor sees it.
 
-    Which thread calls what: turns, timers, and what sockets call (`Listener`, `Peers`, through their connections and
+    Which thread calls what: turns, timers, and what sockets call (`Listener`, `Links`, through their connections and
     links) run on the loop's thread, one at a time, and may call each other's public methods only there. Blocking actors
     run each on a thread of its own; they and the loop's actors share nothing but messages. `wake`, `actor_failed` and
     an inbox's `put` may be called from any thread.

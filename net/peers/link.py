@@ -162,10 +162,6 @@ class PeerLink:
         """Whether more than its own word says that the other side belongs to the cluster, once `peer` is there."""
         return self._session is not None or self.origin.certified is not None or self.origin.is_trusted
 
-    def hand_to(self, sink: LinkSink) -> None:
-        """What happens on the link from now on goes there."""
-        self._sink = sink
-
     # -- saying ------------------------------------------------------------------------------------------------
 
     def introduce(self, hello: Hello) -> None:

@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from actors.cluster.peers import Peers
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
-from actors.gateway.siblings import Siblings
+from actors.links.links import Links
 from actors.node.assembly import start_shard
 from actors.node.opening import open_shard
 from actors.node.shard_settings import ShardSettings
@@ -277,8 +276,7 @@ class SimulatedNode:
         self.codec = CodecLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
-        self.peers: Peers | None = None
-        self.siblings: Siblings | None = None
+        self.links: Links | None = None
         self.virtual_queues = {"virtual": [limits.queues[0], limits.queues[-1 if limits.shards > 1 else 1]]}
         self.streams: list[Stream] = []
         self.torn = 0
@@ -349,11 +347,11 @@ class SimulatedNode:
                 observer.settled(self.node_id, stored)  # it is alone: what its disk has is committed
         self.log = opened.log
         network = _Dialler(self.network, self.name, runtime)
-        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, network)
+        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues)
         limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
         self.listener = Listener.start_object(runtime, shard.router.actor_ref, limits, move=self._move_out)
         shard.router.serve(self.listener.actor_ref)
-        self.peers, self.siblings = shard.peers, shard.siblings
+        self.links = shard.links
         self.runtime = runtime
         return True
 
@@ -386,7 +384,7 @@ class SimulatedNode:
         self.network.break_links_of(self.runtime)
         self.runtime = None
         self.listener = None
-        self.peers = self.siblings = None
+        self.links = None
         for stream in self.streams:
             stream.connection = None  # its process is gone, and notices nothing
             stream.break_off()

@@ -11,9 +11,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from actors.cluster.peers import Peers
-from actors.gateway.siblings import Siblings
-from net.peers.link import Connected, Origin
+from net.peers.link import Connected, Origin, PeerLink, PeerTransport
 from net.peers.proof import NONCE_BYTES, Keyring, key_of
 from tests.simulation.world import SimulatedRuntime, World
 
@@ -91,14 +89,14 @@ class Network:
 
         def arrive() -> None:
             target = self.nodes.get((host, port))
-            peers = target.peers if target is not None else None
+            links = target.links if target is not None else None
             both_ways = self.can_hear(dialler, host) and self.can_hear(host, dialler)
-            if target is None or peers is None or target.runtime is None or target.runtime.is_paused or not both_ways:
+            if target is None or links is None or target.runtime is None or target.runtime.is_paused or not both_ways:
                 self.world.later(0.2, lambda: runtime.run(lambda: failed("unreachable (simulated)")))
                 return
             if not runtime.is_alive:
                 return
-            LinkStream(self, dialler, host, runtime, target.runtime, connected, peers)
+            LinkStream(self, dialler, host, runtime, target.runtime, connected, links.accepted)
 
         self.world.later(self.weather.latency_s * 2, arrive)
 
@@ -114,10 +112,10 @@ class Network:
 
         def arrive() -> None:
             target = self.nodes.get((name, port))
-            if target is None or target.siblings is None or target.runtime is None:
+            if target is None or target.links is None or target.runtime is None:
                 runtime.run(lambda: failed("nobody listens (simulated)"))
             elif runtime.is_alive:
-                LinkStream(self, name, name, runtime, target.runtime, connected, target.siblings)
+                LinkStream(self, name, name, runtime, target.runtime, connected, target.links.accepted_near)
 
         self.world.later(1e-5, arrive)
 
@@ -133,7 +131,7 @@ class LinkStream:
         near_runtime: SimulatedRuntime,
         far_runtime: SimulatedRuntime,
         connected: Connected,
-        peers: Peers | Siblings,
+        accept: Callable[[PeerTransport, Origin], PeerLink],
     ) -> None:
         self.network = network
         self.near, self.far = near, far
@@ -143,7 +141,7 @@ class LinkStream:
         network.streams.append(self)
         self.ends = (_End(self, 0), _End(self, 1))
         is_trusted = self.is_local or not network.is_sealed
-        accepted = peers.accepted(self.ends[1], Origin(near, is_trusted=is_trusted))
+        accepted = accept(self.ends[1], Origin(near, is_trusted=is_trusted))
         self.links = [accepted, accepted]
         self.links[0] = connected(self.ends[0], Origin(far, is_trusted=is_trusted))
 

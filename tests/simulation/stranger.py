@@ -7,7 +7,7 @@ else that it says must not count either.
 
 from collections.abc import Callable
 
-from actors.cluster.peers import Peers
+from actors.links.links import Links
 from net.peers.link import LinkTerms, Origin, PeerLink, encoded
 from net.peers.messages import (
     PEER_MAJOR,
@@ -51,9 +51,9 @@ class _Deaf:
 class _Guest:
     """Somebody who has the secret: a link over which each side hears the other at once."""
 
-    def __init__(self, keyring: Keyring, peers: Peers, hello: Hello) -> None:
+    def __init__(self, keyring: Keyring, links: Links, hello: Hello) -> None:
         self._link = PeerLink(self, self, LinkTerms(keyring), is_dialler=True, origin=Origin())
-        self._there = peers.accepted(_End(self._hears), Origin("guest"))
+        self._there = links.accepted(_End(self._hears), Origin("guest"))
         self._link.introduce(hello)
 
     def _hears(self, data: bytes) -> None:
@@ -127,8 +127,8 @@ class Stranger:
     def talk(self) -> None:
         """Say hello, and all the rest at once."""
         random, node = self._world.random, self._node
-        runtime, peers, log = node.runtime, node.peers, node.log
-        if runtime is None or peers is None or log is None:
+        runtime, links, log = node.runtime, node.links, node.log
+        if runtime is None or links is None or log is None:
             return
         current = log.membership.current
         own = 0 if current is None else current.cluster_id
@@ -162,7 +162,7 @@ class Stranger:
             node.observer.posed.add((node.node_id, node_id))
 
         def arrive() -> None:
-            link = peers.accepted(_Deaf(), Origin("stranger"))
+            link = links.accepted(_Deaf(), Origin("stranger"))
             link.receive(data)
             link.lost("it has left")
 
@@ -174,7 +174,7 @@ class Stranger:
         guest_hello.shard, guest_hello.node_id, guest_hello.cluster_id = node.shard, STRANGER, own
 
         def talk() -> None:
-            guest = _Guest(keyring, peers, guest_hello)
+            guest = _Guest(keyring, links, guest_hello)
             guest.say([one for one in said[1:] if not isinstance(one, Push | Diverged)])
             guest.leave()
 

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import pytest
 from msgspec.structs import replace
 
-from actors.cluster.membership import Membership, hello_fault
+from actors.cluster.membership import Membership
 from actors.cluster.progress import Progress
 from net.peers.messages import PEER_MAJOR, Hello
 from storage import entry_codec
 from storage.records import Member, Members, Remove
-from storage.vote_file import Identity
 
 OWN = Member(1, "a", 1, 11, is_voter=True)
 OTHER = Member(2, "b", 1, 22, is_voter=True)
@@ -96,48 +94,3 @@ def test_what_can_not_be_added_or_removed_is_said() -> None:
     assert "is no member" in str(membership.remove(5).refusal)
     membership.replaced(members(OWN))
     assert "the only one that votes" in str(membership.remove(1).refusal)
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (hello(), None),
-        (hello(major=1), "version 1"),
-        (hello(node_type=5), "cluster number"),
-        (hello(to=3), "expects node 3"),
-        (hello(node_id=1), "that is this node"),
-        (hello(cluster_id=8), "another cluster"),
-        (hello(node_id=7, cluster_id=0), "is no member"),
-        (hello(node_id=7), "is no member"),
-        (hello(disk_id=33), "another disk"),
-        (hello(disk_id=33, cluster_id=0), "another disk"),
-        (hello(node_id=5, disk_id=55), "was removed"),
-    ],
-)
-def test_only_members_with_the_disk_they_joined_with_are_let_in(said: Hello, why: str | None) -> None:
-    gone = Member(5, "e", 1, 55)
-    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,))
-    assert fault is None if why is None else why in str(fault)
-
-
-@pytest.mark.parametrize(
-    ("said", "why"),
-    [
-        (hello(), None),
-        (hello(node_id=7), None),
-        (hello(disk_id=33), None),
-        (hello(node_id=7, cluster_id=0), "is no member"),
-        (hello(node_id=5, disk_id=55), "was removed"),
-        (hello(cluster_id=8), "another cluster"),
-    ],
-)
-def test_who_has_proved_the_secret_is_let_in_though_this_nodes_log_does_not_know_it_yet(
-    said: Hello, why: str | None
-) -> None:
-    gone = Member(5, "e", 1, 55)
-    fault = hello_fault(Identity(9, 1, 11), 1, (OWN, OTHER), False, said, removed=(gone,), is_proven=True)
-    assert fault is None if why is None else why in str(fault)
-
-
-def test_a_node_without_a_cluster_lets_a_cluster_in() -> None:
-    assert hello_fault(Identity(0, 1, 11), 1, (), True, hello()) is None

@@ -9,7 +9,7 @@ from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
 from quorate.protocol import Action, Request
 from storage.records import Member, Members
 from storage.vote_file import Identity
-from tests.actors.gateway.workers import PORT, SHARDS, Asker, End, HandsOver, Node, produce, queue_in
+from tests.actors.gateway.workers import PORT, SHARDS, Asker, End, Node, Stranger, produce, queue_in
 from tests.net.peers.wire import TERMS, TRUSTED
 
 
@@ -24,7 +24,7 @@ def cluster() -> tuple[Node, Node]:
             at = tuple(Member(one.node_id, one.host, PORT + shard, one.disk_id) for one in members)
             own = at[node.node_id - 1]
             known = Introduce(own, Identity(9, node.node_id, 0), at, False)
-            for actor in (worker.siblings, worker.news):
+            for actor in (worker.links, worker.news):
                 actor.actor_ref.tell(known)
             worker.lead(1 if shard == 0 else 2, 1)
     first.runtime.crank(1.0)
@@ -61,16 +61,16 @@ def test_a_new_leader_is_heard_of_from_another_node_while_the_own_worker_is_down
     [call] = first.executed(1)
     first.done(1, call, msg_id=1)
     first.kill(1)
-    first.workers[0].peers.take(SendPeers)
+    first.workers[0].said.take(SendPeers)
     second.workers[1].lead(2, 3)
     second.runtime.crank(1.0)
-    [told] = [m for m in second.workers[0].peers.take(SendPeers) if isinstance(m.message, ShardLeaders)][-1:]
+    [told] = [m for m in second.workers[0].said.take(SendPeers) if isinstance(m.message, ShardLeaders)][-1:]
     assert told.node_ids == (1,)
     first.workers[0].news.actor_ref.tell(PeerSaid(2, told.message, 9, 22))
     first.runtime.crank(1.0)
     first.ask(0, Asker(), produce(queue_in(1)))
     assert len(second.executed(1)) == 1
-    assert first.workers[0].peers.take(SendPeers) == [], "what a node has told it has told everyone"
+    assert first.workers[0].said.take(SendPeers) == [], "what a node has told it has told everyone"
 
 
 def test_the_members_of_shard_0_reach_all_workers_and_an_older_word_changes_nothing() -> None:
@@ -81,7 +81,7 @@ def test_the_members_of_shard_0_reach_all_workers_and_an_older_word_changes_noth
     first.runtime.crank()
     for shard in (1, 2):
         assert first.workers[shard].replicator.take(RootSettled) == [RootSettled(7, new)]
-    [told] = [m.message for m in first.workers[1].peers.take(SendPeers) if isinstance(m.message, RootMembers)]
+    [told] = [m.message for m in first.workers[1].said.take(SendPeers) if isinstance(m.message, RootMembers)]
     second.workers[1].news.actor_ref.tell(PeerSaid(1, told, 9, 11))
     second.runtime.crank()
     assert second.workers[1].replicator.take(RootSettled) == [RootSettled(7, new)]
@@ -90,31 +90,24 @@ def test_the_members_of_shard_0_reach_all_workers_and_an_older_word_changes_noth
     assert first.workers[1].replicator.take(RootSettled) == []
 
 
-def test_a_stranger_who_is_no_member_is_refused_by_the_worker_that_it_is_handed_to() -> None:
+def test_a_stranger_who_is_no_member_is_refused_by_a_worker_of_another_shard() -> None:
     first, second = cluster()
     second.node_id = 7
-    told: list[str] = []
     here, there = End(first.runtime), End(first.runtime)
     here.other, there.other = there, here
-    there.link = PeerLink(there, HandsOver(first.workers[0]), TERMS, is_dialler=False, origin=TRUSTED)
-
-    class Stranger(HandsOver):
-        """Notes how it ends."""
-
-        def link_closed(self, link: PeerLink, reason: str) -> None:
-            told.append(reason)
-
-    here.link = PeerLink(here, Stranger(first.workers[0]), TERMS, is_dialler=True, origin=TRUSTED)
+    there.link = first.workers[0].links.accepted(there, TRUSTED)
+    stranger = Stranger()
+    here.link = PeerLink(here, stranger, TERMS, is_dialler=True, origin=TRUSTED)
     here.link.introduce(Greeting(shard=1, shards=SHARDS).hello(7, 1, 0, cluster_id=9))
     first.runtime.crank()
-    assert "no member" in told[0]
+    assert "no member" in stranger.told[0]
 
 
 def known(node: Node, shard: int, *members: Member, addresses: dict[int, tuple[str, int]] | None = None) -> None:
     """What that worker's own shard says of the members."""
     own = Member(node.node_id, f"n{node.node_id}", PORT + shard, 0)
     said = Introduce(own, Identity(9, node.node_id, 0), members, False, addresses=addresses or {})
-    for actor in (node.workers[shard].siblings, node.workers[shard].news):
+    for actor in (node.workers[shard].links, node.workers[shard].news):
         actor.actor_ref.tell(said)
     node.runtime.crank(1.0)
 
@@ -138,7 +131,7 @@ def test_a_node_that_has_moved_is_dialled_where_the_log_says() -> None:
     own, moved = Member(1, "n1", PORT, 11), Member(2, "moved", PORT, 22)
     first.others = {"n1": first, "n2": Node(7, first.runtime), "moved": second}
     first.others["n2"].workers.clear()
-    for end in second.workers[1].links:
+    for end in second.workers[1].ends:
         end.abort()
     for listed in ({2: ("n2", PORT)}, {}):
         known(first, 0, own, moved, addresses=listed)
@@ -155,7 +148,7 @@ def test_who_can_not_be_dialled_back_is_not_let_in() -> None:
     second.others = {"n1": nobody, "n2": second}
     for node in (first, second):
         for worker in node.workers.values():
-            for end in worker.links:
+            for end in worker.ends:
                 end.abort()
     first.runtime.crank(1.0)
     first.ask(0, Asker(), produce(queue_in(1)))
@@ -184,7 +177,7 @@ def test_members_of_another_cluster_count_only_from_this_nodes_shard_0() -> None
 
 def test_what_workers_of_other_nodes_say_counts_from_a_members_disk_and_within_reason() -> None:
     first, _ = cluster()
-    news, cut = first.workers[1].news, first.workers[1].peers
+    news, cut = first.workers[1].news, first.workers[1].said
     before = news._leaders.copy()
     far_off = ShardLeader(2, 2**53 - 1, 2, "evil.example", 666)
     of_own = ShardLeader(1, 9, 2, "evil.example", 666)

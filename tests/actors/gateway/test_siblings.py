@@ -1,14 +1,12 @@
 """The links between a node's workers, and requests over them."""
 
-from typing import Any
-
 from actors.messages.calls import ClientGone
 from actors.messages.lifecycle import Stop, Stopped
 from net.peers.greeting import Greeting
 from net.peers.link import PeerLink
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref
-from tests.actors.gateway.workers import SHARDS, Asker, End, Node, Worker, produce, queue_in
+from tests.actors.gateway.workers import SHARDS, Asker, End, Node, Stranger, Worker, produce, queue_in
 from tests.net.peers.wire import TERMS, TRUSTED
 
 
@@ -67,7 +65,7 @@ def test_a_worker_that_dies_leaves_writes_unknown_and_looks_are_asked_again() ->
 
 def test_an_answer_waits_for_the_way_back() -> None:
     node = Node()
-    node.workers[1].links[0].abort()  # what one of the others says to shard 1; its own links stay
+    node.workers[1].ends[0].abort()  # what one of the others says to shard 1; its own links stay
     node.runtime.crank()
     node.ask(0, Asker(), produce(queue_in(1)))
     node.ask(2, Asker(), produce(queue_in(1)))
@@ -76,7 +74,7 @@ def test_an_answer_waits_for_the_way_back() -> None:
         node.done(1, call, msg_id=1025)
     for worker in (0, 2):
         assert [reply.msg_id for reply in node.replies(worker)] == [1025]
-    for end in node.workers[0].links:
+    for end in node.workers[0].ends:
         end.abort()  # nothing that is said to shard 0 arrives
     node.blocked = {0}
     node.ask(0, Asker(), produce(queue_in(1)))
@@ -135,35 +133,24 @@ def test_a_worker_stops_when_the_others_have_answered_its_clients() -> None:
     assert asked_by.told
 
 
+def test_a_worker_that_is_about_to_end_still_has_answers_for_the_others() -> None:
+    node = Node()
+    node.ask(0, Asker(), produce(queue_in(1)))
+    [call] = node.executed(1)
+    node.workers[1].links.actor_ref.tell(Stop(ref(Probe())))
+    node.runtime.crank()
+    node.done(1, call, msg_id=1025)
+    assert [reply.msg_id for reply in node.replies(0)] == [1025], "its Router stopped in time, its links do not matter"
+
+
 def test_a_stranger_on_the_socket_is_refused() -> None:
     node = Node()
     here, there = End(node.runtime), End(node.runtime)
     here.other, there.other = there, here
-    told: list[str] = []
-
-    class Stranger:
-        """Says that it is shard 9."""
-
-        def link_hello(self, link: PeerLink, hello: Any) -> None:
-            told.append("accepted")
-
-        def link_said(self, link: PeerLink, message: Any) -> None:
-            told.append("said")
-
-        link_renewed = link_said
-
-        def link_receiving(self, link: PeerLink) -> None:
-            told.append("receiving")
-
-        def link_drained(self, link: PeerLink) -> None:
-            """Nothing waits here."""
-
-        def link_closed(self, link: PeerLink, reason: str) -> None:
-            told.append(reason)
-
-    there.link = node.workers[0].siblings.accepted(there, TRUSTED)
-    here.link = PeerLink(here, Stranger(), TERMS, is_dialler=True, origin=TRUSTED)
+    stranger = Stranger()
+    there.link = node.workers[0].links.accepted_near(there, TRUSTED)
+    here.link = PeerLink(here, stranger, TERMS, is_dialler=True, origin=TRUSTED)
     here.link.introduce(Greeting(shard=9, shards=10).hello(1, 1, 0))
     node.runtime.crank()
-    assert len(told) == 1
-    assert "none of this node's" in told[0]
+    assert len(stranger.told) == 1
+    assert "none of this node's" in stranger.told[0]

@@ -9,12 +9,12 @@ from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
-from actors.gateway.siblings import Siblings
-from actors.gateway.worker_keys import worker_key
+from actors.links.links import Links
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute
 from actors.messages.lifecycle import Stop
-from actors.messages.peers import LeaderChanged, LinkHandedOver
+from actors.messages.peers import LeaderChanged
+from actors.messages.worker_keys import worker_key
 from net.peers.greeting import Greeting
 from net.peers.link import Connected, PeerLink
 from net.peers.messages import Hello
@@ -61,12 +61,24 @@ class End:
                     end.link.lost("closed")
 
 
+class Tap(Probe):
+    """Notes what an actor is told, and passes it on."""
+
+    def __init__(self, to: Any) -> None:
+        super().__init__()
+        self._to = to
+
+    def tell(self, message: Any) -> None:
+        super().tell(message)
+        self._to.tell(message)
+
+
 class Worker:
-    """The gateway of one shard's worker; its owner, its clients and its Peers are probes."""
+    """The gateway of one shard's worker; its owner and its clients are probes."""
 
     def __init__(self, node: "Node", shard: int) -> None:
         runtime = node.runtime
-        self.owner, self.asker, self.peers = Probe(), Probe(), Probe()
+        self.owner, self.asker = Probe(), Probe()
         routings = [
             Routing(forwards=True, hold_s=4.0 if one == shard else 2.0, sibling=0 if one == shard else worker_key(one))
             for one in range(SHARDS)
@@ -76,22 +88,24 @@ class Worker:
         self.replicator = Probe()
         greeting = Greeting(shard=shard, shards=SHARDS)
         router = self.front.actor_ref
-        self.siblings = Siblings(runtime, node, node, greeting, node.node_id, router, TERMS)
+        self.links = Links(runtime, node, greeting, TERMS, node.node_id)
         self.news = ShardNews(runtime, node.node_id, shard, SHARDS, router)
-        self.siblings.attach(self.news.actor_ref)
-        self.front.attach(ref(self.peers), self.siblings.actor_ref)
-        self.news.attach(ref(self.replicator), ref(self.peers), self.siblings.actor_ref)
+        self.said = Tap(self.links.actor_ref)
+        self.links.attach(ref(self.replicator), router, self.news.actor_ref)
+        self.front.attach(self.links.actor_ref)
+        self.news.attach(ref(self.replicator), ref(self.said))
+        self.node_id = node.node_id
         self.shard = shard
-        self.links: list[End] = []
+        self.ends: list[End] = []
         node.workers[shard] = self
-        for actor in (self.front, self.news, self.siblings):
+        for actor in (self.front, self.news, self.links):
             actor.begin()
         if node.leads:
             self.lead(node.node_id, 1 + node.restarts)
 
     def lead(self, leader: int, vote_id: int) -> None:
         """Who leads this worker's shard."""
-        changed = LeaderChanged(leader, leader == self.siblings.node_id, f"c{leader}", 1, vote_id, self.shard)
+        changed = LeaderChanged(leader, leader == self.node_id, f"c{leader}", 1, vote_id, self.shard)
         for actor in (self.front, self.news):
             actor.actor_ref.tell(changed)
 
@@ -119,21 +133,21 @@ class Node:
             return
         here, there = End(self.runtime), End(self.runtime)
         here.other, there.other = there, here
-        there.link = worker.siblings.accepted(there, TRUSTED)
+        there.link = worker.links.accepted_near(there, TRUSTED)
         here.link = connected(here, TRUSTED)
-        worker.links.append(there)
+        worker.ends.append(there)
 
     def dial(self, host: str, port: int, connected: Connected, failed: Callable[[str], None]) -> None:
-        """Connect to another node's worker, at its nodes' port: that worker's Peers hand the link over."""
+        """Connect to another node's worker, at its nodes' port."""
         worker = self.others[host].workers.get(port - PORT)
         if worker is None:
             failed("nobody listens")
             return
         here, there = End(self.runtime), End(self.runtime)
         here.other, there.other = there, here
-        there.link = PeerLink(there, HandsOver(worker), TERMS, is_dialler=False, origin=TRUSTED)
+        there.link = worker.links.accepted(there, TRUSTED)
         here.link = connected(here, TRUSTED)
-        worker.links.append(there)
+        worker.ends.append(there)
 
     def ask(self, shard: int, client: Any, *requests: Request) -> None:
         """A client of that worker asks."""
@@ -158,36 +172,41 @@ class Node:
     def kill(self, shard: int) -> None:
         """That worker is gone, and nobody listens there."""
         worker = self.workers.pop(shard)
-        for end in worker.links:
+        for end in worker.ends:
             end.abort()
-        worker.siblings.actor_ref.tell(Stop(ref(Probe())))
+        worker.links.actor_ref.tell(Stop(ref(Probe())))
+        self.runtime.crank()
+        for link in worker.links._links:
+            link.cut("killed")
         self.runtime.crank()
 
 
-class HandsOver:
-    """What the Peers of a worker do with a link of another shard's worker."""
+class Stranger:
+    """Whoever dials a worker; notes what becomes of that."""
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self) -> None:
+        self.told: list[str] = []
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
-        """Hand over."""
-        self._worker.siblings.actor_ref.tell(LinkHandedOver(link, hello))
+        """It is let in."""
+        self.told.append("accepted")
 
     def link_said(self, link: PeerLink, message: Any) -> None:
-        """Not before it is accepted."""
-        raise AssertionError(message)
+        """It is talked with."""
+        self.told.append("said")
 
     link_renewed = link_said
 
     def link_receiving(self, link: PeerLink) -> None:
-        """Nothing."""
+        """It is talked with, at length."""
+        self.told.append("receiving")
 
     def link_drained(self, link: PeerLink) -> None:
         """Nothing waits here."""
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
-        """Nothing."""
+        """It is not let in."""
+        self.told.append(reason)
 
 
 class Asker:

@@ -1,9 +1,9 @@
-"""The Peers as a host: whom they dial and let in, what they pass on, and what they say when a link breaks."""
+"""Links to nodes: whom they dial and let in, what they pass on, and what they say when a link breaks."""
 
 from collections.abc import Callable
 from typing import Any
 
-from actors.cluster.peers import Peers
+from actors.links.links import Links
 from actors.messages.peers import CutPeer, Introduce, PeerDown, PeerFault, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from net.peers.forwarding import packed_call
 from net.peers.greeting import Greeting
@@ -54,13 +54,13 @@ Connected = Callable[[Any, Origin], PeerLink]
 
 
 class Host:
-    """The Peers of node 1, which know nodes 2 and 3; what they dial is noted, and answered by hand."""
+    """The Links of node 1, which know nodes 2 and 3; what they dial is noted, and answered by hand."""
 
     def __init__(self, *, cluster_id: int = 9) -> None:
         self.runtime = CrankedRuntime()
         self.replicator, self.router = Probe(), Probe()
         self.dialled: list[tuple[str, Connected, Callable[[str], None]]] = []
-        self.actor = Peers(self.runtime, self, Greeting(client_host="c1", client_port=5, level=99), TERMS)
+        self.actor = Links(self.runtime, self, Greeting(client_host="c1", client_port=5, level=99), TERMS, 1)
         self.actor.attach(ref(self.replicator), ref(self.router))
         self.actor.begin()
         self.introduce(cluster_id)
@@ -68,6 +68,10 @@ class Host:
     def dial(self, host: str, port: int, connected: Connected, failed: Callable[[str], None]) -> None:
         """The network's part."""
         self.dialled.append((host, connected, failed))
+
+    def dial_sibling(self, shard: int, connected: Connected, failed: Callable[[str], None]) -> None:
+        """There is one shard."""
+        raise AssertionError(shard)
 
     def introduce(self, cluster_id: int = 9, removed: tuple[Member, ...] = (), nodes: tuple[int, ...] = (2, 3)) -> None:
         members = tuple(Member(n, f"n{n}", 1, n * 11) for n in nodes)

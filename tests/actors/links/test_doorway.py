@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.cluster.doorway import INCOMING_MAX, PROOF_S, Doorway, log
+from actors.links.doorway import INCOMING_MAX, PROOF_S, Doorway, log
 from net.peers.link import Origin, PeerLink
 from net.peers.messages import PEER_MAJOR, Hello
 from net.refusals import LINES_MAX, QUIET_S, REFUSED_MAX, Refusals

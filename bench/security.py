@@ -42,8 +42,8 @@ from net.peers.messages import (
     VoteRequest,
 )
 from net.peers.proof import Keyring
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import Fault, RequestLimits
 from quorate import Client
 from quorate.protocol import Action, Request
 
@@ -216,7 +216,7 @@ def _dial(port: int, seconds: float, counted: Any) -> None:
 
 
 def fuzz() -> None:
-    """Mutated frames and mutated requests through the codecs, in as many processes as there are cores."""
+    """Mutated frames and mutated requests through the sessions, in as many processes as there are cores."""
     for name, run in (("peer frames", _fuzz_frames), ("client requests", _fuzz_requests)):
         begun, cores = time.monotonic(), os.cpu_count() or 1
         with multiprocessing.Pool(cores) as pool:
@@ -322,19 +322,19 @@ def _fuzz_requests(seed: int, count: int) -> tuple[int, int, int]:
         b'{"action":16,"token":"worker.abcdefgh"}',
         b'{"action":5,"queue":"q","dead_letter":"d","max_size":5,"paused":true}',
     ]
-    limits = CodecLimits(request_bytes_max=4096)
-    codec = JsonCodec(limits)
+    limits = RequestLimits(request_bytes_max=4096)
+    session = JsonSession(limits)
     for n in range(count):
         if n == count // 10:
             before = _memory_kib()
-        found = codec.receive(_mutated(requests[n % len(requests)], draw) + b"\n")
+        found = session.receive(_mutated(requests[n % len(requests)], draw) + b"\n")
         for one in found:
             if isinstance(one, Request):
                 taken += 1
-            else:
-                codec.encode(None, codec.fault_reply(one))
+            elif isinstance(one, Fault):
+                session.answered(None, session.fault_reply(one))
                 if one.is_fatal:
-                    codec = JsonCodec(limits)
+                    session = JsonSession(limits)
     return taken, before, _memory_kib()
 
 

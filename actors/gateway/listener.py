@@ -30,7 +30,7 @@ from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
-from net.protocols.codec import LARGE_BYTES
+from net.protocols.session import LARGE_BYTES
 from net.refusals import Refusals
 from net.sockets import is_loopback
 from quorate.actions import NOT_BY_DATAGRAM, WAITS
@@ -52,7 +52,7 @@ REFUSED_S: Final = 3.0
 REFUSED_MAX: Final = 100
 """So many of them at once; others are closed without a word."""
 
-BROKEN: Final = "what it sent, or was to be answered, broke the codec: {!r}"
+BROKEN: Final = "what it sent, or was to be answered, broke the protocol: {!r}"
 
 MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 """The errors of what is written down as done: what was refused has changed nothing."""
@@ -256,11 +256,11 @@ class Listener(LoopActor):
             connection.abort()
 
     def broken(self, connection: Connection, error: Exception) -> None:
-        """The codec has raised: whoever made it do so pays, and nobody else."""
+        """The session has raised: whoever made it do so pays, and nobody else."""
         self._refusals.log(self.runtime.monotonic(), connection.visitor.address, BROKEN.format(error))
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
-        """The codec has raised."""
+        """The session has raised."""
         self._refusals.log(self.runtime.monotonic(), f"{client.address[0]} (UDP)", BROKEN.format(error))
 
     def turned_away(self, address: str, why: str) -> None:

@@ -16,7 +16,7 @@ from actors.node.config import NodeConfig
 from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
 from net.clients.connection_contract import ConnectionLimits
-from net.protocols.codec import CodecLimits
+from net.protocols.session import RequestLimits
 from quorate.version import VERSION
 from storage.records import Member
 
@@ -85,7 +85,7 @@ def listener_limits(config: NodeConfig) -> ListenerLimits:
         held_bytes_max=_share(config, "max_held_bytes"),
         datagram_waits_max=_share(config, "max_datagram_waiters"),
         connection=ConnectionLimits(
-            codec=CodecLimits(request_bytes_max=config["max_request_bytes"]),
+            request=RequestLimits(request_bytes_max=config["max_request_bytes"]),
             pipelined_max=config["max_pipelined"],
             partial_s_max=config["request_timeout_s"],
             stalled_s_max=config["stalled_timeout_s"],

@@ -136,13 +136,13 @@ class Ports:
             factor = self._config["datagram_reply_factor"]
             self._datagrams.append(
                 await listen_udp(
-                    host, port, self._listener, PROTOCOLS[protocol], lambda: limits().connection.codec, factor
+                    host, port, self._listener, PROTOCOLS[protocol], lambda: limits().connection.request, factor
                 )
             )
 
-    def _protocol(self, protocol: str, admit: Admit, habit: Habit | None = None) -> TcpProtocol:
-        listener = self._listener
-        return TcpProtocol(listener, PROTOCOLS[protocol], lambda: listener.limits.connection, admit, protocol, habit)
+    def _protocol(self, protocol: str, admit: Admit, habit: Habit | None = None, state: bytes = b"") -> TcpProtocol:
+        listener, make = self._listener, PROTOCOLS[protocol]
+        return TcpProtocol(listener, make, lambda: listener.limits.connection, admit, protocol, habit, state)
 
     def close(self) -> bool:
         """Let nobody in any more but those who wait already; datagrams are still answered.
@@ -182,6 +182,7 @@ class Ports:
             1 if habit is None else habit.moves + 1,
             visitor.known.principal.name,
             visitor.known.proof,
+            connection.session_state or b"",
         )
         return move_out(self._sockets.path(shard, "move"), connection.transport, luggage)
 
@@ -195,7 +196,7 @@ class Ports:
         def admit(connection: Connection, address: Any, names: tuple[str, ...]) -> str | None:
             return listener.admit_moved(connection, address, luggage.principal, luggage.proof)
 
-        make = partial(self._protocol, luggage.protocol, admit, Habit(moves=luggage.moves))
+        make = partial(self._protocol, luggage.protocol, admit, Habit(moves=luggage.moves), luggage.state)
         taking = self._loop.create_task(self._loop.connect_accepted_socket(make, moved.sock))
         self._taking.add(taking)
         taking.add_done_callback(self._taken)

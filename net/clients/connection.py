@@ -1,4 +1,4 @@
-"""What one client has: its codec, the order of its replies, and the limits that keep it from harming others.
+"""What one client has: its session, the order of its replies, and the limits that keep it from harming others.
 
 No socket here: bytes come in by `receive`, and go out by the transport that it was given. A request without `seq`
 is answered in the order of the requests; one with `seq` as soon as its answer is there. A fault is answered like a
@@ -22,7 +22,7 @@ from typing import Any, Final
 from net.clients.connection_contract import ConnectionLimits, Sink, State, Transport
 from net.clients.held_bytes import OBJECT_BYTES
 from net.clients.reply_length import LONG, ONE_MESSAGE, reply_length
-from net.protocols.codec import LARGE_BYTES, Codec, Fault
+from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
 AT_ONCE: Final = -1
@@ -55,20 +55,20 @@ _DEAD: Final = State.DEAD
 
 
 class Connection:
-    """One client of a stream protocol, which `codec` speaks.
+    """One client of a stream protocol, which `session` speaks.
 
     Notes of others: `protocol`, its name; `habit`; `visitor`, who is there, and the `principal` that its requests have;
     `is_moving`: somebody waits for it to be quiet. `account`: what it makes this worker hold.
     """
 
     __slots__ = (
-        "_codec", "_dropped", "_has_ended", "_has_rested", "_held", "_is_alone", "_is_handing_on",
+        "_dropped", "_has_ended", "_has_rested", "_held", "_is_alone", "_is_handing_on",
         "_is_paused", "_is_stalled", "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send",
-        "_open", "_owes_s", "_quiet_s", "_rests", "_sink", "_sizes", "_state", "_transport", "_unheard",
-        "_waiting", "_was_heard", "account", "habit", "is_moving", "principal", "protocol", "visitor",
+        "_notes", "_open", "_owes_s", "_quiet_s", "_rests", "_session", "_sink", "_sizes", "_state", "_transport",
+        "_unheard", "_waiting", "_was_heard", "account", "habit", "is_moving", "principal", "protocol", "visitor",
     )  # fmt: skip
 
-    def __init__(self, transport: Transport, sink: Sink, codec: Codec, limits: ConnectionLimits) -> None:
+    def __init__(self, transport: Transport, sink: Sink, session: Session, limits: ConnectionLimits) -> None:
         self.account = sink.account()
         self.protocol = ""
         self.habit: Any = None
@@ -78,7 +78,8 @@ class Connection:
         self._transport = transport
         self._sink = sink
         self._limits = limits
-        self._codec = codec
+        self._session = session
+        self._notes: dict[int, Any] = {}
         self._state = _OPEN
         self._held: dict[int, bytes] = {}
         self._next_order = 0
@@ -94,7 +95,7 @@ class Connection:
         self._unheard = b""
         self._is_handing_on = False
         self._is_alone = self._has_ended = False
-        self._waiting: deque[tuple[Request | Fault, int]] = deque()
+        self._waiting: deque[tuple[Found, int]] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
         self._owes_s = 0.0
@@ -119,7 +120,12 @@ class Connection:
     def is_quiet(self) -> bool:
         """Whether nothing is under way: a new connection on the same stream could go on from here."""
         is_held_up = self._open or self._waiting or self._is_stalled or self._is_paused or self._rests
-        return self._state is _OPEN and not is_held_up and self._codec.is_idle and not self.unsent_bytes
+        return self._state is _OPEN and not is_held_up and self.session_state is not None and not self.unsent_bytes
+
+    @property
+    def session_state(self) -> bytes | None:
+        """What its protocol needs to go on elsewhere; None: it can't now."""
+        return self._session.state
 
     @property
     def has_long_open(self) -> bool:
@@ -148,7 +154,7 @@ class Connection:
         if self._state is not _OPEN:
             return True  # it was refused
         self._unheard += data
-        self.account.note_partial(self._codec.partial_bytes + len(self._unheard))
+        self.account.note_partial(self._session.partial_bytes + len(self._unheard))
         if self.account.is_over:
             self._sink.overdrawn(self, 0)
         return True
@@ -160,34 +166,36 @@ class Connection:
             return False
         return self._rests > 0 or self._sink.must_rest(self)
 
-    def _is_large(self, found: Request | Fault) -> bool:
-        return not isinstance(found, Fault) and reply_length(found) == LONG
+    def _is_large(self, found: Found) -> bool:
+        if isinstance(found, Ask):
+            found = found.request
+        return isinstance(found, Request) and reply_length(found) == LONG
 
     def _look_at(self, data: bytes) -> None:
-        codec = self._codec
+        session = self._session
         try:
-            found = codec.receive(data)
+            found = session.receive(data)
         except Exception as error:  # whatever it is: this client alone has made it, and it alone pays for it
             self._sink.broken(self, error)
             found = [Fault(ErrorWord.BAD_JSON, "this can't be read", is_fatal=True)]
         account = self.account
-        if codec.partial_bytes != account.partial:
-            has_grown = codec.partial_bytes > account.partial
-            account.note_partial(codec.partial_bytes)
+        if session.partial_bytes != account.partial:
+            has_grown = session.partial_bytes > account.partial
+            account.note_partial(session.partial_bytes)
             if has_grown and account.is_over:
                 self._sink.overdrawn(self, 0)
         if found:
             self._quiet_s = 0.0
-            large = codec.large
+            large = session.large
             if len(found) == 1 and not self._waiting and self._has_room() and self._may_begin(found[0]):
                 self._take(found[0], large.get(0, 0) if large else 0)
             else:
                 self._wait(found, large)
 
-    def _may_begin(self, found: Request | Fault) -> bool:
+    def _may_begin(self, found: Found) -> bool:
         return self.account.is_known or not self._is_large(found) or not self._rests_first()
 
-    def _wait(self, found: list[Request | Fault], large: dict[int, int]) -> None:
+    def _wait(self, found: list[Found], large: dict[int, int]) -> None:
         """Several at once, or one behind others: they are taken one by one, as far as there is room."""
         if self._state is not _OPEN and self._state is not _ENDED:
             return
@@ -205,14 +213,17 @@ class Connection:
         if self._dropped > LINGER_BYTES_MAX and self._state is not _DEAD:
             self._transport.abort()
 
-    def _take(self, found: Request | Fault, size: int) -> None:
-        """Give one request, of so many bytes if it is large, to the sink, or answer one fault."""
+    def _take(self, found: Found, size: int) -> None:
+        """Give one request, of so many bytes if it is large, to the sink, or answer what needs no node."""
         if self._state is not _OPEN and self._state is not _ENDED:
             return
+        note: Any = None
+        if not isinstance(found, Request):
+            if not isinstance(found, Ask):
+                self._say(found)
+                return
+            found, note = found
         self._open += 1
-        if isinstance(found, Fault):
-            self._fault(found)
-            return
         if size and not self.account.may_open(size):
             self._sink.overdrawn(self, size)
             if not self.account.may_open(size):
@@ -229,20 +240,44 @@ class Connection:
             self.account.take(size)
             if not self.account.is_known:
                 self._sink.spent(self, size * DONE_S_PER_BYTE)
+        if note is not None:
+            self._notes[order] = note
         self._sink.received(self, order, found)
 
+    def _say(self, found: Say | Close | Fault) -> None:
+        """Answer without the node."""
+        if isinstance(found, Close):
+            self.close_when_answered()
+        elif isinstance(found, Fault):
+            self._open += 1
+            self._fault(found)
+        else:
+            self._send(self._order_of(NOBODYS), found.data)
+
+    def _ask_more(self, order: int, more: Request | Ask) -> None:
+        """A reply was not all that the client wants to know: what is asked next is answered in its place."""
+        request, note = more if isinstance(more, Ask) else (more, None)
+        self._open += 1
+        if note is not None:
+            self._notes[order] = note
+        length = reply_length(request)
+        if length == LONG:
+            self._is_alone = True
+        elif length == ONE_MESSAGE:
+            self._messages += 1
+        self._sink.received(self, order, request)
+
     def _order_of(self, request: Request) -> int:
-        if request.seq is not None:
+        if request.seq is not None or not self._session.is_ordered:
             self._next_loose -= 1
             return self._next_loose + 1
         self._next_order += 1
         return self._next_order - 1
 
     def _fault(self, fault: Fault) -> None:
-        order = self._next_order
-        self._next_order = order + 1
+        order = self._order_of(NOBODYS)
         try:
-            reply = self._codec.fault_reply(fault)
+            reply = self._session.fault_reply(fault)
         except Exception as error:
             self._sink.broken(self, error)
             reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
@@ -294,12 +329,20 @@ class Connection:
                 self._messages -= 1
         if self._state is _DEAD:
             return
+        note = self._notes.pop(order, None) if self._notes else None
         try:
-            data = self._codec.encode(request, reply)
+            data = self._session.answered(None if request is NOBODYS else request, reply, note)
         except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
             self._sink.broken(self, error)
             self._transport.abort()
             return
+        if isinstance(data, bytes):
+            self._send(order, data)
+        else:
+            self._ask_more(order, data)
+
+    def _send(self, order: int, data: bytes) -> None:
+        """A reply's bytes, in their place."""
         if order < 0:
             self._transport.write(data)
         elif order != self._next_to_send:
@@ -359,7 +402,7 @@ class Connection:
     def _discard(self) -> None:
         """Nothing more is looked at, so nothing of a request that is not whole is kept."""
         self._unheard = b""
-        self._codec.discard()
+        self._session.discard()
         self.account.note_partial(0)
 
     def end(self) -> None:
@@ -410,7 +453,7 @@ class Connection:
         self._held.clear()
         self._waiting.clear()
         self._unheard = b""
-        self._codec.discard()
+        self._session.discard()
         self.account.leave()
 
     def sweep(self, passed_s: float) -> None:
@@ -458,7 +501,6 @@ class Connection:
         """Tell the client why it can't be served, and close."""
         if self._state is not _OPEN and self._state is not _ENDED:
             return
-        self._next_order += 1
         self._open += 1
-        self.answer(self._next_order - 1, NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
+        self.answer(self._order_of(NOBODYS), NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
         self.close_when_answered()

@@ -4,7 +4,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from net.clients.held_bytes import Account
-from net.protocols.codec import CodecLimits
+from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class ConnectionLimits(NamedTuple):
     `held_bytes_max`: what its open requests and its replies may take; with more it is not read from.
     """
 
-    codec: CodecLimits = CodecLimits()
+    request: RequestLimits = RequestLimits()
     pipelined_max: int = 128
     held_bytes_max: int = 32 << 20
     partial_s_max: float = 30.0
@@ -81,7 +81,7 @@ class Sink(Protocol):
         """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
 
     def broken(self, connection: "Connection", error: Exception) -> None:
-        """The codec has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
+        """The session has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
 
 
 class State(Enum):

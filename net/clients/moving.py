@@ -20,12 +20,16 @@ FD_BYTES: Final = array("i").itemsize
 
 
 class Luggage(msgspec.Struct, array_like=True):
-    """What goes with a connection: its protocol, how often it has moved, who it is, and by what that was known."""
+    """What goes with a connection: its protocol, how often it has moved, who it is, and by what that was known.
+
+    `state`: what its protocol needs to go on.
+    """
 
     protocol: str
     moves: int
     principal: str = ""
     proof: str = ""
+    state: bytes = b""
 
 
 class MovedIn(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from net.accepting import WAITING_MAX, Acceptor, Intake
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits, Sink, Transport
-from net.protocols.codec import MakeCodec
+from net.protocols.session import MakeSession
 from net.sockets import listening_socket
 from net.tls import names_of
 from quorate.keep_alive import keep_alive
@@ -64,16 +64,18 @@ class TcpProtocol(asyncio.Protocol):
     def __init__(
         self,
         sink: Sink,
-        make_codec: MakeCodec,
+        make_session: MakeSession,
         limits: Callable[[], ConnectionLimits],
         admit: Admit,
         protocol: str = "",
         habit: Any = None,
+        state: bytes = b"",
     ) -> None:
+        self._state = state
         self._protocol = protocol
         self._habit = habit
         self._sink = sink
-        self._make_codec = make_codec
+        self._make_session = make_session
         self._limits = limits
         self._admit = admit
         self._connection: Connection | None = None
@@ -90,7 +92,10 @@ class TcpProtocol(asyncio.Protocol):
         self._is_tls = transport.get_extra_info("ssl_object") is not None
         limits = self._limits()
         end: Transport = _TlsEnd(transport) if self._is_tls else transport
-        self._connection = connection = Connection(end, self._sink, self._make_codec(limits.codec), limits)
+        session = self._make_session(limits.request)
+        if self._state:
+            session.resume(self._state)
+        self._connection = connection = Connection(end, self._sink, session, limits)
         connection.protocol, connection.habit = self._protocol, self._habit
         certificate = transport.get_extra_info("peercert")
         names = () if not certificate else names_of(certificate)

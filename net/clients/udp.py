@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
 from net.clients.connection import NOBODYS
-from net.protocols.codec import CodecLimits, Fault, MakeCodec
+from net.protocols.session import Ask, Fault, MakeSession, RequestLimits
 from net.sockets import is_loopback, listening_socket
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
@@ -18,22 +18,26 @@ REPLY_FACTOR: Final = 10
 this node send hardly more to it than he could send himself (as RFC 9000, section 8, which allows 3)."""
 
 
+Answered = Callable[[Request | None, Reply], bytes | Request | Ask]
+"""See `net.protocols.session.Session.answered`."""
+
+
 class DatagramClient:
     """Who sent a datagram of `size` bytes. A new one for every datagram: senders are not remembered."""
 
-    __slots__ = ("_encode", "_transport", "address", "reply_bytes_max", "size")
+    __slots__ = ("_answered", "_transport", "address", "reply_bytes_max", "size")
 
     def __init__(
         self,
         transport: asyncio.DatagramTransport,
         address: Any,
-        encode: Callable[[Request | None, Reply], bytes],
+        answered: Answered,
         reply_bytes_max: int = REPLY_BYTES_MAX,
         size: int = 0,
     ) -> None:
         self.size = size
         self._transport = transport
-        self._encode = encode
+        self._answered = answered
         self.address = address
         self.reply_bytes_max = reply_bytes_max
 
@@ -43,17 +47,22 @@ class DatagramClient:
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send the reply, or why it does not fit, or nothing if even that is too much for so short a request."""
-        data = self._encode(request, reply)
+        data = self._bytes_of(request, reply)
         if len(data) > self.reply_bytes_max:
             error = reply.error or ErrorWord.TOO_LARGE
             why = f"the reply has {len(data)} bytes, and this datagram may be answered with {self.reply_bytes_max}"
             for reason in (f"{why}: ask over TCP", None):
                 refused = Reply(action=reply.action, code=Code.ERROR, seq=reply.seq, error=error, reason=reason)
-                data = self._encode(request, refused)
+                data = self._bytes_of(request, refused)
                 if len(data) <= self.reply_bytes_max:
                     break
         if len(data) <= self.reply_bytes_max and not self._transport.is_closing():
             self._transport.sendto(data, self.address)
+
+    def _bytes_of(self, request: Request, reply: Reply) -> bytes:
+        data = self._answered(request, reply)
+        assert isinstance(data, bytes), "a datagram is one request, and one reply"
+        return data
 
 
 class DatagramSink(Protocol):
@@ -63,18 +72,18 @@ class DatagramSink(Protocol):
         """A request came; answer it by `client.answer(0, request, reply)`."""
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
-        """The codec has raised on what a datagram holds: it gets no answer."""
+        """The session has raised on what a datagram holds: it gets no answer."""
 
 
 class UdpProtocol(asyncio.DatagramProtocol):
     """The node's datagram socket."""
 
     def __init__(
-        self, sink: DatagramSink, make_codec: MakeCodec, limits: Callable[[], CodecLimits], reply_factor: int
+        self, sink: DatagramSink, make_session: MakeSession, limits: Callable[[], RequestLimits], reply_factor: int
     ) -> None:
         self._reply_factor = reply_factor
         self._sink = sink
-        self._make_codec = make_codec
+        self._make_session = make_session
         self._limits = limits
         self._transport: asyncio.DatagramTransport | None = None
 
@@ -85,16 +94,16 @@ class UdpProtocol(asyncio.DatagramProtocol):
     def datagram_received(self, data: bytes, addr: Any) -> None:
         """A datagram has come: it holds one whole request, or it is refused."""
         assert self._transport is not None
-        codec = self._make_codec(self._limits())
+        session = self._make_session(self._limits())
         is_bounded = self._reply_factor and not is_loopback(addr[0])
         reply_bytes_max = min(self._reply_factor * len(data), REPLY_BYTES_MAX) if is_bounded else REPLY_BYTES_MAX
-        client = DatagramClient(self._transport, addr, codec.encode, reply_bytes_max, len(data))
+        client = DatagramClient(self._transport, addr, session.answered, reply_bytes_max, len(data))
         try:
-            found = codec.receive(data)
+            found = session.receive(data)
         except Exception as error:  # whatever it is: this datagram alone has made it
             self._sink.broken_datagram(client, error)
             return
-        if len(found) == 1 and not isinstance(found[0], Fault) and not codec.partial_bytes:
+        if len(found) == 1 and isinstance(found[0], Request) and not session.partial_bytes:
             self._sink.received_datagram(client, found[0])
             return
         fault = found[0] if found and isinstance(found[0], Fault) else None
@@ -102,7 +111,7 @@ class UdpProtocol(asyncio.DatagramProtocol):
             what = f"a datagram is one request, and this holds {len(found)}" if found else "it is not whole"
             fault = Fault(ErrorWord.BAD_JSON, f"{what}, {len(data)} bytes: larger requests belong on TCP")
         try:
-            client.answer(0, NOBODYS, codec.fault_reply(fault))
+            client.answer(0, NOBODYS, session.fault_reply(fault))
         except Exception as error:
             self._sink.broken_datagram(client, error)
 
@@ -111,14 +120,14 @@ async def listen_udp(
     host: str,
     port: int,
     sink: DatagramSink,
-    make_codec: MakeCodec,
-    limits: Callable[[], CodecLimits],
+    make_session: MakeSession,
+    limits: Callable[[], RequestLimits],
     reply_factor: int = REPLY_FACTOR,
 ) -> asyncio.DatagramTransport:
     """Serve datagrams on host and port; `reply_factor` as `REPLY_FACTOR`, 0: no such limit. Raises OSError."""
     sock = listening_socket(host, port, socket.SOCK_DGRAM)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: UdpProtocol(sink, make_codec, limits, reply_factor), sock=sock
+        lambda: UdpProtocol(sink, make_session, limits, reply_factor), sock=sock
     )
     return transport

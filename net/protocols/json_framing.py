@@ -1,7 +1,7 @@
 """Cutting a byte stream into JSON objects, wherever the stream's pieces begin and end.
 
 Objects follow each other with or without white space. The framer looks at brackets and strings alone; whether what
-it cuts out is right inside is the codec's business. Another JSON value than an object gets one fault and is passed
+it cuts out is right inside is the session's business. Another JSON value than an object gets one fault and is passed
 over to the end of its line, or to the next `{`. But a list, or a byte that no JSON value begins with, is fatal: a
 browser that was made to send an HTTP request here must not have its body obeyed, a TLS handshake not what a stranger
 put into its tickets, and a list's objects not one by one. The result never depends on how the bytes were split.
@@ -14,7 +14,7 @@ from typing import Final
 
 from mypy_extensions import i64
 
-from net.protocols.codec import Fault
+from net.protocols.session import Fault
 
 _RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")

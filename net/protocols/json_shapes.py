@@ -1,4 +1,4 @@
-"""What the JSON codec reads of an object beside the request in it. Apart, since mypyc compiles no such classes."""
+"""What the JSON session reads of an object beside the request in it. Apart, since mypyc compiles no such classes."""
 
 from typing import Any
 

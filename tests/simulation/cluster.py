@@ -17,8 +17,8 @@ from actors.queues.broker import Limits
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from storage import renewal
 from storage.entry_codec import decode
 from storage.errors import DiskFullError
@@ -273,7 +273,7 @@ class SimulatedNode:
             keyring=network.keyring,
         )
         self.limits = Limits(queue_size=0, data_bytes_max=500)
-        self.codec = CodecLimits(request_bytes_max=5000)
+        self.request_limits = RequestLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
         self.links: Links | None = None
@@ -348,7 +348,7 @@ class SimulatedNode:
         self.log = opened.log
         network = _Dialler(self.network, self.name, runtime)
         shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues)
-        limits = ListenerLimits(connection=ConnectionLimits(codec=self.codec))
+        limits = ListenerLimits(connection=ConnectionLimits(request=self.request_limits))
         self.listener = Listener.start_object(runtime, shard.router.actor_ref, limits, move=self._move_out)
         shard.router.serve(self.listener.actor_ref)
         self.links = shard.links
@@ -360,8 +360,8 @@ class SimulatedNode:
         if self.listener is None or self.runtime is None:
             return False
         stream.runtime = self.runtime
-        limits = ConnectionLimits(codec=self.codec)
-        stream.connection = Connection(stream, self.listener, JsonCodec(self.codec), limits)
+        limits = ConnectionLimits(request=self.request_limits)
+        stream.connection = Connection(stream, self.listener, JsonSession(self.request_limits), limits)
         self.listener.admit(stream.connection, NEAR)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True

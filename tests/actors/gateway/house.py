@@ -16,8 +16,8 @@ from actors.messages.rights import Rights
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.actors.gateway.test_listener import Datagrams, End
@@ -93,9 +93,9 @@ class House:
     def datagram(self, host: str, reply_bytes_max: int = 1000, **fields: Any) -> list[dict[str, Any]]:
         """What a datagram from there is answered."""
         socket: Any = Datagrams()
-        codec = JsonCodec(CodecLimits())
-        client = DatagramClient(socket, (host, 5), codec.encode, reply_bytes_max)
-        [request] = codec.receive(msgspec.json.encode(fields))
+        session = JsonSession(RequestLimits())
+        client = DatagramClient(socket, (host, 5), session.answered, reply_bytes_max)
+        [request] = session.receive(msgspec.json.encode(fields))
         assert isinstance(request, Request)
         self.listener.received_datagram(client, request)
         self.crank()
@@ -111,7 +111,7 @@ class Guest:
     def __init__(self, house: House, host: str, names: tuple[str, ...] = ()) -> None:
         self.house = house
         self.end = End()
-        self.connection = Connection(self.end, house.listener, JsonCodec(CodecLimits()), ConnectionLimits())
+        self.connection = Connection(self.end, house.listener, JsonSession(RequestLimits()), ConnectionLimits())
         self.refused = house.listener.admit(self.connection, (host, 5), names)
 
     def send(self, *requests: dict[str, Any]) -> None:

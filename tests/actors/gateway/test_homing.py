@@ -9,8 +9,8 @@ from actors.messages.calls import Answered, Execute
 from actors.messages.lifecycle import MoveClient
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from quorate.protocol import Reply
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
@@ -77,7 +77,7 @@ def test_a_listener_gives_a_client_away_between_two_requests() -> None:
 
     listener = Listener.start_object(runtime, ref(router), ListenerLimits(), move=move)
     stream = Stream()
-    connection = Connection(stream, listener, JsonCodec(CodecLimits()), ConnectionLimits())
+    connection = Connection(stream, listener, JsonSession(RequestLimits()), ConnectionLimits())
     listener.admit(connection)
     connection.receive(b'{"action":4,"queue":"q"}')
     runtime.crank()

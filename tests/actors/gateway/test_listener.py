@@ -12,8 +12,8 @@ from actors.messages.lifecycle import Stop, Stopped
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
@@ -66,7 +66,7 @@ class Gate:
 
     def connect(self, host: str = "10.0.0.7") -> tuple[End, Connection, str | None]:
         end = End()
-        connection = Connection(end, self.actor, JsonCodec(CodecLimits()), ConnectionLimits())
+        connection = Connection(end, self.actor, JsonSession(RequestLimits()), ConnectionLimits())
         return end, connection, self.actor.admit(connection, (host, 5))
 
     def executed(self) -> list[Call]:
@@ -163,7 +163,7 @@ def test_a_datagram_counts_as_long_as_it_is_open() -> None:
     gate = Gate(held_bytes_max=10_000)
     socket: Any = Datagrams()
     for _ in range(3):
-        client = DatagramClient(socket, ("a", 1), JsonCodec(CodecLimits()).encode, size=4000)
+        client = DatagramClient(socket, ("a", 1), JsonSession(RequestLimits()).answered, size=4000)
         gate.actor.received_datagram(client, Request(1, queue="q"))
     assert [b"overloaded" in data for data in socket.sent] == [True]
     gate.crank()
@@ -209,7 +209,7 @@ def test_waiting_datagrams_are_bounded_by_address_and_in_all_and_counted_down() 
     socket: Any = Datagrams()
 
     def wait(host: str) -> None:
-        client = DatagramClient(socket, (host, 1), JsonCodec(CodecLimits()).encode)
+        client = DatagramClient(socket, (host, 1), JsonSession(RequestLimits()).answered)
         gate.actor.received_datagram(client, Request(2, queue="q", wait=60.0))
 
     for host in ("a", "a", "a", "b", "c"):

@@ -9,7 +9,7 @@ from actors.gateway.rests import REST_MAX_S, Rests
 from net.clients.connection import STRANGERS_BYTES, Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.strangers_time import SHARE
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
 from quorate.protocol import Reply, Request
 from tests.actors.cranked import CrankedRuntime
 from tests.net.clients.fake_end import FakeEnd
@@ -44,7 +44,7 @@ class Hall(FakeEnd):
 
     def stranger(self) -> Connection:
         limits = ConnectionLimits()
-        connection = Connection(self, self, JsonCodec(limits.codec), limits)
+        connection = Connection(self, self, JsonSession(limits.request), limits)
         connection.account.know(False)
         return connection
 

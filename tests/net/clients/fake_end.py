@@ -3,12 +3,12 @@
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import Account, HeldBytes
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
 
 LIMITS = ConnectionLimits(
-    codec=CodecLimits(request_bytes_max=100), pipelined_max=4, partial_s_max=5, stalled_s_max=7, idle_s_max=9
+    request=RequestLimits(request_bytes_max=100), pipelined_max=4, partial_s_max=5, stalled_s_max=7, idle_s_max=9
 )
 
 ASKED = Request(1)
@@ -84,7 +84,7 @@ class FakeEnd:
 
 def connected() -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
-    return end, Connection(end, end, JsonCodec(LIMITS.codec), LIMITS)
+    return end, Connection(end, end, JsonSession(LIMITS.request), LIMITS)
 
 
 def reply(number: int) -> Reply:

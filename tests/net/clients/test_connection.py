@@ -1,7 +1,7 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
 from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
 from tests.net.clients.fake_end import ASKED, LIMITS, FakeEnd, connected, reply
 
 
@@ -69,7 +69,7 @@ def test_unfinished_requests_are_counted_until_they_are_whole_or_gone() -> None:
 def test_consumes_that_may_each_bring_a_large_message_are_bounded_but_not_those_that_wait() -> None:
     limits = LIMITS._replace(pipelined_max=1000)
     end = FakeEnd()
-    connection = Connection(end, end, JsonCodec(limits.codec), limits)
+    connection = Connection(end, end, JsonSession(limits.request), limits)
     connection.receive(b'{"action":2,"wait":9,"seq":1}' * 30)
     assert len(end.requests) == 30
     connection.receive(b'{"action":2,"seq":2}' * 30)

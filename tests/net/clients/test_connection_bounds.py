@@ -4,23 +4,23 @@ from typing import Any
 
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import OBJECT_BYTES
-from net.protocols.codec import Codec, CodecLimits, Fault
-from net.protocols.json_codec import JsonCodec, encode_reply, fault_reply
+from net.protocols.json_session import JsonSession, encode_reply, fault_reply
+from net.protocols.session import Ask, Fault, Found, RequestLimits, Session
 from quorate.protocol import Reply, Request
 from tests.net.clients.fake_end import ASKED, LIMITS, FakeEnd, connected, reply
 
 
-class Breaking(Codec):
-    """A codec with a fault of its own."""
+class Breaking(Session):
+    """A protocol with a fault of its own."""
 
-    is_idle = True
+    state = b""
 
-    def receive(self, data: bytes) -> list[Request | Fault]:
+    def receive(self, data: bytes) -> list[Found]:
         if b"break" in data:
             raise RecursionError("too deep for me")
-        return JsonCodec(LIMITS.codec).receive(data)
+        return JsonSession(LIMITS.request).receive(data)
 
-    def encode(self, request: Request | None, reply: Reply) -> bytes:
+    def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
         if reply.msg_id == 666:
             raise ValueError("that number")
         return encode_reply(reply)
@@ -29,7 +29,7 @@ class Breaking(Codec):
         return fault_reply(fault)
 
 
-def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -> None:
+def test_what_a_session_raises_on_what_came_refuses_its_client_and_nobody_else() -> None:
     end = FakeEnd()
     connection = Connection(end, end, Breaking(), LIMITS)
     connection.receive(b'{"action":1}')
@@ -41,7 +41,7 @@ def test_what_a_codec_raises_on_what_came_refuses_its_client_and_nobody_else() -
     assert end.closed_how == "eof"
 
 
-def test_what_a_codec_raises_on_a_reply_cuts_its_client() -> None:
+def test_what_a_session_raises_on_a_reply_cuts_its_client() -> None:
     end = FakeEnd()
     connection = Connection(end, end, Breaking(), LIMITS)
     connection.receive(b'{"action":1}')
@@ -51,26 +51,26 @@ def test_what_a_codec_raises_on_a_reply_cuts_its_client() -> None:
     assert end.closed_how == "abort"
 
 
-def test_a_codec_that_lacks_a_method_harms_its_client_alone_compiled_too() -> None:
+def test_a_session_that_lacks_a_method_harms_its_client_alone_compiled_too() -> None:
     end = FakeEnd()
-    incomplete: Any = type("Incomplete", (Codec,), {"is_idle": True, "receive": lambda self, data: [ASKED]})
+    incomplete: Any = type("Incomplete", (Session,), {"state": b"", "receive": lambda self, data: [ASKED]})
     try:
-        codec = incomplete()  # refused when it is made, or compiled, when it is called
+        session = incomplete()  # refused when it is made, or compiled, when it is called
     except TypeError:
         return
-    Connection(end, end, codec, LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
+    Connection(end, end, session, LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
     assert [type(error) for error in end.errors] == [NotImplementedError]
     assert end.closed_how == "abort"
 
 
 LARGE = b'{"action":1,"queue":"q","data":"' + b"x" * 5000 + b'"}'
-WIDE = LIMITS._replace(codec=CodecLimits(), held_bytes_max=20_000, pipelined_max=1000)
+WIDE = LIMITS._replace(request=RequestLimits(), held_bytes_max=20_000, pipelined_max=1000)
 
 
 def wide() -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
     end.reads = True
-    return end, Connection(end, end, JsonCodec(WIDE.codec), WIDE)
+    return end, Connection(end, end, JsonSession(WIDE.request), WIDE)
 
 
 def test_large_requests_count_as_long_as_they_are_open_also_when_their_client_is_gone() -> None:

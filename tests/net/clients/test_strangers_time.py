@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from net.clients.connection import STRANGERS_BYTES, Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.strangers_time import FREE_S, SHARE, StrangersTime
-from net.protocols.codec import CodecLimits
-from net.protocols.json_codec import JsonCodec
+from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits
 from quorate.protocol import Reply
 from tests.net.clients.fake_end import FakeEnd, connected
 
@@ -63,8 +63,8 @@ def test_a_rest_that_ends_behind_its_client_harms_nobody() -> None:
 
 def stranger() -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
-    limits = ConnectionLimits(codec=CodecLimits(request_bytes_max=1 << 20))
-    connection = Connection(end, end, JsonCodec(limits.codec), limits)
+    limits = ConnectionLimits(request=RequestLimits(request_bytes_max=1 << 20))
+    connection = Connection(end, end, JsonSession(limits.request), limits)
     connection.account.know(False)
     return end, connection
 

@@ -7,7 +7,7 @@ from msgspec import Raw
 from net.peers.forwarding import REPLY_KINDS, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
-from net.protocols.json_codec import encode_reply
+from net.protocols.json_session import encode_reply
 from quorate.authentication import AuthenticatedReply
 from quorate.log_replies import LogReply, RawLogReply, WithEntries
 from quorate.protocol import (

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.protocols import json_codec
-from net.protocols.codec import CodecLimits, Fault
-from net.protocols.json_codec import JsonCodec, decode_request, encode_reply, fault_reply
+from net.protocols import json_session
+from net.protocols.json_session import JsonSession, decode_request, encode_reply, fault_reply
+from net.protocols.session import Fault, RequestLimits
 from quorate.protocol import PLAIN, Reply, Request
 
-LIMITS = CodecLimits(request_bytes_max=2000, depth_max=8)
+LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=10),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -35,7 +35,7 @@ PIECES = st.one_of(
 )
 
 
-def received(codec: JsonCodec, pieces: list[bytes]) -> list[Any]:
+def received(codec: JsonSession, pieces: list[bytes]) -> list[Any]:
     """What the codec makes of the pieces, comparable."""
     found = [one for piece in pieces for one in codec.receive(piece)]
     return [encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
@@ -44,22 +44,22 @@ def received(codec: JsonCodec, pieces: list[bytes]) -> list[Any]:
 @given(st.lists(PIECES, max_size=6), st.data())
 def test_the_result_does_not_depend_on_how_the_bytes_are_split(pieces: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(pieces)
-    by_byte = received(JsonCodec(LIMITS), [whole[i : i + 1] for i in range(len(whole))])
+    by_byte = received(JsonSession(LIMITS), [whole[i : i + 1] for i in range(len(whole))])
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)), max_size=5)))
     parts = [whole[a:b] for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True)]
-    assert received(JsonCodec(LIMITS), [whole]) == by_byte
-    assert received(JsonCodec(LIMITS), parts) == by_byte
+    assert received(JsonSession(LIMITS), [whole]) == by_byte
+    assert received(JsonSession(LIMITS), parts) == by_byte
 
 
 @given(st.lists(REQUESTS, max_size=6), st.sampled_from([b"", b"\n", b"\r\n", b"  "]))
 def test_every_object_is_one_event_whatever_stands_between(requests: list[dict[str, Any]], between: bytes) -> None:
     stream = between.join(json.dumps(request).encode() for request in requests)
-    assert len(JsonCodec(CodecLimits()).receive(stream)) == len(requests)
+    assert len(JsonSession(RequestLimits()).receive(stream)) == len(requests)
 
 
 @given(st.binary(max_size=200))
 def test_no_input_makes_the_codec_raise(garbage: bytes) -> None:
-    for found in JsonCodec(LIMITS).receive(garbage):
+    for found in JsonSession(LIMITS).receive(garbage):
         if isinstance(found, Fault):
             encode_reply(fault_reply(found))
 
@@ -125,7 +125,7 @@ def test_data_comes_through_byte_for_byte() -> None:
 )
 def test_bad_input_gets_a_fault_that_says_what_and_where(body: bytes, error: str, says: str) -> None:
     for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
-        codec = JsonCodec(LIMITS)
+        codec = JsonSession(LIMITS)
         [fault] = [found for piece in pieces for found in codec.receive(piece)]
         assert isinstance(fault, Fault)
         assert fault.error == error
@@ -214,11 +214,11 @@ def test_a_batch_that_looks_usual_is_judged_as_any_other(items: list[str], besid
     fields = ['"action":1', *beside, messages] if is_last else ['"action":1', messages, *beside]
     body = ("{" + ",".join(fields) + "}").encode()
     request = msgspec.json.Decoder(Request).decode(body)
-    usual = json_codec._fault_in_usual(request, body, LIMITS.depth_max)
-    if usual is not json_codec._MORE:
+    usual = json_session._fault_in_usual(request, body, LIMITS.depth_max)
+    if usual is not json_session._MORE:
         assert usual is None
-        assert json_codec._fault_in_more(request, body, LIMITS.depth_max) is None
-        assert json_codec._plain_fault_in(request, body) is None
+        assert json_session._fault_in_more(request, body, LIMITS.depth_max) is None
+        assert json_session._plain_fault_in(request, body) is None
         assert request.encoding is None
         assert all(item.encoding is None for item in request.messages or ())
 
@@ -228,11 +228,11 @@ def test_batches_of_strings_are_usual(colon: str) -> None:
     for rest in ('"queue":"q","retry":60,"messages":[{"data"@"x"},{"data"@"y"}]', '"msg_ids":[1,2]', '"count":100'):
         body = ('{"action":1,' + rest.replace("@", colon) + "}").encode()
         request = msgspec.json.Decoder(Request).decode(body)
-        assert json_codec._fault_in_usual(request, body, LIMITS.depth_max) is None
+        assert json_session._fault_in_usual(request, body, LIMITS.depth_max) is None
 
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
-    codec = JsonCodec(LIMITS)
+    codec = JsonSession(LIMITS)
     found = codec.receive(b'17\n"text" {"action":1}\n{"action":2}')
     assert [type(one) for one in found] == [Fault, Fault, Request, Request]
 
@@ -247,7 +247,7 @@ def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -
     ],
 )
 def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
-    [fault] = JsonCodec(LIMITS).receive(stream)
+    [fault] = JsonSession(LIMITS).receive(stream)
     assert isinstance(fault, Fault)
     assert fault.is_fatal
 
@@ -255,10 +255,10 @@ def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
 def test_a_large_nested_message_is_judged_in_no_time_and_not_copied_to_death() -> None:
     data = b"[" + b"{}," * 300_000 + b"{}]"
     body = b'{"action":1,"queue":"a:b","key":null,"data":' + data + b"}"
-    request = decode_request(body, CodecLimits())
+    request = decode_request(body, RequestLimits())
     assert isinstance(request, Request)
     deep = b"[" * 990 + b"]" * 990
-    fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", CodecLimits())
+    fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", RequestLimits())
     assert isinstance(fault, Fault)
     assert "deeper" in fault.reason
 
@@ -277,7 +277,7 @@ def test_a_reply_is_one_line_without_what_is_not_set() -> None:
 
 
 def one_request(body: bytes) -> Request:
-    [found] = JsonCodec(CodecLimits()).receive(body)
+    [found] = JsonSession(RequestLimits()).receive(body)
     assert isinstance(found, Request), found
     return found
 
@@ -297,7 +297,7 @@ def test_plain_bytes_come_as_text_and_go_as_text(encoding: str, text: str, data:
     assert many.messages is not None
     assert (bytes(many.messages[0].data), many.messages[0].encoding) == (data, PLAIN)
     reply = Reply(action=2, code=0, msg_id=1, data=msgspec.Raw(data), encoding=PLAIN)
-    said = json.loads(JsonCodec(CodecLimits()).encode(request, reply))
+    said = json.loads(encode_reply(reply))
     assert (said["data"], said["encoding"]) == (text, encoding)
 
 
@@ -314,7 +314,7 @@ def test_plain_bytes_come_as_text_and_go_as_text(encoding: str, text: str, data:
     ],
 )
 def test_what_no_reply_could_carry_is_refused_when_it_is_produced(fields: str, says: str) -> None:
-    [fault] = JsonCodec(CodecLimits()).receive(b'{"action":1,"queue":"q",' + fields.encode() + b"}")
+    [fault] = JsonSession(RequestLimits()).receive(b'{"action":1,"queue":"q",' + fields.encode() + b"}")
     assert isinstance(fault, Fault)
     assert re.search(says, fault.reason), fault.reason
 
@@ -336,12 +336,12 @@ def test_plain_data_that_look_like_another_message_are_no_riddle() -> None:
 
 @pytest.mark.parametrize("field", ['"action":1180591620717411303424', '"action":1,"seq":1180591620717411303424'])
 def test_numbers_that_nodes_could_not_pass_on_are_refused(field: str) -> None:
-    [fault] = JsonCodec(CodecLimits()).receive(b'{"queue":"q","data":1,' + field.encode() + b"}")
+    [fault] = JsonSession(RequestLimits()).receive(b'{"queue":"q","data":1,' + field.encode() + b"}")
     assert isinstance(fault, Fault)
     assert fault.error == "field_error"
 
 
-LARGE = b" " * json_codec.LARGE_BODY_BYTES
+LARGE = b" " * json_session.LARGE_BODY_BYTES
 """Makes a request a large one, and changes nothing in it."""
 
 
@@ -351,8 +351,8 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
     """4 MiB of `{},` would make 1.3 million objects, in 0.2 s of everybody's time; also where another list follows."""
     field = b'"%s":' % name.encode()
     body = b'{"action":1,' + field + b"[" + b"{}," * 100_000 + b"{}]" + (before and b"," + field + before[:-1]) + b"}"
-    assert len(body) > json_codec.LARGE_BODY_BYTES
-    found = decode_request(body, CodecLimits(request_bytes_max=1 << 20))
+    assert len(body) > json_session.LARGE_BODY_BYTES
+    found = decode_request(body, RequestLimits(request_bytes_max=1 << 20))
     assert isinstance(found, Fault)
     assert found.error == "field_error"
     assert re.search("twice" if before else "at most 1000", found.reason)
@@ -374,7 +374,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
     ],
 )
 def test_a_large_request_is_judged_as_a_small_one(body: bytes) -> None:
-    limits = CodecLimits(request_bytes_max=1 << 20)
+    limits = RequestLimits(request_bytes_max=1 << 20)
     small, large = decode_request(body, limits), decode_request(body[:-1] + LARGE + b"}", limits)
     if isinstance(small, Fault):
         assert isinstance(large, Fault)
@@ -389,7 +389,7 @@ def test_numbers_beyond_every_reader_are_found_wherever_they_stand(number: bytes
     try:
         msgspec.json.decode(data % number)
     except (msgspec.DecodeError, ValueError):
-        found = decode_request(b'{"action":1,"queue":"q","data":%s}' % (data % number), CodecLimits())
+        found = decode_request(b'{"action":1,"queue":"q","data":%s}' % (data % number), RequestLimits())
         assert isinstance(found, Fault)
         assert found.error == "field_error"
 
@@ -397,7 +397,7 @@ def test_numbers_beyond_every_reader_are_found_wherever_they_stand(number: bytes
 def test_where_a_byte_is_wrong_is_told_from_the_objects_beginning() -> None:
     """However the stream was cut: found by 200,000 mutated streams."""
     stream = b'\n {"action":1,"queue":"q","data":"a\xb3","key":null}'
-    whole, pieces = JsonCodec(CodecLimits()), JsonCodec(CodecLimits())
+    whole, pieces = JsonSession(RequestLimits()), JsonSession(RequestLimits())
     [fault] = whole.receive(stream)
     found = [one for at in range(len(stream)) for one in pieces.receive(stream[at : at + 1])]
     assert isinstance(fault, Fault)
@@ -407,7 +407,7 @@ def test_where_a_byte_is_wrong_is_told_from_the_objects_beginning() -> None:
 
 def test_the_reply_to_a_large_request_that_is_wrong_names_it() -> None:
     body = b'{"action":1,"queue":"q","seq":7,"queue":"q"' + LARGE + b"}"
-    found = decode_request(body, CodecLimits(request_bytes_max=1 << 20))
+    found = decode_request(body, RequestLimits(request_bytes_max=1 << 20))
     assert isinstance(found, Fault)
     assert len(found.body) < 100
     reply = fault_reply(found)

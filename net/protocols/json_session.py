@@ -1,8 +1,8 @@
-"""The JSON protocol as a codec without I/O: bytes in, requests and faults out; replies to bytes.
+"""The JSON protocol as a session: a request is one object, and its answer one line.
 
 Nearly all input is one whole object a read; that is decoded at once. Everything else (split objects, several in one
-read, garbage) goes through the framer. Both ways give the same: tests/net/test_json_codec.py feeds the same bytes
-whole and byte by byte.
+read, garbage) goes through the framer. Both ways give the same: tests/net/protocols/test_json_session.py feeds the same
+bytes whole and byte by byte.
 """
 
 import json
@@ -12,10 +12,10 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import astuple
 
-from net.protocols.codec import LARGE_BYTES, Codec, CodecLimits, Fault
 from net.protocols.json_framing import OPEN_LIST, ObjectFramer, is_deeper, too_deep
 from net.protocols.json_payload import plain_payload, shown, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, Loose, Noted, RequestAsItCame
+from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits, Session
 from quorate.log_replies import WithEntries
 from quorate.protocol import (
     BATCH_MAX,
@@ -68,10 +68,10 @@ _PRODUCE: Final = int(Action.PRODUCE)
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class JsonCodec(Codec):
+class JsonSession(Session):
     """One client's stream. `receive` may be called with any piece of it."""
 
-    def __init__(self, limits: CodecLimits) -> None:
+    def __init__(self, limits: RequestLimits) -> None:
         super().__init__()
         self._limits = limits
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
@@ -82,11 +82,11 @@ class JsonCodec(Codec):
         self._framer = ObjectFramer(self._limits.request_bytes_max, self._limits.depth_max)
 
     @property
-    def is_idle(self) -> bool:
-        """Whether the next byte begins something new."""
-        return self._framer.is_idle
+    def state(self) -> bytes | None:
+        """Nothing, where the next byte begins something new: a request says all that there is to know."""
+        return b"" if self._framer.is_idle else None
 
-    def encode(self, request: Request | None, reply: Reply) -> bytes:
+    def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
         """The reply as one line, and behind it the entries of a raw log."""
         return encode_reply(reply)
 
@@ -94,7 +94,7 @@ class JsonCodec(Codec):
         """The reply to a fault, with the request's action, queue and seq where they can be read."""
         return fault_reply(fault)
 
-    def receive(self, data: bytes) -> list[Request | Fault]:
+    def receive(self, data: bytes) -> list[Found]:
         """The requests and faults that `data` completes, in order."""
         size = len(data)
         if self._framer.is_idle and size <= self._limits.request_bytes_max:
@@ -115,7 +115,7 @@ class JsonCodec(Codec):
         return [decode_request(frame, self._limits) if isinstance(frame, bytes) else frame for frame in frames]
 
 
-def decode_request(body: bytes, limits: CodecLimits) -> Request | Fault:
+def decode_request(body: bytes, limits: RequestLimits) -> Request | Fault:
     """The request that `body`, one whole object or datagram, holds."""
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")

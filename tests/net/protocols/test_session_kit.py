@@ -1,4 +1,4 @@
-"""The kit that every codec must pass, asked of each protocol that there is."""
+"""The kit that every protocol must pass, asked of each protocol that there is."""
 
 import itertools
 import random
@@ -8,20 +8,21 @@ import time
 import pytest
 
 from net.protocols import PROTOCOLS
-from net.protocols.codec import Codec, CodecLimits, Fault
-from net.protocols.json_codec import JsonCodec
-from tests.net.protocols.codec_kit import Words, check_replies, check_stream, mutated, said
+from net.protocols.json_session import JsonSession
+from net.protocols.session import Fault, RequestLimits, Session
+from tests.net.protocols.line_session import LineSession
+from tests.net.protocols.session_kit import Words, check_replies, check_stream, mutated, said
 
 DEPTH = 8
-LIMITS = CodecLimits(request_bytes_max=3000, depth_max=DEPTH)
+LIMITS = RequestLimits(request_bytes_max=3000, depth_max=DEPTH)
 
 
-def json_codec() -> Codec:
-    return JsonCodec(LIMITS)
+def json_session() -> Session:
+    return JsonSession(LIMITS)
 
 
 JSON = Words(
-    json_codec,
+    json_session,
     [
         b'{"action":1,"queue":"mail","data":{"to":["ada","bob"],"n":1.5e3},"delay":5,"retry":60,"priority":-2}',
         b'{"action":1,"queue":"m","messages":[{"data":"a"},{"data":[1,{"b":null}],"key":"k","ttl":9}],"seq":"s"}',
@@ -58,11 +59,18 @@ JSON = Words(
         ),
     ],
 )
-KITS = {"json": JSON}
+LINES = Words(
+    LineSession,
+    [b"GET\n", b"USE mail\nGET\n", b"TWICE\nPING\n", b"QUIT\n"],
+    [b"\n", b" ", b"USE", b"\r\n", b"\xff", b"x" * 70, b"GET", b"TWICE\nQUIT\nGET\n"],
+)
+"""None of the node's: it has what JSON does not need, so that the kit is known to look at that."""
+
+KITS = {"json": JSON, "lines": LINES}
 
 
 def test_every_protocol_has_its_words_in_the_kit() -> None:
-    assert set(KITS) == set(PROTOCOLS)
+    assert set(KITS) == {*PROTOCOLS, "lines"}
 
 
 @pytest.mark.parametrize("name", KITS)
@@ -90,33 +98,33 @@ def test_every_kind_of_reply_has_a_form(name: str) -> None:
 @pytest.mark.parametrize("depth", [*range(1, 40), *range(940, 1010, 3), 100_000])
 def test_a_value_that_is_passed_over_is_not_too_deep_for_anybody(depth: int) -> None:
     """Of a field that stands twice the decoder gives the last: nobody had looked at the first (a worker ended)."""
-    codec = JsonCodec(CodecLimits())
+    session = JsonSession(RequestLimits())
     for opening, closing in ((b"[", b"]"), (b'{"a":', b"}")):
         value = opening * depth + b"1" + closing * depth
         for body in (
             b'{"action":1,"queue":"q","data":' + value + b',"data":1}',
             b'{"action":1,"queue":"q","messages":[{"data":' + value + b',"data":1}]}',
         ):
-            [fault] = codec.receive(body)
+            [fault] = session.receive(body)
             assert isinstance(fault, Fault)
             assert fault.reason == ("data stands there twice" if depth < 30 else fault.reason)
-            codec.encode(None, codec.fault_reply(fault))
+            session.answered(None, session.fault_reply(fault))
 
 
 def test_what_is_too_deep_is_answered_at_once_and_what_follows_is_read() -> None:
-    codec = JsonCodec(LIMITS)
-    [fault] = codec.receive(b'{"a":' * 400)
+    session = JsonSession(LIMITS)
+    [fault] = session.receive(b'{"a":' * 400)
     assert isinstance(fault, Fault)
     assert "deeper than 8" in fault.reason
-    assert codec.partial_bytes == 0, "nothing of it is kept"
-    assert not codec.is_idle
-    [request] = codec.receive(b"1" + b"}" * 400 + b'{"action":7}')
+    assert session.partial_bytes == 0, "nothing of it is kept"
+    assert session.state is None
+    [request] = session.receive(b"1" + b"}" * 400 + b'{"action":7}')
     assert not isinstance(request, Fault)
-    assert codec.is_idle
+    assert session.state is not None
 
 
 def test_what_is_too_deep_and_never_ends_is_too_large_in_the_end() -> None:
-    assert b"too_large" in said(JsonCodec(LIMITS), [b'{"a":' * 20] * 40)[-1]
+    assert b"too_large" in said(JsonSession(LIMITS), [b'{"a":' * 20] * 40)[-1]
 
 
 HOSTILE = {
@@ -138,7 +146,7 @@ def test_four_mebibytes_of_the_worst_are_judged_in_no_time(name: str) -> None:
     body = begin + b",".join([item] * 990) + b"]}"
     assert 3_500_000 < len(body) < 4 << 20
     begun = time.process_time()
-    JsonCodec(CodecLimits()).receive(body)
+    JsonSession(RequestLimits()).receive(body)
     assert time.process_time() - begun < 2.0
 
 

@@ -1,8 +1,8 @@
-"""What every codec must pass: any bytes, however they are cut, make requests and faults, and nothing else.
+"""What every protocol must pass: any bytes, however they are cut, make requests and faults, and nothing else.
 
-`check_stream` and `check_replies` are asked of each protocol in tests/net/protocols/test_codec_kit.py, which gives the
-kit that protocol's own words (`Words`); `mutated` makes any number of streams of them. `python -m
-tests.net.protocols.test_codec_kit N` does so N times.
+`check_stream` and `check_replies` are asked of each protocol in tests/net/protocols/test_session_kit.py, which gives
+the kit that protocol's own words (`Words`); `mutated` makes any number of streams of them. `python -m
+tests.net.protocols.test_session_kit N` does so N times.
 """
 
 import random
@@ -12,32 +12,39 @@ from typing import Any, NamedTuple
 import msgspec
 
 from net.peers.forwarding import REPLY_KINDS
-from net.protocols.codec import Codec, Fault
+from net.protocols.session import Ask, Close, Say, Session
 from quorate.protocol import Reply, Request
 
 
 class Words(NamedTuple):
     """A protocol's: `requests` that are right, and `pieces` that faulty streams of it are made of."""
 
-    make: Callable[[], Codec]
+    make: Callable[[], Session]
     requests: list[bytes]
     pieces: list[bytes]
 
 
-def said(codec: Codec, pieces: list[bytes]) -> list[bytes]:
+def said(session: Session, pieces: list[bytes]) -> list[bytes]:
     """What comes of a stream that arrives in those pieces, comparable: requests, and what is answered to faults."""
     found: list[bytes] = []
     for piece in pieces:
-        for one in codec.receive(piece):
-            assert isinstance(one, Request | Fault)
+        for one in session.receive(piece):
             if isinstance(one, Request):
                 found.append(msgspec.msgpack.encode(_shown(one)))
+            elif isinstance(one, Ask):
+                found.append(msgspec.msgpack.encode(_shown(one.request)) + repr(one.note).encode())
+            elif isinstance(one, Say):
+                found.append(one.data)
+            elif isinstance(one, Close):
+                return [*found, b"closed"]
             else:
-                found.append(codec.encode(None, codec.fault_reply(one)) + bytes([one.is_fatal]))
+                said_of_it = session.answered(None, session.fault_reply(one))
+                assert isinstance(said_of_it, bytes)
+                found.append(said_of_it + bytes([one.is_fatal]))
                 if one.is_fatal:
                     return found
-        assert codec.partial_bytes >= 0
-        assert all(0 <= index < 1 << 20 and size > 0 for index, size in codec.large.items())
+        assert session.partial_bytes >= 0
+        assert all(0 <= index < 1 << 20 and size > 0 for index, size in session.large.items())
     return found
 
 
@@ -89,7 +96,7 @@ def check_replies(words: Words) -> None:
     """Every kind of reply has a form, beside the request and for nobody's."""
     for kind in REPLY_KINDS:
         for request in (None, Request(1, queue="q"), Request(2, queue="q", seq="x")):
-            assert isinstance(words.make().encode(request, sample(kind)), bytes)
+            assert isinstance(words.make().answered(request, sample(kind)), bytes)
 
 
 def sample(kind: type[Reply]) -> Reply:

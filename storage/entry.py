@@ -42,6 +42,7 @@ class StoredEntry(msgspec.Struct, gc=False):
 
     One without records, as the journal alone holds them, is a cut: from there on what stood behind
     `last_trans_id` is not part of the log any more. `is_members`: whether it changes the members; None: look.
+    `read`: what stands in it, where that was looked at when it came, until it is applied.
     """
 
     first_trans_id: int
@@ -49,6 +50,7 @@ class StoredEntry(msgspec.Struct, gc=False):
     vote_id: int
     data: bytes
     is_members: bool | None = None
+    read: Entry | None = None
 
     @property
     def place(self) -> tuple[int, int, int]:

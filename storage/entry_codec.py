@@ -100,7 +100,13 @@ def received_entry(data: bytes, where: str) -> StoredEntry:
     entry = decode(data, where)
     if entry.last_trans_id > TRANS_ID_MAX:
         raise DamagedError(where, f"it is numbered up to {entry.last_trans_id}")
-    return StoredEntry(entry.first_trans_id, entry.last_trans_id, entry.vote_id, data)
+    return StoredEntry(entry.first_trans_id, entry.last_trans_id, entry.vote_id, data, read=entry)
+
+
+def read(stored: StoredEntry, where: str) -> Entry:
+    """What stands in it, decoded only if that was not done when it came; it is not kept. Raises as `decode` does."""
+    entry, stored.read = stored.read, None
+    return decode(stored.data, where) if entry is None else entry
 
 
 def cut(vote_id: int, after: int) -> StoredEntry:

@@ -25,7 +25,7 @@ from storage.journal import (
 )
 
 _fields_of: Final = astuple
-assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members")
+assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members", "read")
 
 
 class Segment(NamedTuple):
@@ -166,7 +166,7 @@ class JournalWriter:
         records = 0
         number, file, size = self._active
         while self._offset + need <= size:
-            first, last, _, data, _ = _fields_of(entries.popleft())
+            first, last, _, data, _, _ = _fields_of(entries.popleft())
             self._last_trans_id = max(self._last_trans_id, last)
             self._count += 1
             records += last - first + 1

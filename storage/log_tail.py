@@ -14,7 +14,7 @@ from msgspec.structs import astuple
 from storage.entry import LogEnd, StoredEntry
 
 _fields_of: Final = astuple
-assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members")
+assert StoredEntry.__struct_fields__ == ("first_trans_id", "last_trans_id", "vote_id", "data", "is_members", "read")
 _LogEnd: Final = LogEnd
 
 
@@ -41,7 +41,7 @@ class LogTail:
 
     def append(self, entry: StoredEntry) -> None:
         """Add the next entry."""
-        first, last, vote_id, data, _ = _fields_of(entry)
+        first, last, vote_id, data, _, _ = _fields_of(entry)
         end_vote_id, end = self.end.vote_id, self.end.trans_id
         assert first == end + 1, (entry.place, self.end)
         assert vote_id >= end_vote_id, (entry.place, self.end)

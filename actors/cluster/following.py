@@ -75,6 +75,12 @@ class ReplicationLimits:
         return max(2.0, 3 * self.timeout_s)
 
 
+READ_RECORDS_MAX: Final = 10_000
+"""What is not applied yet is kept as it was read, up to so many records, in entries of at most `READ_BYTES_MAX`."""
+
+READ_BYTES_MAX: Final = 64 << 10
+
+
 class Following:
     """Of `leader`, in `vote_id`; None: nobody is known to lead. Times are monotonic seconds."""
 
@@ -153,6 +159,8 @@ class Following:
             if entry.first_trans_id != after + 1 or not made_by <= entry.vote_id <= push.vote_id:
                 raise DamagedError(f"an entry behind {after}", f"it holds {entry.place}, said under {push.vote_id}")
             after, made_by = entry.last_trans_id, entry.vote_id
+            if len(data) > READ_BYTES_MAX or after - log.applied > READ_RECORDS_MAX:
+                entry.read = None  # it is read again when it is applied, which may not be soon
             known = tail.vote_id_at(after)
             if new or (after > log.committed and known != entry.vote_id):
                 new.append(entry)

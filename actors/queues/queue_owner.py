@@ -263,10 +263,12 @@ class QueueOwner(LoopActor):
 
     def _apply(self, message: Apply) -> None:
         if self._tenure.is_reloading:
-            return  # the fresh state has them, or they come again behind it
+            for stored in message.entries:
+                stored.read = None  # the fresh state has them, or they come again behind it
+            return
         state = self._ledger.state
         for stored in message.entries:
-            state.follow_entry(entry_codec.decode(stored.data, "a replicated entry"))
+            state.follow_entry(entry_codec.read(stored, "a replicated entry"))
         self._around.committed = message.entries[-1].last_trans_id
         self._ledger.followed(self._around.committed, state.time)
         self._describe()
@@ -281,7 +283,7 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(state.trans_id)
         self._held += [*uncertain, *undone]  # what was asked about this node, and waited for a commit
         for entry in message.entries:
-            state.follow_entry(entry_codec.decode(entry.data, "a replicated entry"))
+            state.follow_entry(entry_codec.read(entry, "a replicated entry"))
         self._take_state(state, committed)
         self._appending.begin(state.trans_id)
         self._ledger.lease(-NEVER, -NEVER)

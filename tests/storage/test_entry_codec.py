@@ -69,3 +69,13 @@ def test_an_entry_is_plain_msgpack_behind_its_checksum() -> None:
     message = Produce("mail", message_id(5, 0), b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k")
     loose = entry_codec.decode_loosely(entry_codec.encode(1, 5, 9.5, [message]))
     assert loose == [1, 1, 5, 9.5, [[1, "mail", 5120, b'"x"', 1.0, 2.0, 3.0, 60.0, 4, "k", 0, 0, 0, 0, None]]]
+
+
+def test_what_came_from_elsewhere_is_read_once_and_kept_no_longer() -> None:
+    data = entry_codec.encode(7, 5, 1.0, [Remove("q")])
+    came = entry_codec.received_entry(data, "here")
+    kept = came.read
+    assert kept is not None
+    assert entry_codec.read(came, "here") is kept
+    assert came.read is None
+    assert entry_codec.read(came, "here") == kept, "a second time it is decoded"

@@ -1,6 +1,8 @@
 """One table of what is to be known about every action; connection, routing, broker, client and docs go by it.
 
-A new action is a row here; nothing else enumerates actions but the broker, which says what each one does.
+A new action is a row here, and a method of the broker, which refuses to start with any that is not in the table:
+what has no row can't be asked. Sets of actions elsewhere are made of the rows. What an action has of its own (fields,
+a reply) stands in `quorate.protocol`. docs/architecture.md shows all that a new one needs.
 """
 
 from typing import Final, NamedTuple
@@ -35,21 +37,66 @@ OF_NODE: Final = (Right.LOG, Right.OPERATE)
 """Rights that are for the whole node."""
 
 
+class About:
+    """What a request is about, which says where it is done and whose right it takes."""
+
+    QUEUE: Final = "queue"
+    """The queue that it names."""
+    QUEUES: Final = "queues"
+    """The queue or queues that it names."""
+    MESSAGE: Final = "message"
+    """One message: by its id, or by its queue and key."""
+    MESSAGES: Final = "messages"
+    """Messages, by their ids."""
+    EVERY_SHARD: Final = "every shard"
+    """All queues, of each shard."""
+    LEADER: Final = "leader"
+    """Who leads a queue's shard, or each."""
+    LOG: Final = "log"
+    """One shard's log: the request has its number."""
+    CLUSTER: Final = "cluster"
+    """The members: see `COMMANDS`."""
+    NODE: Final = "node"
+    """The node itself, and its shard 0."""
+    CLIENT: Final = "client"
+    """Who asks; the Listener knows."""
+
+
+OF_SOME_QUEUE: Final = frozenset({About.QUEUE, About.QUEUES, About.MESSAGE, About.MESSAGES})
+
+
+class Gathered:
+    """How the answers of several shards become one: `actors.gateway.gathers` has a class for each."""
+
+    LIST: Final = "list"
+    STATUS: Final = "status"
+    SUM: Final = "sum"
+    LEADERS: Final = "leaders"
+    MEMBERS: Final = "members"
+    AFTER_ALL: Final = "after all"
+    """One does it, when all have said that they may."""
+    ALL: Final = "all"
+
+
 class Facts(NamedTuple):
     """About one action.
 
+    `about`: see `About`. `gathered`: see `Gathered`, where it may concern several shards.
     `writes`: puts records into the log. `in_pieces`: its records come in several entries. `asks_node`: answered by the
     node that was reached, from its own view; otherwise the leader answers. `is_long`: its reply may be as long as a
     reply can be, so a connection has one of them open at a time. `needs_space`: makes the backlog larger, so a full
     disk refuses it. `is_repeatable`: doing it twice is the same as once, so that a client may ask again when it does
     not know whether it was done (a produce with a key, too). `may_wait`: with `wait` it may be answered much later, and
     only as long as its client is there. `unless_gone`: it sets or clears something, so it is not done late, when its
-    client has given up and may have asked for something else. `level`: the feature level that the cluster needs for it.
+    client has given up and may have asked for something else. `any_node`: another node's view does as well.
+    `by_datagram`: who asks need not be known. `level`: the feature level that the cluster needs for it.
     """
 
     action: Action
     name: str
     right: str
+    about: str
+    gathered: str = ""
     writes: bool = False
     in_pieces: bool = False
     asks_node: bool = False
@@ -58,6 +105,8 @@ class Facts(NamedTuple):
     is_repeatable: bool = False
     may_wait: bool = False
     unless_gone: bool = False
+    any_node: bool = False
+    by_datagram: bool = True
     level: int = 1
 
 
@@ -65,36 +114,77 @@ READERS_LEVEL: Final = 3
 """From this feature level on the log keeps its readers' positions."""
 
 TABLE: Final = (
-    Facts(Action.PRODUCE, "produce", Right.PRODUCE, writes=True, needs_space=True),
-    Facts(Action.CONSUME, "consume", Right.CONSUME, writes=True, is_repeatable=True, may_wait=True),
-    Facts(Action.CONFIRM, "confirm", Right.CONSUME, writes=True, is_repeatable=True),
-    Facts(Action.MONITOR, "monitor", Right.LOOK, is_repeatable=True),
+    Facts(Action.PRODUCE, "produce", Right.PRODUCE, About.QUEUE, writes=True, needs_space=True),
+    Facts(*(Action.CONSUME, "consume", Right.CONSUME, About.QUEUES), writes=True, is_repeatable=True, may_wait=True),
+    Facts(Action.CONFIRM, "confirm", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, is_repeatable=True),
+    Facts(Action.MONITOR, "monitor", Right.LOOK, About.QUEUE, is_repeatable=True),
     Facts(
-        Action.CONFIGURE, "configure", Right.MANAGE, writes=True, needs_space=True, is_repeatable=True, unless_gone=True
+        *(Action.CONFIGURE, "configure", Right.MANAGE, About.QUEUE),
+        writes=True,
+        needs_space=True,
+        is_repeatable=True,
+        unless_gone=True,
     ),
-    Facts(Action.CLEAR, "clear", Right.MANAGE, writes=True, in_pieces=True, unless_gone=True),
-    Facts(Action.LIST, "list", Right.LOOK, is_long=True, is_repeatable=True),
-    Facts(Action.LEADER, "leader", Right.ANY, asks_node=True, is_repeatable=True),
-    Facts(Action.RELEASE, "release", Right.CONSUME, writes=True),
-    Facts(Action.EXTEND, "extend", Right.CONSUME, writes=True),
-    Facts(Action.PEEK, "peek", Right.LOOK, is_long=True, is_repeatable=True),
-    Facts(Action.SHOW, "show", Right.LOOK, is_long=True, is_repeatable=True),
-    Facts(Action.REMOVE, "remove", Right.MANAGE, writes=True, in_pieces=True, unless_gone=True),
-    Facts(Action.LOG, "log", Right.LOG, asks_node=True, is_long=True, is_repeatable=True),
-    Facts(Action.CLUSTER, "cluster", Right.OPERATE, is_repeatable=True, unless_gone=True),
-    Facts(Action.AUTHENTICATE, "authenticate", Right.NONE, asks_node=True, is_repeatable=True),
+    Facts(Action.CLEAR, "clear", Right.MANAGE, About.QUEUE, writes=True, in_pieces=True, unless_gone=True),
+    Facts(Action.LIST, "list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST, is_long=True, is_repeatable=True),
     Facts(
-        Action.POSITION, "position", Right.LOG, writes=True, is_repeatable=True, unless_gone=True, level=READERS_LEVEL
+        *(Action.LEADER, "leader", Right.ANY, About.LEADER, Gathered.LEADERS),
+        asks_node=True,
+        is_repeatable=True,
+        any_node=True,
     ),
-    Facts(Action.WATCH, "watch", Right.CONSUME, is_repeatable=True, may_wait=True),
-    Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, asks_node=True, is_repeatable=True),
-    Facts(Action.NODE_LIST, "node list", Right.LOOK, asks_node=True, is_long=True, is_repeatable=True),
-    Facts(Action.NODE_STATUS, "node status", Right.LOOK, asks_node=True, is_repeatable=True),
-    Facts(Action.NODE_INIT, "node init", Right.OPERATE, asks_node=True),
+    Facts(Action.RELEASE, "release", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
+    Facts(Action.EXTEND, "extend", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
+    Facts(Action.PEEK, "peek", Right.LOOK, About.QUEUE, is_long=True, is_repeatable=True),
+    Facts(Action.SHOW, "show", Right.LOOK, About.MESSAGE, is_long=True, is_repeatable=True),
+    Facts(Action.REMOVE, "remove", Right.MANAGE, About.QUEUE, writes=True, in_pieces=True, unless_gone=True),
+    Facts(
+        *(Action.LOG, "log", Right.LOG, About.LOG),
+        asks_node=True,
+        is_long=True,
+        is_repeatable=True,
+        any_node=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.CLUSTER, "cluster", Right.OPERATE, About.CLUSTER),
+        is_repeatable=True,
+        unless_gone=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.AUTHENTICATE, "authenticate", Right.NONE, About.CLIENT),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.POSITION, "position", Right.LOG, About.LOG),
+        writes=True,
+        is_repeatable=True,
+        unless_gone=True,
+        by_datagram=False,
+        level=READERS_LEVEL,
+    ),
+    Facts(Action.WATCH, "watch", Right.CONSUME, About.QUEUES, is_repeatable=True, may_wait=True),
+    Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
+    Facts(
+        *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),
+        asks_node=True,
+        is_long=True,
+        is_repeatable=True,
+    ),
+    Facts(
+        *(Action.NODE_STATUS, "node status", Right.LOOK, About.EVERY_SHARD, Gathered.STATUS),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(Action.NODE_INIT, "node init", Right.OPERATE, About.NODE, asks_node=True, by_datagram=False),
 )
 """Every action, by its number."""
 
-BY_NUMBER: Final = {facts.action: facts for facts in TABLE}
+BY_NUMBER: Final[dict[int, Facts]] = {facts.action: facts for facts in TABLE}
 WRITES: Final = frozenset(facts.action for facts in TABLE if facts.writes)
 LATER: Final[dict[int, int]] = {facts.action: facts.level for facts in TABLE if facts.level > 1}
 """The actions that the first nodes did not know, each with its feature level."""
@@ -110,21 +200,48 @@ LOOKS: Final = frozenset(f.action for f in TABLE if not f.writes and not f.asks_
 """What the leader answers and nothing changes by: asked again without a thought."""
 NAMES: Final[dict[int, str]] = {int(facts.action): facts.name for facts in TABLE}
 
-CLUSTER_LOOKS: Final = frozenset({None, "status"})
-"""Commands of the action cluster that change nothing."""
+ANY_NODE: Final = frozenset(facts.action for facts in TABLE if facts.any_node)
+NOT_BY_DATAGRAM: Final = frozenset(facts.action for facts in TABLE if not facts.by_datagram)
+"""What needs a client that can be known."""
 
-NAME_NO_QUEUE: Final = frozenset(
-    {
-        *(Action.LIST, Action.NODE_LIST, Action.LEADER, Action.NODE_STATUS, Action.LOG, Action.POSITION),
-        *(Action.CLUSTER, Action.NODE_INIT, Action.AUTHENTICATE),
-    }
-)
+
+DONE_BY_SHARDS: Final = frozenset(facts.action for facts in TABLE if facts.about != About.CLIENT)
+"""What reaches a shard's owner."""
+
+
+def about(*what: str) -> frozenset[Action]:
+    """The actions that are about that: see `About`."""
+    return frozenset(facts.action for facts in TABLE if facts.about in what)
+
+
+NAME_NO_QUEUE: Final = frozenset(facts.action for facts in TABLE if facts.about not in OF_SOME_QUEUE)
 """What is about no queue that the request names; a list shows those that its client may see."""
 
-NAME_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
+NAME_QUEUES: Final = about(About.QUEUES)
 """What may name several queues."""
 
-NOT_BY_DATAGRAM: Final = frozenset(
-    {Action.LOG, Action.POSITION, Action.CLUSTER, Action.NODE_INIT, Action.NODE_STATUS, Action.AUTHENTICATE}
+
+class Command(NamedTuple):
+    """About one command of the action cluster, None: it names none. `looks`: it changes nothing.
+
+    `gathered`: see `Gathered`; "": it is done by one shard, the first one, or `has_shard`: that which it names.
+    """
+
+    name: str | None
+    gathered: str = ""
+    looks: bool = False
+    has_shard: bool = False
+
+
+COMMANDS: Final = (
+    Command(None, Gathered.MEMBERS, looks=True),
+    Command("status", Gathered.MEMBERS, looks=True),
+    Command("add", Gathered.AFTER_ALL),
+    Command("remove", Gathered.AFTER_ALL),
+    Command("transfer", has_shard=True),
+    Command("upgrade", Gathered.ALL),
+    Command("balance", Gathered.ALL),
 )
-"""What is not about queues: it needs a client that can be known."""
+COMMAND_OF: Final[dict[str | None, Command]] = {command.name: command for command in COMMANDS}
+CLUSTER_LOOKS: Final = frozenset(command.name for command in COMMANDS if command.looks)
+"""Commands that change nothing."""

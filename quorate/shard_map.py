@@ -8,9 +8,9 @@ import math
 import threading
 from typing import Any, Final
 
+from quorate.actions import ASKS_NODE, About, about
 from quorate.after_fork import forget_after_fork
 from quorate.connection import Address
-from quorate.protocol import Action
 from quorate.shards import shard_of_message, shard_of_queue
 
 LEARN_AFTER: Final = 16
@@ -19,13 +19,8 @@ LEARN_AFTER: Final = 16
 RENEW_S: Final = 60.0
 """So old a map is asked for anew: leaders move, and a node that does not lead any more forwards without a word."""
 
-BY_QUEUE: Final = frozenset(
-    {
-        *(Action.PRODUCE, Action.CONSUME, Action.MONITOR, Action.CONFIGURE, Action.CLEAR),
-        *(Action.PEEK, Action.SHOW, Action.REMOVE, Action.WATCH),
-    }
-)
-BY_MESSAGE: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
+BY_QUEUE: Final = about(About.QUEUE, About.QUEUES, About.MESSAGE) - ASKS_NODE
+BY_MESSAGE: Final = about(About.MESSAGE, About.MESSAGES)
 
 
 class ShardMap:

@@ -3,7 +3,7 @@
 Tables: `log` maps an entry's last trans_id (8 bytes, big-endian) to the entry; `backlog` maps a msg_id (likewise) to
 the message as msgpack; `queues` maps a name to [settings, max_id]; `meta` holds the format version, the shard,
 `trimmed` (the trans_id of the last record that the log does not hold any more), `trimmed_vote` (the vote_id that made
-it), the members and the log's readers as trimmed records said them, and `side`. All but `meta` have a twin, in which a
+it), the sections as trimmed records left them (`storage.sections`), and `side`. All but `meta` have a twin, in which a
 snapshot gathers; `side` says which of the two counts.
 
 Trimming drops the oldest entries unread, and in the same transaction puts the messages among them that are still live
@@ -19,7 +19,8 @@ import msgspec
 from storage import entry_codec
 from storage.entry import Entry, StoredEntry
 from storage.errors import DamagedError, MapGrownError, UnknownFormatError
-from storage.records import Configure, Members, Produce, ReaderPosition
+from storage.records import Configure, Produce
+from storage.sections import KEYS, NO_ROWS, SECTIONS, Rows
 from storage.tables import (
     BACKLOG,
     LOG,
@@ -37,15 +38,11 @@ _FORMAT_KEY: Final = b"format"
 _SHARD_KEY: Final = b"shard"
 TRIMMED_KEY: Final = b"trimmed"
 TRIMMED_VOTE_KEY: Final = b"trimmed_vote"
-MEMBERS_KEY: Final = b"members"
-READERS_KEY: Final = b"readers"
 SIDE_KEY: Final = b"side"
 _STAGED_KEY: Final = b"staged"
 
 decode_message_row = msgspec.msgpack.Decoder(Produce).decode
 decode_queue_row = msgspec.msgpack.Decoder(tuple[Configure, int]).decode
-decode_members = msgspec.msgpack.Decoder(Members).decode
-decode_readers = msgspec.msgpack.Decoder(dict[str, ReaderPosition]).decode
 
 
 class Bounds(NamedTuple):
@@ -66,16 +63,15 @@ class Staged(NamedTuple):
 class SnapshotPart(NamedTuple):
     """Rows of a snapshot: (table's first letter + key, value). `cursor` is the last one's; `is_last`: no more follow.
 
-    `members` is the members' row, `readers` the readers' (empty: none), `vote_id` made record `trimmed`.
+    `sections` are the rows of those, `vote_id` made record `trimmed`.
     """
 
     trimmed: int
     vote_id: int
-    members: bytes
     rows: list[tuple[bytes, bytes]]
     cursor: bytes
     is_last: bool
-    readers: bytes = b""
+    sections: Rows = NO_ROWS
 
 
 def number_key(number: int) -> bytes:
@@ -161,7 +157,7 @@ class LogStore:
             transaction.put(self.queues, [(name.encode(), row) for name, row in rows.queues if row is not None])
             transaction.delete(self.queues, [name.encode() for name, row in rows.queues if row is None])
             transaction.delete_up_to(self.log, number_key(trim.until))
-            _note_trimmed(transaction, trim.until, trim.vote_id, rows.members, rows.readers)
+            _note_trimmed(transaction, trim.until, trim.vote_id, rows.sections)
 
         self._write(write)
         self.bounds = Bounds(trim.until, max(trim.until, self.bounds.checkpointed))
@@ -184,7 +180,7 @@ class LogStore:
             transaction.put(self.backlog, [(number_key(msg_id), row) for msg_id, row in transaction_rows.messages])
             rows = [(name.encode(), row) for name, row in transaction_rows.queues if row is not None]
             transaction.put(self.queues, rows)
-            _note_trimmed(transaction, trimmed, vote_id, transaction_rows.members, transaction_rows.readers)
+            _note_trimmed(transaction, trimmed, vote_id, transaction_rows.sections)
 
         self._write(write)
         self.bounds = Bounds(trimmed, trimmed)
@@ -213,10 +209,9 @@ class LogStore:
                     rows.append((letter + key, value))
                     size += len(value) + 32
             vote_id = _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID)
-            members = transaction.get(META, MEMBERS_KEY) or b""
-            readers = transaction.get(META, READERS_KEY) or b""
+            sections = section_rows(transaction)
         last = rows[-1][0] if rows else cursor
-        return SnapshotPart(self.bounds.trimmed, vote_id, members, rows, last, is_last, readers)
+        return SnapshotPart(self.bounds.trimmed, vote_id, rows, last, is_last, sections)
 
     @property
     def tables(self) -> Tables:
@@ -251,8 +246,8 @@ class LogStore:
             side = transaction.get(META, SIDE_KEY) or b""
             for table in (self.log, self.backlog, self.queues):
                 transaction.clear(table)
-            transaction.delete(META, [_STAGED_KEY, MEMBERS_KEY])
-            _note_trimmed(transaction, part.trimmed, part.vote_id, part.members or None, part.readers or None)
+            transaction.delete(META, [_STAGED_KEY, *KEYS])
+            _note_trimmed(transaction, part.trimmed, part.vote_id, part.sections)
             transaction.put(META, [(SIDE_KEY, b"" if side else OTHER_SIDE.encode())])
 
         self._write(write)
@@ -294,17 +289,19 @@ def trimmed_vote_id(transaction: ReadTransaction) -> int:
     return _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID) if trimmed else 0
 
 
-def _note_trimmed(
-    transaction: WriteTransaction, trimmed: int, vote_id: int, members: bytes | None, readers: bytes | None
-) -> None:
-    """The log begins behind record `trimmed`, at which members and readers were these."""
+def section_rows(transaction: ReadTransaction) -> Rows:
+    """The sections' rows as trimmed records left them."""
+    return tuple(transaction.get(META, key) or b"" for key in KEYS)
+
+
+def _note_trimmed(transaction: WriteTransaction, trimmed: int, vote_id: int, sections: Rows) -> None:
+    """The log begins behind record `trimmed`, at which the sections were these."""
     transaction.put(META, [(TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))])
-    if members is not None:
-        transaction.put(META, [(MEMBERS_KEY, members)])
-    if readers is not None:
-        transaction.put(META, [(READERS_KEY, readers)])
-    else:
-        transaction.delete(META, [READERS_KEY])
+    for section, row in zip(SECTIONS, sections, strict=True):
+        if row:
+            transaction.put(META, [(section.key, row)])
+        elif not section.stays:
+            transaction.delete(META, [section.key])
 
 
 def decode_in_chain(data: bytes, where: str, after: int) -> Entry:

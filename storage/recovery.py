@@ -17,19 +17,17 @@ from storage.entry_codec import is_whole, stored_entry
 from storage.errors import DamagedError
 from storage.journal import read_journal
 from storage.log_store import (
-    MEMBERS_KEY,
-    READERS_KEY,
     LogStore,
     decode_in_chain,
-    decode_members,
     decode_message_row,
     decode_queue_row,
-    decode_readers,
+    section_rows,
     trimmed_vote_id,
 )
 from storage.records import Lead, Members, Produce
+from storage.sections import SECTIONS
 from storage.state import ShardState
-from storage.tables import META, Tables
+from storage.tables import Tables
 
 RowT = TypeVar("RowT")
 
@@ -118,12 +116,10 @@ def load_rows(tables: Tables, store: LogStore, state: ShardState, rest: Callable
             settings, max_id = row(decode_queue_row, data, f"queue row {key!r}")
             state.restore_queue(settings, max_id)
         _load_messages(_resting(transaction.range(store.backlog), rest), state.restore_message)
-        members = transaction.get(META, MEMBERS_KEY)
-        readers = transaction.get(META, READERS_KEY)
-    if members is not None:
-        state.members = row(decode_members, members, "the members' row")
-    if readers is not None:
-        state.readers = row(decode_readers, readers, "the readers' row")
+        sections = section_rows(transaction)
+    for section, data in zip(SECTIONS, sections, strict=True):
+        if data:
+            section.into_state(state, row(section.decode, data, section.name))
     state.trans_id = store.bounds.trimmed
     state.stretches.begin(state.trans_id)
     return len(state.messages)

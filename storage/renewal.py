@@ -23,8 +23,9 @@ from storage.log_store import LogStore
 from storage.real_disk import RealFolder, flush_folder
 from storage.records import Members
 from storage.repair import verify
+from storage.sections import rows_with
 from storage.tables import LmdbTables, Tables
-from storage.trimming import FIRST_VOTE_ID, TrimRows, encode_row
+from storage.trimming import FIRST_VOTE_ID, TrimRows
 from storage.vote_file import NAME, Identity, open_vote_file
 
 ASIDE: Final = ".damaged-"
@@ -123,4 +124,4 @@ def abstain(folder: Folder, abstains: bool = True) -> None:
 
 def note_members(tables: Tables, shard: int, members: Members) -> None:
     """Of empty data, whom to ask for all that is missing."""
-    LogStore(tables, shard).replace(TrimRows([], [], encode_row(members)), 0, FIRST_VOTE_ID)
+    LogStore(tables, shard).replace(TrimRows([], [], rows_with(members)), 0, FIRST_VOTE_ID)

@@ -14,17 +14,17 @@ from storage.entry import Entry
 from storage.errors import DamagedError, StorageError
 from storage.journal import is_segment_name, read_journal, salvage_journal
 from storage.log_store import (
-    MEMBERS_KEY,
     LogStore,
-    decode_members,
     decode_message_row,
     decode_queue_row,
+    section_rows,
     trimmed_vote_id,
 )
 from storage.records import Members
 from storage.recovery import UNREADABLE, standing_entries
+from storage.sections import SECTIONS, rows_of
 from storage.state import ShardState
-from storage.tables import META, Tables
+from storage.tables import Tables
 from storage.trimming import TrimRows, encode_row, queue_row
 
 
@@ -70,8 +70,7 @@ def repair(tables: Tables, folder: Folder, shard: int) -> Findings:
     rows = TrimRows(
         [(msg_id, encode_row(state.messages[msg_id].record())) for msg_id in sorted(state.messages)],
         [(name, queue_row(queue)) for name, queue in sorted(state.queues.items())],
-        None if state.members is None else encode_row(state.members),
-        encode_row(state.readers) if state.readers else None,
+        rows_of(state),
     )
     LogStore(tables, shard).replace(rows, findings.last_trans_id, findings.vote_id)
     for name in [name for name in folder.names() if is_segment_name(name)]:
@@ -124,12 +123,12 @@ def _salvage(tables: Tables, folder: Folder, shard: int) -> tuple[Findings, Shar
 
 def _read_rows(tables: Tables, store: LogStore, state: ShardState, findings: Findings) -> None:
     with tables.read() as transaction:
-        members = transaction.get(META, MEMBERS_KEY)
-        if members is not None:
+        for section, data in zip(SECTIONS, section_rows(transaction), strict=True):
             try:
-                state.members = decode_members(members)
+                if data:
+                    section.into_state(state, section.decode(data))
             except UNREADABLE as error:
-                findings.faults.append(f"the members' row: {error}")
+                findings.faults.append(f"{section.name}: {error}")
         for key, data in transaction.range(store.queues):
             try:
                 state.restore_queue(*decode_queue_row(data))

@@ -2,13 +2,12 @@
 
 import msgspec
 
+from storage import sections
 from storage.errors import DamagedError
 from storage.log_store import (
     SnapshotPart,
-    decode_members,
     decode_message_row,
     decode_queue_row,
-    decode_readers,
 )
 
 KEY_BYTES_MAX = 511
@@ -21,13 +20,10 @@ def check_part(part: SnapshotPart) -> None:
     """Raise `DamagedError` for what could not be read again: rows of no table, unfit keys, what does not decode."""
     where = f"a snapshot of what stands before record {part.trimmed + 1}"
     try:
-        if part.members:
-            decode_members(part.members)
-        if part.readers:
-            decode_readers(part.readers)
+        sections.check(part.sections)
         for key, value in part.rows:
             _check_row(key, value, where)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise DamagedError(where, str(error)) from error
     if len(part.cursor) > KEY_BYTES_MAX + 1:
         raise DamagedError(where, f"a cursor of {len(part.cursor)} bytes")

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from storage.queue_state import QueueState
+from storage.sections import NO_ROWS, Rows, rows_of
 from storage.state import ShardState
 from storage.stretches import Stretch
 
@@ -27,14 +28,12 @@ encode_row = msgspec.msgpack.Encoder().encode
 class TrimRows(NamedTuple):
     """Messages and queues as they are now: rows of the live messages, and a row or None for each queue.
 
-    `members` is the members' row, `readers` the readers', None if there is none. `gone`: messages that have no row any
-    more, if they had one.
+    `sections` are the rows of those. `gone`: messages that have no row any more, if they had one.
     """
 
     messages: list[tuple[int, bytes]]
     queues: list[tuple[str, bytes | None]]
-    members: bytes | None = None
-    readers: bytes | None = None
+    sections: Rows = NO_ROWS
     gone: Sequence[int] = ()
 
 
@@ -91,14 +90,7 @@ class Describing:
 
     def described(self) -> Trim:
         """All of the stretch, when it is described."""
-        state = self.state
-        rows = TrimRows(
-            self._messages,
-            self._queues,
-            None if state.members is None else encode_row(state.members),
-            encode_row(state.readers) if state.readers else None,
-            self._gone,
-        )
+        rows = TrimRows(self._messages, self._queues, rows_of(self.state), self._gone)
         return Trim(self.stretch.until, self.stretch.vote_id, rows)
 
 

@@ -2,9 +2,7 @@
 
 import math
 from collections import deque
-from typing import Any, Final
-
-import pykka
+from typing import Final
 
 from actors.cluster.election import Decision, Decisions, Election, Save
 from actors.messages.disk import IdentitySaved, SaveIdentity
@@ -19,6 +17,8 @@ from actors.messages.election import (
     VoteIdSeen,
     VotersChanged,
 )
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToDiskLane, ToReplicator
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 
@@ -30,11 +30,11 @@ LOOK_S: Final = 0.05
 class Elector(LoopActor):
     """One node's Elector. `lane` saves; the Replicator is told."""
 
-    def __init__(self, runtime: Runtime, election: Election, lane: "pykka.ActorRef[Any]") -> None:
+    def __init__(self, runtime: Runtime, election: Election, lane: Mailbox[ToDiskLane]) -> None:
         super().__init__(runtime)
         self._machine = election
         self._lane = lane
-        self._replicator: pykka.ActorRef[Any]
+        self._replicator: Mailbox[ToReplicator]
         self._untold: deque[Decision] = deque()
         self._is_saving = False
         machine, now = election, runtime.monotonic
@@ -51,7 +51,7 @@ class Elector(LoopActor):
             IdentitySaved: self._saved,
         }
 
-    def attach(self, replicator: "pykka.ActorRef[Any]") -> None:
+    def attach(self, replicator: Mailbox[ToReplicator]) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._replicator = replicator
 

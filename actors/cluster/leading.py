@@ -315,15 +315,17 @@ class Leading:
     def snapshot_read(self, message: SnapshotRead) -> Decisions:
         """LMDB's rows for a follower."""
         part = message.part
+        members, readers, *more = part.sections
         rows = SnapshotRows(
             self.vote_id,
             part.trimmed,
             part.vote_id,
-            part.members or self.log.membership.settled_row(),
+            members or self.log.membership.settled_row(),
             part.rows,
             part.cursor,
             part.is_last,
             message.after_cursor,
-            part.readers,
+            readers,
+            more,
         )
         return [SendPeers((message.node_id,), rows)]

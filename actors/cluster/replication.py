@@ -46,7 +46,8 @@ from net.peers.messages import (
     VoteRequest,
 )
 from storage.entry import LogEnd
-from storage.log_store import Staged, decode_members
+from storage.log_store import Staged
+from storage.sections import decode_members
 
 FROM_A_LEADER = (Push, Diverged, SnapshotNeeded, SnapshotRows)
 UNDER_A_VOTE = (Stored, Pull, Diverged, SnapshotNeeded, SnapshotPull, SnapshotRows, TakeOver)
@@ -285,7 +286,7 @@ class Replication:
             if message.refused is not None or not isinstance(self.role, Following):
                 return []
             return self._intake.ask(now, self.role)
-        members = decode_members(part.members) if part.members else None
+        members = decode_members(part.sections[0]) if part.sections[0] else None
         decisions = self.log.installed(part.trimmed, part.vote_id, members)
         assert isinstance(self.role, Following), "a leader's log is never behind another's"
         return decisions + self.role.installed(now)

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-import pykka
-
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.announcing import Announcer
 from actors.cluster.balancing import Balancing
@@ -47,6 +45,7 @@ from actors.messages.client_counts import ClientCounts
 from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
+from actors.messages.mailbox import Mailbox
 from actors.messages.peers import (
     PeerDown,
     PeerFault,
@@ -114,7 +113,7 @@ class Replicator(LoopActor):
         self._reads_later = False
         self._checkpointing = Checkpointing()
         self._near: Neighbours
-        self._recipients: dict[type, pykka.ActorRef[Any]] = {}
+        self._recipients: dict[type, Mailbox[Any]] = {}
         self._settled_members: object = None
         self._was_full = False
         self._watched = self._log.committed

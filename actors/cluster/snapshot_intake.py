@@ -16,6 +16,7 @@ from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import SnapshotNeeded, SnapshotPull, SnapshotRows
 from storage.errors import DamagedError
 from storage.log_store import SnapshotPart, Staged
+from storage.sections import padded
 from storage.snapshot_check import check_part
 
 PATIENCE_S: Final = 60.0
@@ -94,11 +95,10 @@ class SnapshotIntake:
         part = SnapshotPart(
             message.trimmed,
             message.trimmed_vote_id,
-            message.members,
             message.rows,
             message.cursor,
             message.is_last,
-            message.readers,
+            padded((message.members, message.readers, *message.sections)),
         )
         assert role.leader is not None
         try:

@@ -1,10 +1,9 @@
 """What a Replicator is given: what it is to know of the node that it runs in, and whom it tells."""
 
 from dataclasses import dataclass
-from typing import Any
 
-import pykka
-
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToCheckpointer, ToElector, ToLinks, ToQueueOwner, ToRouter, ToShardNews
 from storage.records import LEVEL, Member
 
 
@@ -38,9 +37,9 @@ class ReplicatorSettings:
 class Neighbours:
     """The actors that a Replicator tells; `news` None: there is one shard."""
 
-    owner: "pykka.ActorRef[Any]"
-    elector: "pykka.ActorRef[Any]"
-    checkpointer: "pykka.ActorRef[Any]"
-    links: "pykka.ActorRef[Any]"
-    router: "pykka.ActorRef[Any]"
-    news: "pykka.ActorRef[Any] | None" = None
+    owner: Mailbox[ToQueueOwner]
+    elector: Mailbox[ToElector]
+    checkpointer: Mailbox[ToCheckpointer]
+    links: Mailbox[ToLinks]
+    router: Mailbox[ToRouter]
+    news: Mailbox[ToShardNews] | None = None

@@ -8,8 +8,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-import pykka
-
 from actors.disk.retention import Retention, RetentionLimits
 from actors.messages.checkpoints import (
     Checkpoint,
@@ -32,6 +30,8 @@ from actors.messages.checkpoints import (
 )
 from actors.messages.lifecycle import Attach
 from actors.messages.log import StateLoaded
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.runtime.blocking import BlockingActor
 from actors.runtime.contract import Runtime
 from storage.errors import DiskFullError
@@ -69,8 +69,8 @@ class Checkpointer(BlockingActor):
         self._retention = Retention(limits)
         self._asked: DescribeHead | None = None
         self._described: HeadDescribed | None = None
-        self._replicator: pykka.ActorRef[Any]
-        self._owner: pykka.ActorRef[Any]
+        self._replicator: Mailbox[ToReplicator]
+        self._owner: Mailbox[ToQueueOwner]
         self._handlers: dict[type, Callable[[Any], None]] = {
             Checkpoint: self._checkpoint,
             HeadDescribed: self._head_described,

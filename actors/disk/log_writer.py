@@ -13,10 +13,8 @@ lane flushes every so often: that survives the process's death, and a power cut 
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-
-import pykka
 
 from actors.disk.write_place import Place, WritePlace
 from actors.messages.disk import (
@@ -28,6 +26,8 @@ from actors.messages.disk import (
     SegmentReady,
     WriteBytes,
 )
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToDiskLane
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from storage.disk import AsyncWrites
@@ -50,7 +50,7 @@ class LogWriter:
         self,
         runtime: Runtime,
         journal: JournalWriter,
-        lanes: "list[pykka.ActorRef[Any]]",
+        lanes: Sequence[Mailbox[ToDiskLane]],
         flush_interval_s: float | None,
         async_writes: AsyncWrites | None = None,
         writes_max: int = 1,
@@ -200,7 +200,7 @@ class LogWriter:
         if durable is not None:
             self.durable = durable
 
-    def _next_lane(self) -> "pykka.ActorRef[Any]":
+    def _next_lane(self) -> Mailbox[ToDiskLane]:
         self._lanes.rotate(1)
         return self._lanes[0]
 

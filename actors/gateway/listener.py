@@ -10,8 +10,6 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-import pykka
-
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.datagram_waits import DatagramWaits
@@ -24,6 +22,8 @@ from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, Stop, Stopped
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToAuditor, ToRouter
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -79,12 +79,12 @@ class Listener(LoopActor):
     def __init__(
         self,
         runtime: Runtime,
-        router: "pykka.ActorRef[Any]",
+        router: Mailbox[ToRouter],
         limits: ListenerLimits,
         on_stopped: Callable[[], None] = lambda: None,
         move: Move = lambda connection, shard: False,
         access: AccessTable | None = None,
-        auditor: "pykka.ActorRef[Any] | None" = None,
+        auditor: Mailbox[ToAuditor] | None = None,
         counts: ClientCounts | None = None,
     ) -> None:
         super().__init__(runtime)

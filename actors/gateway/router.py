@@ -15,7 +15,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
-import pykka
 
 from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
@@ -33,6 +32,8 @@ from actors.messages.call import Answer, Call, Client
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
 from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
 from actors.messages.worker_keys import shard_of, worker_key
 from actors.runtime.contract import Runtime, Timer
@@ -66,7 +67,7 @@ class Router(LoopActor):
     def __init__(
         self,
         runtime: Runtime,
-        owner: "pykka.ActorRef[Any]",
+        owner: Mailbox[ToQueueOwner],
         sharding: Sharding,
         routings: list[Routing],
         virtual_queues: dict[str, list[str]],
@@ -85,8 +86,8 @@ class Router(LoopActor):
         self._parts = ScatterGather(sharding, self.actor_ref)
         self._asked = Asked(runtime, self._say, forward_bytes)
         self._served = Served(runtime, self._say, access, forward_bytes)
-        self._links: pykka.ActorRef[Any]
-        self._listener: pykka.ActorRef[Any] | None = None
+        self._links: Mailbox[ToLinks]
+        self._listener: Mailbox[ToListener] | None = None
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
         self._is_stopping = False
@@ -110,11 +111,11 @@ class Router(LoopActor):
             Stop: self._stop_asked,
         }
 
-    def attach(self, links: "pykka.ActorRef[Any]") -> None:
+    def attach(self, links: Mailbox[ToLinks]) -> None:
         """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
         self._links = links
 
-    def serve(self, listener: "pykka.ActorRef[Any]") -> None:
+    def serve(self, listener: Mailbox[ToListener]) -> None:
         """The Listener of this worker, which is made when all others are. Before any message."""
         self._listener = listener
 

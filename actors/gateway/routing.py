@@ -30,7 +30,7 @@ from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal
 from actors.messages.worker_keys import node_of, shown
-from quorate.actions import ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
+from quorate.actions import ANY_NODE, ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
     Action,
     Code,
@@ -57,9 +57,6 @@ GIVE_UP_MAX: Final = 1000
 
 RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
-
-AS_WELL: Final = frozenset({Action.LEADER, Action.LOG})
-"""What asks a node for its own view, and another's does as well."""
 
 LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to it
 
@@ -185,7 +182,7 @@ class Routing:
         """
         if not self._sibling or action not in ASKS_NODE:
             return self.leader
-        return self.leader if action in AS_WELL and self._sibling not in self._linked else self._sibling
+        return self.leader if action in ANY_NODE and self._sibling not in self._linked else self._sibling
 
     def answers_itself(self, action: int) -> bool:
         """Who leads is answered here, too, but not before it is known: a node that has just started soon knows."""

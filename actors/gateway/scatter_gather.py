@@ -9,10 +9,22 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.gathers import All, Following, Gather, Gathered, Listed, Mapped, Settled, Spread, Stated
 from actors.gateway.seeking import Seeking, Step
-from actors.gateway.sharding import BY_MESSAGE, CHANGES, OVER_QUEUES, Part, Sharding
+from actors.gateway.sharding import OVER_QUEUES, Part, Sharding
 from actors.messages.call import Answer, Call, Client, Receiver
 from actors.messages.rights import Principal, not_allowed
-from quorate.protocol import Action, ErrorWord, Request, refusal
+from quorate.actions import BY_NUMBER, COMMAND_OF, About
+from quorate.actions import Gathered as How
+from quorate.protocol import ErrorWord, Request, refusal
+
+GATHERS: Final[dict[str, type[Gathered]]] = {
+    How.LIST: Listed,
+    How.SUM: Settled,
+    How.LEADERS: Mapped,
+    How.MEMBERS: Spread,
+    How.AFTER_ALL: Following,
+    How.ALL: All,
+}
+"""Beside `Stated`, which is made with more."""
 
 SEEKING_MAX: Final = 32
 """Consumers over several shards that one client may have open: fewer than a connection may, so its end is noticed."""
@@ -46,24 +58,17 @@ class ScatterGather:
             return Parted([], [(call, fault)], [])
         if request.action in OVER_QUEUES and request.queues is not None:
             return self._seek(now, call)
-        gathered: Gathered
-        if request.action == Action.NODE_STATUS:
-            gathered = Stated(call, sharding.every(request), sharding.own, self.faults)
-        elif request.action in BY_MESSAGE:
+        facts = BY_NUMBER[request.action]
+        how = COMMAND_OF[request.command].gathered if facts.about == About.CLUSTER else facts.gathered
+        if how == How.SUM:
             parts = sharding.by_ids(request)
             if len(parts) == 1:
                 return Parted([(parts[0].shard, call)], [], [])
-            gathered = Settled(call, parts)
-        elif request.action == Action.CLUSTER and request.command in (None, "status"):
-            gathered = Spread(call, sharding.every(request))
-        elif request.action == Action.CLUSTER and request.command in CHANGES:
-            gathered = Following(call, sharding.every(Request(Action.CLUSTER, command="status")))
-        elif request.action == Action.CLUSTER:
-            gathered = All(call, sharding.every(request))
-        elif request.action == Action.LEADER:
-            gathered = Mapped(call, sharding.every(request))
+        elif how == How.AFTER_ALL:
+            parts = sharding.every(Request(request.action, command="status"))
         else:
-            gathered = Listed(call, sharding.every(request))
+            parts = sharding.every(request)
+        gathered = Stated(call, parts, sharding.own, self.faults) if how == How.STATUS else GATHERS[how](call, parts)
         parts_of = enumerate(gathered.parts)
         asks = [(part.shard, self._part(call, gathered, order, part, is_single=True)) for order, part in parts_of]
         return Parted(asks, [], [])

@@ -7,13 +7,11 @@ than it takes to be sure that its client is still there is asked about first (`L
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-import pykka
-
 from actors.gateway.access import AccessTable
 from actors.gateway.late_requests import ANSWER_S, LateRequests
 from actors.gateway.remote_clients import RemoteClient, RemoteClients
 from actors.gateway.under_way import CALL_BYTES
-from actors.messages.call import Call
+from actors.messages.call import Call, Receiver
 from actors.messages.peers import PeerBehind, PeerUp
 from actors.messages.worker_keys import node_of
 from actors.runtime.contract import Runtime
@@ -76,9 +74,7 @@ class Served:
             size += grown
         self._say(node_id, ForwardAnswers(packed[start:], session))
 
-    def take(
-        self, node_id: int, message: Forward, reply_to: "pykka.ActorRef[Any]", may_do: Callable[[int], bool] | None
-    ) -> ToDo:
+    def take(self, node_id: int, message: Forward, reply_to: Receiver, may_do: Callable[[int], bool] | None) -> ToDo:
         """What is to be done of a Forward. `may_do` says of an action whether it is done here; None: all are."""
         session = message.session
         fresh = self.remote.fresh(node_id, message)

@@ -7,11 +7,12 @@ shard 0's log was committed.
 """
 
 import logging
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import pykka
 
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -27,7 +28,7 @@ from actors.messages.worker_keys import node_of, shard_of, worker_key
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import RootMembers, ShardLeader, ShardLeaders
-from storage.log_store import decode_members
+from storage.sections import decode_members
 
 log = logging.getLogger("quorate.shards")
 
@@ -38,7 +39,7 @@ VOTE_JUMP_MAX: Final = 1 << 20
 class ShardNews(LoopActor):
     """For the worker of shard `own`, of so many `shards`, of node `node_id`."""
 
-    def __init__(self, runtime: Runtime, node_id: int, own: int, shards: int, router: "pykka.ActorRef[Any]") -> None:
+    def __init__(self, runtime: Runtime, node_id: int, own: int, shards: int, router: Mailbox[ToRouter]) -> None:
         super().__init__(runtime)
         self._node_id = node_id
         self._own = own
@@ -49,8 +50,8 @@ class ShardNews(LoopActor):
         self._nodes: tuple[int, ...] = ()
         self._disks: dict[int, int] = {}
         self._near: set[int] = set()
-        self._replicator: pykka.ActorRef[Any]
-        self._links: pykka.ActorRef[Any]
+        self._replicator: Mailbox[ToReplicator]
+        self._links: Mailbox[ToLinks]
         self.handlers = {
             LeaderChanged: self._own_leader_changed,
             RootSettled: lambda m: self._settled(m, is_of_node=True),
@@ -60,7 +61,7 @@ class ShardNews(LoopActor):
             PeerSaid: self._peer_said,
         }
 
-    def attach(self, replicator: "pykka.ActorRef[Any]", links: "pykka.ActorRef[Any]") -> None:
+    def attach(self, replicator: Mailbox[ToReplicator], links: Mailbox[ToLinks]) -> None:
         """Whom it tells beside the Router; called by the assembly before any message."""
         self._replicator = replicator
         self._links = links

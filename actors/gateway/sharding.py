@@ -8,25 +8,26 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from quorate.actions import COMMAND_OF, About, Command, about
 from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
 from quorate.shards import shard_of_message, shard_of_queue
 
 SEVERAL: Final = -1
 """Stands for the shard of a request that concerns more than one, or none that there is."""
 
-EVERY_SHARD: Final = frozenset({Action.LIST, Action.NODE_LIST, Action.NODE_STATUS})
-BY_NUMBER: Final = frozenset({Action.LOG, Action.POSITION})
+EVERY_SHARD: Final = about(About.EVERY_SHARD)
+BY_NUMBER: Final = about(About.LOG)
 """What names its shard itself."""
 
-BY_MESSAGE: Final = frozenset({Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.SHOW})
-OVER_QUEUES: Final = frozenset({Action.CONSUME, Action.WATCH})
+BY_MESSAGE: Final = about(About.MESSAGE, About.MESSAGES)
+MESSAGES: Final = about(About.MESSAGES)
+OVER_QUEUES: Final = about(About.QUEUES)
+OF_NODE: Final = about(About.NODE)
+OF_LEADERS: Final = about(About.LEADER)
+OF_CLUSTER: Final = about(About.CLUSTER)
+"""Sets, not rows: each is looked at for each request."""
 
-TRANSFER: Final = "transfer"
-OF_EVERY_SHARD: Final = frozenset({None, "status", "upgrade", "balance"})
-"""Cluster commands that each shard's leader does."""
-
-CHANGES: Final = frozenset({"add", "remove"})
-"""What changes the members: shard 0's, and the others follow. Not before they have followed the last change."""
+UNKNOWN_COMMAND: Final = Command("")
 
 GATHER_PATIENCE_S: Final = 1.0
 """So long a shard without a leader is waited for by what tells of all of them; the reply says that it is missing."""
@@ -38,7 +39,7 @@ MAP_PATIENCE_S: Final = 0.1
 
 def short_patience(request: Request) -> float:
     """For how long a part of the request waits for its shard's leader (s)."""
-    longest_s = MAP_PATIENCE_S if request.action == Action.LEADER else GATHER_PATIENCE_S
+    longest_s = MAP_PATIENCE_S if request.action in OF_LEADERS else GATHER_PATIENCE_S
     return longest_s if request.patience is None else min(request.patience, longest_s)
 
 
@@ -63,7 +64,7 @@ class Sharding:
         """
         action = request.action
         if action in BY_MESSAGE and (request.msg_ids is not None or request.msg_id is not None):
-            if request.msg_ids is not None and action != Action.SHOW:
+            if request.msg_ids is not None and action in MESSAGES:
                 return SEVERAL
             shard = self.own if request.msg_id is None else shard_of_message(request.msg_id)
             return shard if shard < self.shards else self.own
@@ -72,14 +73,15 @@ class Sharding:
         if action in BY_NUMBER:
             shard = request.shard or 0
             return shard if shard < self.shards else SEVERAL
-        if action == Action.NODE_INIT:
+        if action in OF_NODE:
             return 0
-        if action == Action.CLUSTER:
-            if request.command == TRANSFER:
+        if action in OF_CLUSTER:
+            command = COMMAND_OF.get(request.command, UNKNOWN_COMMAND)
+            if command.has_shard:
                 return SEVERAL if request.shard is None or request.shard >= self.shards else request.shard
-            return SEVERAL if request.command in OF_EVERY_SHARD or request.command in CHANGES else 0
+            return SEVERAL if command.gathered else 0
         if request.queue is None:
-            return SEVERAL if action == Action.LEADER else self.own
+            return SEVERAL if action in OF_LEADERS else self.own
         shard = shard_of_queue(request.queue, self.shards)
         if action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.dead_letter:
             return shard if shard_of_queue(request.dead_letter, self.shards) == shard else SEVERAL
@@ -113,7 +115,7 @@ class Sharding:
 
     def fault(self, request: Request) -> Reply | None:
         """Why what concerns several shards can't be done; None if it can."""
-        if request.action == Action.CLUSTER and request.command == TRANSFER:
+        if request.action in OF_CLUSTER and COMMAND_OF.get(request.command, UNKNOWN_COMMAND).has_shard:
             reason = f"shard: which one is to be led by another node? There are {self.shards}, from 0 on"
             return refusal(request, ErrorWord.FIELD, reason)
         if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.queue is not None:

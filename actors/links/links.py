@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-import pykka
-
 from actors.links.contact import Contact, shown_address
 from actors.links.doorway import Doorway
 from actors.links.known import Known
 from actors.messages.lifecycle import Stop
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToReplicator, ToRouter, ToShardNews
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -91,9 +91,9 @@ class Links(LoopActor):
         )
         self._receiving_told: dict[int, float] = {}
         self._has_stopped = self._introduces = False
-        self._replicator: pykka.ActorRef[Any]
-        self._router: pykka.ActorRef[Any]
-        self._news: pykka.ActorRef[Any] | None
+        self._replicator: Mailbox[ToReplicator]
+        self._router: Mailbox[ToRouter]
+        self._news: Mailbox[ToShardNews] | None
         self.handlers = {
             SendPeers: self._send,
             CutPeer: self._cut,
@@ -105,9 +105,9 @@ class Links(LoopActor):
 
     def attach(
         self,
-        replicator: "pykka.ActorRef[Any]",
-        router: "pykka.ActorRef[Any]",
-        news: "pykka.ActorRef[Any] | None" = None,
+        replicator: Mailbox[ToReplicator],
+        router: Mailbox[ToRouter],
+        news: Mailbox[ToShardNews] | None = None,
     ) -> None:
         """Whom it tells, `news` where there are several shards; called by the assembly before any message."""
         self._replicator = replicator
@@ -211,7 +211,7 @@ class Links(LoopActor):
             if link.is_open and link.peer is not None and link.peer.node_id not in self._contacts:
                 self._welcome(link, link.peer)
         for shard, node_id in known.led.items():
-            self._reach(Reach(shard, node_id))  # its address may not have been known before
+            self._reach_leader(shard, node_id)  # its address may not have been known before
         if is_new_cluster:
             self._say_hello_again()
         if known.cluster_id and not self._introduces:
@@ -256,7 +256,10 @@ class Links(LoopActor):
     def _reach(self, message: Reach) -> None:
         """That node leads the shard: its worker is to be reached."""
         self._known.led[message.shard] = message.node_id
-        contact = self._far(message.shard, message.node_id) if message.node_id else None
+        self._reach_leader(message.shard, message.node_id)
+
+    def _reach_leader(self, shard: int, node_id: int) -> None:
+        contact = self._far(shard, node_id) if node_id else None
         if contact is not None:
             self._dial(contact)
 
@@ -448,7 +451,7 @@ class Links(LoopActor):
         if contact is not None and type(message) not in OF_WORKERS:
             link.cut(f"a {type(message).__name__} between workers of different shards")
             return
-        to: pykka.ActorRef[Any] | None = self._replicator
+        to: Mailbox[Any] | None = self._replicator
         if isinstance(message, NEWS):
             to = self._news
         elif isinstance(message, ASKS + ANSWERS):

@@ -2,6 +2,7 @@
 
 from typing import Any, Final, Protocol
 
+from actors.messages.mailbox import Mailbox
 from actors.messages.rights import ITSELF, Principal
 from quorate.protocol import BATCH_MAX, Reply, Request
 
@@ -21,12 +22,8 @@ class Client(Protocol):
         """Send `reply` to `request`, which came with `order`."""
 
 
-class Receiver(Protocol):
-    """Whoever takes messages: an actor's reference. To a machine it is a key, and no more."""
-
-    def tell(self, message: Any) -> None:
-        """Send a message."""
-
+Receiver = Mailbox[Any]
+"""Whoever takes the answer."""
 
 REPLY_BYTES_MAX: Final = 4 << 20
 """What a reply has at most, or one message."""

@@ -2,10 +2,10 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| Execute | Listener | Router, and from there QueueOwner | do these requests, all that one turn of the loop read |
-| Answered | QueueOwner, Replicator, Router | Listener or Router, whoever the call names | these requests are done |
-| ClientGone | Listener | Router, QueueOwner | keep no message waiting for this client |
-| Rejudge | Listener | Router, QueueOwner | what this client may do has changed |
+| Execute | Listener, Router | Router, QueueOwner | do these requests, all that one turn of the loop read |
+| Answered | QueueOwner, Replicator, Router | Listener, Router | these are done: told to whom the call names |
+| ClientGone | Listener, Router | Router, QueueOwner | keep no message waiting for this client |
+| Rejudge | Listener, Router | Router, QueueOwner | what this client may do has changed |
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status, with the queues' part of it |

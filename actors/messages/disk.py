@@ -8,11 +8,9 @@
 | SaveIdentity, IdentitySaved | Elector, DiskLane | the other | a vote is to be durable; it is |
 """
 
-from typing import Any
-
 import msgspec
-import pykka
 
+from actors.messages.mailbox import Mailbox
 from storage.disk import DiskFile
 from storage.journal_writer import Errand, Segment, Write
 from storage.vote_file import Identity
@@ -22,7 +20,7 @@ class WriteBytes(msgspec.Struct):
     """Put these bytes on the disk. A lane serves several actors, so each request says who is to be told."""
 
     write: Write
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[BytesWritten]"
 
 
 class BytesWritten(msgspec.Struct):
@@ -36,7 +34,7 @@ class FlushFile(msgspec.Struct):
 
     file: DiskFile
     end: int
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[FileFlushed]"
 
 
 class FileFlushed(msgspec.Struct):
@@ -50,7 +48,7 @@ class RunErrand(msgspec.Struct):
     """Make a segment ready."""
 
     errand: Errand
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[SegmentReady | ErrandFailed]"
 
 
 class SegmentReady(msgspec.Struct):
@@ -69,7 +67,7 @@ class SaveIdentity(msgspec.Struct):
     """Make a vote durable."""
 
     identity: Identity
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[IdentitySaved]"
 
 
 class IdentitySaved(msgspec.Struct):

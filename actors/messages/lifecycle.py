@@ -2,27 +2,31 @@
 
 | message | from | to | meaning |
 |---|---|---|---|
-| Attach | the assembly | Checkpointer | whom it tells: it was started, on its own thread, before they were |
+| Attach | the worker | Checkpointer | whom it tells: it was started, on its own thread, before they were |
 | Reconfigure | the worker | Listener, Router, QueueOwner | limits that changed |
 | AccessChanged | the worker | Listener, Router | who may do what from now on |
 | ShardFaults | the worker | Router | which of the node's other workers do not run, and why |
 | MoveClient | Router | Listener | this client is better off with another worker |
 | HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
-| Stop | the worker, Listener, Router, QueueOwner, Replicator | the next | finish what is open |
+| Stop | the worker, Listener, QueueOwner, Replicator | Listener, Router, QueueOwner, Replicator, Links | see below |
 | Stopped | Replicator | Listener | nothing is open any more |
+
+Stop goes from the worker to the Listener, the Router, the QueueOwner, the Replicator and the Links: each finishes what
+is open there, and tells the next.
 """
 
 from typing import Any
 
 import msgspec
-import pykka
+
+from actors.messages.mailbox import Mailbox
 
 
 class Attach(msgspec.Struct):
     """Whom the Checkpointer tells."""
 
-    replicator: "pykka.ActorRef[Any]"
-    owner: "pykka.ActorRef[Any]"
+    replicator: Mailbox[Any]
+    owner: Mailbox[Any]
 
 
 class Reconfigure(msgspec.Struct):
@@ -53,7 +57,7 @@ class MoveClient(msgspec.Struct):
 class HandOver(msgspec.Struct):
     """This node is about to stop: let another lead, and say `HandedOver`."""
 
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[HandedOver]"
 
 
 class HandedOver(msgspec.Struct):
@@ -63,7 +67,7 @@ class HandedOver(msgspec.Struct):
 class Stop(msgspec.Struct):
     """Finish what is open, make it durable, and say `Stopped`."""
 
-    reply_to: "pykka.ActorRef[Any]"
+    reply_to: "Mailbox[Stopped]"
 
 
 class Stopped(msgspec.Struct):

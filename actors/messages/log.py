@@ -9,9 +9,9 @@
 | ReloadNeeded | QueueOwner | Replicator | the state holds what never got into the log |
 | StateDropped | Replicator | QueueOwner | what was applied is not part of the log any more |
 | StateGone | QueueOwner | Replicator | all of it is let go of: there is memory for a fresh one |
-| StateLoaded | Checkpointer | Replicator, and from there QueueOwner | a fresh state |
+| StateLoaded | Checkpointer | Replicator, QueueOwner | a fresh state |
 | Propose | Replicator | QueueOwner | put this change of the members into the log |
-| Drain, Undrain | Replicator | Router, and from there QueueOwner | settle what is open, another is to lead; serve on |
+| Drain, Undrain | Replicator | Router, QueueOwner | settle what is open, another is to lead; serve on |
 | Drained | QueueOwner | Replicator | all that was open is committed |
 """
 

@@ -13,7 +13,7 @@
 | Introduce | Replicator | Links, ShardNews | who this node is, whom to keep links to, whom to accept |
 | LeaderChanged | Replicator, ShardNews | Router, QueueOwner, ShardNews | who leads, and where clients reach it |
 | MembersChanged | Replicator | QueueOwner | how many nodes there are, and what all of them understand |
-| RootSettled | Replicator of shard 0, ShardNews | ShardNews, other Replicators | whom all shards follow |
+| RootSettled | Replicator, ShardNews | ShardNews, Replicator | whom all shards follow: shard 0 says it to the others |
 | Reach | ShardNews | Links | where another shard's leader is |
 | KeyringChanged | the worker | Links | by which secrets nodes prove themselves from now on |
 """

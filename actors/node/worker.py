@@ -24,7 +24,7 @@ import quorate_compiled
 from actors.gateway.auditor import Auditor
 from actors.gateway.listener import Listener
 from actors.messages.client_counts import ClientCounts
-from actors.messages.lifecycle import AccessChanged, HandOver, Reconfigure, ShardFaults, Stop
+from actors.messages.lifecycle import AccessChanged, HandedOver, HandOver, Reconfigure, ShardFaults, Stop
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors, start_shard
@@ -180,9 +180,10 @@ class _Stopper(LoopActor):
     def __init__(self, runtime: AsyncioRuntime, handed_over: Callable[[], None]) -> None:
         super().__init__(runtime)
         self._handed_over = handed_over
+        self.handlers = {HandedOver: self._heard}
 
-    def on_receive(self, message: Any) -> None:
-        """`HandedOver`, the first time."""
+    def _heard(self, message: HandedOver) -> None:
+        """The first time."""
         handed_over, self._handed_over = self._handed_over, lambda: None
         handed_over()
 

@@ -1,10 +1,9 @@
 """Appender: sends what has gathered to the Replicator now, soon, or a little later, as Appending decides."""
 
 from collections.abc import Callable
-from typing import Any
 
-import pykka
-
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToReplicator
 from actors.queues.appending import LINGER_S, Appending, Step
 from actors.queues.ledger import Ledger
 from actors.queues.tenure import Tenure
@@ -15,7 +14,7 @@ class Appender:
     """Of one QueueOwner, which says whose records (`ledger`), and to whom they go. `again`: called in a later turn."""
 
     ledger: Ledger
-    replicator: "pykka.ActorRef[Any]"
+    replicator: Mailbox[ToReplicator]
 
     def __init__(self, runtime: Runtime, machine: Appending, tenure: Tenure, again: Callable[[], None]) -> None:
         self.is_disk_full = False

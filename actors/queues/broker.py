@@ -19,7 +19,7 @@ from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
-from quorate.actions import IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
+from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
     BATCH_MAX,
     NO_DATA,
@@ -133,6 +133,7 @@ class Broker:
             Action.SHOW: self.queries.show,
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status())),
         }
+        assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"
 
     def release(self) -> None:
         """It is used no more: what it refers to itself by goes, and with it the state goes at once."""

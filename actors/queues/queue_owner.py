@@ -7,7 +7,6 @@ only what is asked about this node. What it may do at the moment, `Tenure` says.
 
 from typing import Any
 
-import pykka
 from msgspec.structs import astuple
 
 from actors.messages.answering import send_answers
@@ -29,6 +28,8 @@ from actors.messages.log import (
     StateLoaded,
     Undrain,
 )
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToCheckpointer, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.alarm import Alarm
 from actors.queues.appender import Appender
@@ -70,9 +71,9 @@ class QueueOwner(LoopActor):
         self._rows = RowDescription()
         self._appending = Appending(settings.appending, state.trans_id)
         self._appender = Appender(runtime, self._appending, self._tenure, self._carry_out)
-        self._replicator: pykka.ActorRef[Any]
-        self._checkpointer: pykka.ActorRef[Any]
-        self._router: pykka.ActorRef[Any]
+        self._replicator: Mailbox[ToReplicator]
+        self._checkpointer: Mailbox[ToCheckpointer]
+        self._router: Mailbox[ToRouter]
         self._held: list[Call] = []
         self._leftovers = Leftovers()
         self._room_bytes = NEVER
@@ -107,7 +108,7 @@ class QueueOwner(LoopActor):
         }
 
     def attach(
-        self, replicator: "pykka.ActorRef[Any]", checkpointer: "pykka.ActorRef[Any]", router: "pykka.ActorRef[Any]"
+        self, replicator: Mailbox[ToReplicator], checkpointer: Mailbox[ToCheckpointer], router: Mailbox[ToRouter]
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._replicator, self._checkpointer, self._router = replicator, checkpointer, router

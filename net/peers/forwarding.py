@@ -11,12 +11,11 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
-from quorate.actions import LATER
+from quorate.actions import About, about
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
 from quorate.protocol import (
     NO_DATA,
-    Action,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
@@ -45,7 +44,7 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
-KNOW_THEM: Final = frozenset({*LATER, Action.LOG})
+OF_LOG: Final = about(About.LOG)
 """What reads the fields that came with the log's readers. Log is forwarded within a node alone, which is of one age."""
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -60,7 +59,7 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     payloads: list[bytes | None] = []
     if request.token is not None:
         request = replace(request, token=None)  # whatever for: it is nobody else's
-    if request.action not in KNOW_THEM and (request.reader or request.trans_id is not None or request.raw is not None):
+    if request.action not in OF_LOG and (request.reader or request.trans_id is not None or request.raw is not None):
         # no other action reads these fields, and an older node would not know them
         request = replace(request, reader=None, trans_id=None, raw=None)
     if request.data is not NO_DATA:

@@ -166,8 +166,14 @@ class SnapshotPull(msgspec.Struct, array_like=True, tag=10, gc=False):
     cursor: bytes
 
 
+SECTIONS_MAX: Final = 64
+
+
 class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
-    """Leader to follower: rows of what stands before the log; fields as `storage.log_store.SnapshotPart`."""
+    """Leader to follower: rows of what stands before the log; fields as `storage.log_store.SnapshotPart`.
+
+    `sections`: those behind the members and the readers, which came first.
+    """
 
     vote_id: Number
     trimmed: TransId
@@ -178,6 +184,7 @@ class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):
     is_last: bool
     after_cursor: bytes
     readers: bytes = b""
+    sections: Annotated[list[bytes], Meta(max_length=SECTIONS_MAX)] = []
 
 
 class TakeOver(msgspec.Struct, array_like=True, tag=12, gc=False):

@@ -53,7 +53,7 @@ def test_a_log_is_read_while_it_is_written(tmp_path: Path) -> None:
 
 def test_after_a_snapshot_the_other_tables_count(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    part = SnapshotPart(50, 1, b"", [], b"", True)
+    part = SnapshotPart(50, 1, [], b"", True)
     store.stage(part, 2, is_first=True)
     store.install(part)
     store.store([entry(51)])

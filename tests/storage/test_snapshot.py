@@ -10,13 +10,15 @@ from storage.entry_codec import encode
 from storage.log_store import LogStore, SnapshotPart
 from storage.message_ids import message_id
 from storage.queue_state import QueueState
-from storage.records import Member, Members, Produce, Remove
+from storage.records import Member, Members, Produce, ReaderPosition, Remove
 from storage.recovery import load_state
 from storage.state import ShardState
 from storage.tables import LmdbTables
 from storage.trimming import Trim, TrimRows, encode_row, queue_row
 
 MEMBERS = Members("", 7, [Member(1, "a", 1, 11, is_voter=True)], [])
+
+READERS = {"archive": ReaderPosition(7, 5.0)}
 
 
 def message(number: int) -> Produce:
@@ -29,7 +31,7 @@ def source(path: Path, count: int) -> LogStore:
     rows = TrimRows(
         [(message_id(n, 0), encode_row(message(n))) for n in range(1, count + 1)],
         [(f"q{n}", queue_row(QueueState(f"q{n}"))) for n in range(3)],
-        encode_row(MEMBERS),
+        (encode_row(MEMBERS), encode_row(READERS)),
     )
     store.trim(Trim(count, 4, rows))
     return store
@@ -70,6 +72,7 @@ def test_a_snapshot_comes_whole_in_parts_of_any_size(tmp_path: Path, bytes_max: 
     assert sorted(loaded.messages) == [message_id(n, 0) for n in range(1, 51)]
     assert sorted(loaded.queues) == ["q0", "q1", "q2"]
     assert loaded.members == MEMBERS
+    assert loaded.readers == READERS
     target.store([StoredEntry(51, 51, 5, encode(5, 51, 3.0, [Remove("nothing")]))])
     again = LogStore(target.tables, 0)
     assert again.bounds == (50, 51)

@@ -1,0 +1,194 @@
+"""What each actor takes: its mailbox's messages. A test holds these to the actors' own tables of handlers."""
+
+from actors.messages.audit import Audit, RefusedForwarded
+from actors.messages.calls import Answered, ClientGone, ClusterAsked, Execute, LogAsked, Rejudge, Returned, StatusAsked
+from actors.messages.checkpoints import (
+    Checkpoint,
+    Checkpointed,
+    CheckpointFailed,
+    DescribeHead,
+    EntriesRead,
+    HeadDescribed,
+    LoadState,
+    LogRead,
+    PartStaged,
+    RawRead,
+    ReadEntries,
+    ReadersMoved,
+    ReadLog,
+    ReadRaw,
+    ReadSnapshot,
+    SnapshotRead,
+    StagePart,
+)
+from actors.messages.disk import (
+    BytesWritten,
+    ErrandFailed,
+    FileFlushed,
+    FlushFile,
+    IdentitySaved,
+    RunErrand,
+    SaveIdentity,
+    SegmentReady,
+    WriteBytes,
+)
+from actors.messages.election import (
+    AskVotes,
+    CastVote,
+    CaughtUp,
+    ClusterFounded,
+    Follow,
+    LeaderHeard,
+    QuorumHeard,
+    TakeLead,
+    TakeOverAsked,
+    VoteAsked,
+    VoteGiven,
+    VoteIdSeen,
+    VotersChanged,
+)
+from actors.messages.lifecycle import (
+    AccessChanged,
+    Attach,
+    HandedOver,
+    HandOver,
+    MoveClient,
+    Reconfigure,
+    ShardFaults,
+    Stop,
+    Stopped,
+)
+from actors.messages.log import (
+    Append,
+    Apply,
+    Deposed,
+    Drain,
+    Drained,
+    LogAdvanced,
+    Promoted,
+    Propose,
+    ReloadNeeded,
+    StateDropped,
+    StateGone,
+    StateLoaded,
+    Undrain,
+)
+from actors.messages.peers import (
+    CutPeer,
+    Introduce,
+    KeyringChanged,
+    LeaderChanged,
+    MembersChanged,
+    PeerBehind,
+    PeerDown,
+    PeerFault,
+    PeerReceiving,
+    PeerSaid,
+    PeerUnheard,
+    PeerUp,
+    Reach,
+    RootSettled,
+    SendPeers,
+)
+
+ToListener = AccessChanged | Answered | MoveClient | Reconfigure | RefusedForwarded | Stop | Stopped
+ToAuditor = Audit
+ToRouter = (
+    AccessChanged
+    | Answered
+    | ClientGone
+    | Drain
+    | Execute
+    | LeaderChanged
+    | PeerBehind
+    | PeerDown
+    | PeerSaid
+    | PeerUnheard
+    | PeerUp
+    | Reconfigure
+    | Rejudge
+    | Returned
+    | ShardFaults
+    | Stop
+    | Undrain
+)
+ToShardNews = Introduce | LeaderChanged | PeerDown | PeerSaid | PeerUp | RootSettled
+ToLinks = CutPeer | Introduce | KeyringChanged | Reach | SendPeers | Stop
+ToQueueOwner = (
+    Apply
+    | ClientGone
+    | Deposed
+    | DescribeHead
+    | Drain
+    | Execute
+    | LeaderChanged
+    | LogAdvanced
+    | MembersChanged
+    | Promoted
+    | Propose
+    | Reconfigure
+    | Rejudge
+    | StateDropped
+    | StateLoaded
+    | Stop
+    | Undrain
+)
+ToReplicator = (
+    Append
+    | AskVotes
+    | BytesWritten
+    | CastVote
+    | CheckpointFailed
+    | Checkpointed
+    | ClusterAsked
+    | Drained
+    | EntriesRead
+    | ErrandFailed
+    | FileFlushed
+    | Follow
+    | HandOver
+    | LogAsked
+    | LogRead
+    | PartStaged
+    | PeerDown
+    | PeerFault
+    | PeerReceiving
+    | PeerSaid
+    | PeerUp
+    | RawRead
+    | ReloadNeeded
+    | RootSettled
+    | SegmentReady
+    | SnapshotRead
+    | StateGone
+    | StateLoaded
+    | StatusAsked
+    | Stop
+    | TakeLead
+)
+ToElector = (
+    CaughtUp
+    | ClusterFounded
+    | IdentitySaved
+    | LeaderHeard
+    | QuorumHeard
+    | TakeOverAsked
+    | VoteAsked
+    | VoteGiven
+    | VoteIdSeen
+    | VotersChanged
+)
+ToCheckpointer = (
+    Attach
+    | Checkpoint
+    | HeadDescribed
+    | LoadState
+    | ReadEntries
+    | ReadLog
+    | ReadRaw
+    | ReadSnapshot
+    | ReadersMoved
+    | StagePart
+)
+ToDiskLane = FlushFile | RunErrand | SaveIdentity | WriteBytes
+ToStopper = HandedOver

@@ -1,0 +1,80 @@
+"""What outlives the log beside messages and queues: one row a section. Trimming, snapshots, recovery, check and repair
+loop over these.
+
+A section is a part of the state that records change and no message or queue holds: when the log's head goes, its row
+says what the records there had made of it. A new one is a row here, and a field of `ShardState` that its record's
+method changes. Its bytes stand in the table `meta`, and in snapshots behind those of the sections before it: rows are
+only added at the end.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from storage.records import Members, ReaderPosition
+from storage.state import ShardState
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+
+decode_members = msgspec.msgpack.Decoder(Members).decode
+decode_readers = msgspec.msgpack.Decoder(dict[str, ReaderPosition]).decode
+
+Rows = tuple[bytes, ...]
+"""A row for each section, in the order of `SECTIONS`; empty: there is none."""
+
+
+class Section(NamedTuple):
+    """`key`: of its row in `meta`; `name`: for people. `of_state` gives what the row holds, None: there is no row.
+
+    `stays`: a row that is there is only replaced, never taken away but by a snapshot.
+    """
+
+    key: bytes
+    name: str
+    decode: Callable[[bytes], Any]
+    of_state: Callable[[ShardState], Any]
+    into_state: Callable[[ShardState, Any], None]
+    stays: bool = False
+
+
+def _take_members(state: ShardState, members: Members) -> None:
+    state.members = members
+
+
+def _take_readers(state: ShardState, readers: dict[str, ReaderPosition]) -> None:
+    state.readers = readers
+
+
+SECTIONS: Final = (
+    Section(b"members", "the members' row", decode_members, lambda state: state.members, _take_members, stays=True),
+    Section(b"readers", "the readers' row", decode_readers, lambda state: state.readers or None, _take_readers),
+)
+KEYS: Final = [section.key for section in SECTIONS]
+NO_ROWS: Final[Rows] = (b"",) * len(SECTIONS)
+
+
+def rows_of(state: ShardState) -> Rows:
+    """The sections of a state, encoded."""
+    held = [section.of_state(state) for section in SECTIONS]
+    return tuple(b"" if one is None else _encode(one) for one in held)
+
+
+def rows_with(members: Members) -> Rows:
+    """The rows of a shard of which only the members are known."""
+    return (_encode(members), *NO_ROWS[1:])
+
+
+def padded(rows: Rows) -> Rows:
+    """Rows that a version sends which knows fewer sections than this one."""
+    return rows + NO_ROWS[len(rows) :]
+
+
+def check(rows: Rows) -> None:
+    """Raise what a decoder raises, if a row could not be read again; ValueError for more rows than there are sections.
+
+    More there may be where a newer version sends them, which it does not before all understand its feature level.
+    """
+    for section, row in zip(SECTIONS, rows, strict=True):
+        if row:
+            section.decode(row)

@@ -67,9 +67,13 @@ class Node:
 
     def try_start(self) -> str:
         """Start; returns "ready", or why it did not come up."""
-        self.config_path.write_text(json.dumps(self.config))
+        self.write_config()
         self.process, said = launch(self.config_path, {}, self.log_path)
         return said
+
+    def write_config(self) -> None:
+        """What it starts with."""
+        self.config_path.write_text(json.dumps(self.config))
 
     @property
     def log(self) -> str:

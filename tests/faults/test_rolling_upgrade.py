@@ -1,0 +1,81 @@
+"""A cluster of an earlier version is upgraded node by node, under load: nothing that was acknowledged is lost.
+
+The earlier version comes out of this repository's history; where that is not there (an unpacked archive, a shallow
+clone), this is skipped.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actors.node.launch import SUPERVISOR, launch
+from storage.records import LEVEL
+from tests.cluster import Cluster
+from tests.faults.load import Load
+from tests.node import Node
+
+BEFORE = "e07ad61"
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The earlier version's code."""
+    folder = tmp_path_factory.mktemp("before")
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", BEFORE], capture_output=True)
+    if packed.returncode:
+        pytest.skip("the history of this repository is not here")
+    subprocess.run(["tar", "x", "-C", str(folder)], input=packed.stdout, check=True)
+    asked = [*_environment(folder), sys.executable, "-P", "-c", "import actors.node.worker as w; print(w.__file__)"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
+    assert found.startswith(str(folder)), f"this is the code that would run: {found}"
+    return folder
+
+
+def _environment(code: Path) -> list[str]:
+    return ["env", f"PYTHONPATH={code}", "QUORATE_COMPILE=0"]
+
+
+def start_old(node: Node, code: Path) -> None:
+    """Start a node with the earlier version's code, interpreted."""
+    node.try_start = lambda: _launched(node, code)  # type: ignore[method-assign]
+    node.start()
+    del node.try_start  # from now on it runs what is here
+
+
+def _launched(node: Node, code: Path) -> str:
+    node.write_config()
+    node.process, said = launch(node.config_path, {}, node.log_path, [*_environment(code), *SUPERVISOR])
+    return said
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_a_cluster_of_an_earlier_version_is_upgraded_node_by_node_under_load(
+    before: Path, tmp_path: Path, shards: int
+) -> None:
+    cluster = Cluster(tmp_path, 3, {"shards": shards} if shards > 1 else {})
+    try:
+        for node in cluster.nodes.values():
+            start_old(node, before)
+        cluster.wait_whole()
+        load = Load([node.port for node in cluster.nodes.values()], queues=["a", "b", "c"])
+        try:
+            load.wait_more(60)
+            for node in [*cluster.followers(), cluster.leader()]:
+                node.stop(10)
+                node.start()
+                cluster.wait_whole()
+                load.wait_more(60)
+        finally:
+            load.stop()
+        with cluster.leader().client() as client:
+            load.check(client)
+            assert {row["level"] for row in client.status()["shards"]} == {LEVEL}, "it was the earlier one's already"
+            client.produce("bytes", b"\xff")
+        for node in cluster.nodes.values():
+            assert "Traceback" not in node.log
+            assert "CRITICAL" not in node.log
+    finally:
+        cluster.kill()

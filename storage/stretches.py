@@ -157,8 +157,8 @@ class Stretches:
         full = self._full
         return full[0] if full and full[0].until <= until else None
 
-    def trimmed(self, upto: int) -> bool:
-        """The log begins behind that record now; False if that is another log than the one that was noted."""
+    def drop_trimmed(self, upto: int) -> bool:
+        """The log begins behind that record now: what was noted before goes. False if it was noted of another log."""
         full = self._full
         while full and full[0].until <= upto:
             full.popleft()

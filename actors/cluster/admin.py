@@ -6,6 +6,7 @@ the Router holds new requests, the owner settles what is open, and when the succ
 elected at once, so that no request fails for it. A leader whose disk is full or does not answer hands over by itself.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from actors.cluster.balancing import Balancing
@@ -14,7 +15,6 @@ from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
-from actors.cluster.transfer import Transfer
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.election import VotersChanged
@@ -22,6 +22,7 @@ from actors.messages.lifecycle import HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Hello, TakeOver
+from quorate.actions import COMMANDS
 from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, host_fault, refusal
 from storage.records import Member, Members
 
@@ -31,8 +32,24 @@ CHANGE_S: Final = 8.0
 FULL_PAUSE_S: Final = 3.0
 """A leader whose disk is full, or does not answer, and that could not hand over tries again after this."""
 
-COMMANDS: Final = ("status", "add", "remove", "transfer", "upgrade", "balance")
+NAMES: Final = tuple(command.name for command in COMMANDS if command.name is not None)
 UNDER_WAY: Final = "another change of the members is under way; ask again when it is done"
+
+
+@dataclass
+class Transfer:
+    """A leader's place on its way to another node: it is to go to `target`.
+
+    `is_drained`: nothing is open any more; `is_told`: it was told so. `call` asked for it; `is_for_stop`: the worker
+    waits for it.
+    """
+
+    target: int
+    deadline: float
+    call: Call | None = None
+    is_for_stop: bool = False
+    is_drained: bool = False
+    is_told: bool = False
 
 
 class ClusterAdmin:
@@ -90,8 +107,8 @@ class ClusterAdmin:
         what = request.command or "status"
         if what == "status":
             return _answer(call, self.status(call))
-        if what not in COMMANDS:
-            reason = f"command: {what!r} is none of {', '.join(COMMANDS)}"
+        if what not in NAMES:
+            reason = f"command: {what!r} is none of {', '.join(NAMES)}"
             return _answer(call, refusal(request, ErrorWord.FIELD, reason))
         if self._membership.current is None:
             return _answer(call, refusal(request, ErrorWord.MEMBERSHIP, "the cluster is just being founded"))

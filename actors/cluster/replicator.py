@@ -80,6 +80,7 @@ class Replicator(LoopActor):
         writer: LogWriter,
         identity: Identity,
         settings: ReplicatorSettings,
+        *,
         new_cluster_id: Callable[[], int],
         counts: ClientCounts,
     ) -> None:

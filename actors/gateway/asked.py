@@ -4,10 +4,10 @@ Calls for one destination leave together, cut into frames that are not too long:
 each. With several clients the next calls mostly come in the turn after their answers, and are waited for (`Gathering`).
 """
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from actors.gateway.under_way import Forwarding, call_bytes
+from actors.gateway.voice import Voice
 from actors.messages.worker_keys import node_of
 from actors.runtime.contract import Runtime
 from actors.runtime.gathering import Gathering
@@ -19,12 +19,12 @@ FORWARD_BYTES: Final = 1 << 20
 
 
 class Asked:
-    """One Router's, in this life of it, `session`. `say` sends to a node or worker; `forward_bytes`: of a frame."""
+    """One Router's, in this life of it, `session`. `forward_bytes`: see `FORWARD_BYTES`."""
 
-    def __init__(self, runtime: Runtime, say: Callable[[int, Any], None], forward_bytes: int) -> None:
+    def __init__(self, runtime: Runtime, voice: Voice, forward_bytes: int) -> None:
         self.session = int(runtime.random() * (1 << 48))
         self._runtime = runtime
-        self._say = say
+        self._voice = voice
         self._forward_bytes = forward_bytes
         self._unsent: dict[int, list[Forwarding]] = {}
         self._gathering = Gathering()
@@ -67,12 +67,12 @@ class Asked:
             call = one.call
             grown = call_bytes(call)
             if calls and size + grown > self._forward_bytes:
-                self._say(to, Forward(self.session, calls))
+                self._voice.say(to, Forward(self.session, calls))
                 calls, size = [], 0
             calls.append(packed_call(one.serial, one.client, call.reply_bytes_max, call.request, call.principal.name))
             size += grown
         if calls:
-            self._say(to, Forward(self.session, calls))
+            self._voice.say(to, Forward(self.session, calls))
 
     def take_back(self, to: int) -> list[int]:
         """The serial numbers of what has not left for that node or worker; it does not leave any more."""

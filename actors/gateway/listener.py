@@ -12,9 +12,7 @@ from typing import Any, Final
 
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
-from actors.gateway.datagram_waits import DatagramWaits
-from actors.gateway.listener_limits import ListenerLimits, Move
-from actors.gateway.reached_limits import ReachedLimits
+from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
 from actors.gateway.rests import Rests
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
@@ -82,6 +80,7 @@ class Listener(LoopActor):
         router: Mailbox[ToRouter],
         limits: ListenerLimits,
         on_stopped: Callable[[], None] = lambda: None,
+        *,
         move: Move = lambda connection, shard: False,
         access: AccessTable | None = None,
         auditor: Mailbox[ToAuditor] | None = None,

@@ -5,13 +5,12 @@
 | `Routing`, a shard each | where that shard's requests go: to this worker's owner, to another worker, to another node |
 | `ScatterGather` | requests that are done in parts: over several shards, or by several queues |
 | `Asked` | what this worker's clients want of others, on its way there |
-| `Served` | what others forward to this worker's own shard |
+| `Serving` | what others forward to this worker's own shard |
 
 A request for the own shard of a node that leads it passes as it came; the answer goes to its client's Listener. Other
 workers and nodes are known by numbers (`actors.messages.worker_keys`), each of which leads to one shard.
 """
 
-from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
@@ -20,26 +19,25 @@ from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
 from actors.gateway.gathers import Gather
 from actors.gateway.homing import MOVE_AFTER, Habit, Homing
-from actors.gateway.remote_clients import RemoteClient
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
-from actors.gateway.served import Served
+from actors.gateway.serving import Serving
 from actors.gateway.sharding import SEVERAL, Sharding
 from actors.gateway.virtual_queues import VirtualQueues
+from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
-from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call, Client
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
 from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner
-from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp, SendPeers
+from actors.messages.peers import LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
 from actors.messages.worker_keys import shard_of, worker_key
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
-from net.peers.forwarding import PackedReply, packed_reply, unpacked_reply
+from net.peers.forwarding import unpacked_reply
 from net.peers.messages import (
     ClientLeft,
     Forward,
@@ -84,13 +82,14 @@ class Router(LoopActor):
         self._virtual_queues = VirtualQueues(virtual_queues)
         self._homing = Homing(move_after)
         self._parts = ScatterGather(sharding, self.actor_ref)
-        self._asked = Asked(runtime, self._say, forward_bytes)
-        self._served = Served(runtime, self._say, access, forward_bytes)
-        self._links: Mailbox[ToLinks]
+        self._voice = Voice()
+        self._asked = Asked(runtime, self._voice, forward_bytes)
+        self._serving = Serving(
+            runtime, self._voice, owner, self._own, self.actor_ref, access=access, forward_bytes=forward_bytes
+        )
         self._listener: Mailbox[ToListener] | None = None
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
-        self._is_stopping = False
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
@@ -98,13 +97,13 @@ class Router(LoopActor):
             Returned: self._returned,
             LeaderChanged: self._leader_changed,
             PeerUp: self._linked,
-            PeerBehind: self._served.behind,
+            PeerBehind: self._serving.behind,
             PeerUnheard: self._unheard,
             PeerDown: self._link_lost,
             Drain: self._drain,
             Undrain: self._undrain,
             Reconfigure: self._reconfigure,
-            AccessChanged: self._access_changed,
+            AccessChanged: lambda m: self._serving.access_changed(m.table),
             ShardFaults: self._shard_faults,
             ClientGone: self._client_gone,
             Rejudge: self._rejudge,
@@ -113,11 +112,11 @@ class Router(LoopActor):
 
     def attach(self, links: Mailbox[ToLinks]) -> None:
         """Whom it tells: who has the links to nodes, and to this node's other workers. Before any message."""
-        self._links = links
+        self._voice.links = links
 
     def serve(self, listener: Mailbox[ToListener]) -> None:
         """The Listener of this worker, which is made when all others are. Before any message."""
-        self._listener = listener
+        self._listener = self._serving.listener = listener
 
     def on_receive(self, message: Any) -> None:
         """Dispatch; a node that stops goes on with that as soon as nothing is open here."""
@@ -136,12 +135,9 @@ class Router(LoopActor):
         """That of the shard which a node or worker is asked about."""
         return self._own if key > 0 else self._routings[shard_of(key)]
 
-    def _say(self, key: int, message: Any) -> None:
-        if not self.has_ended:
-            self._links.tell(SendPeers((key,), message))
-
-    def _cut(self, key: int, reason: str) -> None:
-        self._links.tell(CutPeer(key, reason))
+    def on_stop(self) -> None:
+        """Nobody is told anything any more."""
+        self._voice.has_ended = True
 
     # -- requests of this worker's clients ---------------------------------------------------------------------
 
@@ -226,33 +222,15 @@ class Router(LoopActor):
                 self._stop_on()
 
     def _returned(self, message: Returned) -> None:
-        """Calls that the owner did not do: ours are routed again, others' go back to where they came from."""
-        ours: list[Call] = []
-        others: dict[tuple[int, int], list[int]] = {}
-        for call in message.calls:
-            if isinstance(call.client, RemoteClient):
-                others.setdefault((call.client.node_id, call.client.session), []).append(call.order)
-            else:
-                ours.append(call)
-        for (key, session), serials in others.items():
-            self._say(key, ForwardReturned(serials, session))
-        self._own.returned(self._now(), ours)
+        """Calls that the owner did not do: ours are routed again."""
+        self._own.returned(self._now(), self._serving.take_returned(message.calls))
         self._arm()
 
     def _answered(self, message: Answered) -> None:
         """Of parts of requests, and of calls that other nodes and workers forwarded."""
-        parts: list[Answer] = []
-        by_asker: dict[tuple[int, int], list[tuple[int, PackedReply]]] = {}
-        for call, reply in message.answers:
-            client = call.client
-            if isinstance(client, RemoteClient):
-                by_asker.setdefault((client.node_id, client.session), []).append((call.order, packed_reply(reply)))
-            else:
-                parts.append((call, reply))
-        for (key, session), packed in by_asker.items():
-            self._served.send_answers(key, session, packed)
+        parts = self._serving.take_answers(message.answers)
         if parts:
-            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._is_stopping))
+            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._serving.is_stopping))
 
     # -- clients -----------------------------------------------------------------------------------------------
 
@@ -269,7 +247,7 @@ class Router(LoopActor):
         left = routing.client_gone(client)
         if left is not None:
             self._asked.send()  # what it asked before must not come behind its leaving
-            self._say(left.node_id, ClientLeft(left.number))
+            self._voice.say(left.node_id, ClientLeft(left.number))
         if routing is self._own:
             self._owner.tell(ClientGone(client))
 
@@ -281,12 +259,8 @@ class Router(LoopActor):
             for routing in self._routings:
                 left = routing.rejudged(client, message.principal)
                 if left is not None:
-                    self._say(left.node_id, ClientLeft(left.number))
+                    self._voice.say(left.node_id, ClientLeft(left.number))
             self._owner.tell(Rejudge(client, message.principal))
-
-    def _access_changed(self, message: AccessChanged) -> None:
-        for client in self._served.remote.changed(message.table):
-            self._owner.tell(Rejudge(client, client.principal))
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self._virtual_queues = VirtualQueues(message.limits)
@@ -299,8 +273,7 @@ class Router(LoopActor):
     def _leader_changed(self, message: LeaderChanged) -> None:
         routing = self._routings[message.shard]
         if routing is self._own and not message.is_self:
-            for key in self._served.remote.nodes:
-                self._forget_asker(key)
+            self._serving.forget_all()
         self._do(routing.leader_changed(self._now(), message))
         by_shard = enumerate(self._routings)
         self._homing.led_here = frozenset(shard for shard, one in by_shard if one.leader == worker_key(shard))
@@ -315,12 +288,12 @@ class Router(LoopActor):
 
     def _stop_asked(self, message: Stop) -> None:
         """First what others do for this worker's clients is finished, then its own shard stops."""
-        self._is_stopping = True
+        self._serving.is_stopping = True
         self._do_parts(self._parts.stop(self._now()))
         self._asked.send()
         for routing in self._routings:
             for one in routing.under_way.clients:  # their consumers wait no longer, and are told so
-                self._say(one.node_id, ClientLeft(one.number))
+                self._voice.say(one.node_id, ClientLeft(one.number))
         self._stopping = message
         self.runtime.call_later(LAST_ANSWERS_S, self._stop_on)
 
@@ -335,7 +308,7 @@ class Router(LoopActor):
     # -- links -------------------------------------------------------------------------------------------------
 
     def _linked(self, message: PeerUp) -> None:
-        self._served.linked(message)
+        self._serving.linked(message)
         self._do(self._routing_to(message.node_id).linked(self._now(), message.node_id, message.hello.level))
 
     def _link_lost(self, message: PeerDown) -> None:
@@ -343,22 +316,17 @@ class Router(LoopActor):
         routing = self._routing_to(key)
         routing.came_back(now, key, self._asked.take_back(key))
         send_answers(routing.link_lost(now, key, message.last_serial))
-        self._forget_asker(key)
+        self._serving.forget(key)
         self._arm()
 
     def _unheard(self, message: PeerUnheard) -> None:
         """What that node said last may be lost, and so may its answers to what was forwarded to it."""
         key, now = message.node_id, self._now()
         routing = self._routing_to(key)
-        self._forget_asker(key)
+        self._serving.forget(key)
         routing.came_back(now, key, self._asked.take_back(key))
         send_answers(routing.link_lost(now, key))
         self._arm()
-
-    def _forget_asker(self, key: int) -> None:
-        """No message is kept waiting for the clients of that node or worker."""
-        for client in self._served.forget(key):
-            self._owner.tell(ClientGone(client))
 
     # -- other nodes and workers -------------------------------------------------------------------------------
 
@@ -366,8 +334,8 @@ class Router(LoopActor):
         message, key = said.message, said.node_id
         if isinstance(message, ForwardAnswers | ForwardReturned) and message.session not in (0, self._asked.session):
             return  # it is about requests of an earlier life of this node, whose numbers begin anew
-        if isinstance(message, Forward):
-            self._serve(key, message)
+        if isinstance(message, Forward | StillHere | ClientLeft):
+            self._serving.said(key, message)
         elif isinstance(message, ForwardAnswers):
             self._answers_came(key, message)
         elif isinstance(message, ForwardReturned):
@@ -378,15 +346,7 @@ class Router(LoopActor):
         elif isinstance(message, StillThere):
             here = self._routing_to(key).under_way.still_there(key, message.serials)
             if here:
-                self._say(key, StillHere(here, message.session))
-        elif isinstance(message, StillHere):
-            calls = self._served.still_here(key, message, is_serving=self._is_serving)
-            if calls:
-                self._owner.tell(Execute(calls))
-        elif isinstance(message, ClientLeft):
-            client = self._served.remote.left(key, message.client)
-            if client is not None:
-                self._owner.tell(ClientGone(client))
+                self._voice.say(key, StillHere(here, message.session))
         else:
             raise TypeError(message)
 
@@ -395,7 +355,7 @@ class Router(LoopActor):
         try:
             replies = [(serial, unpacked_reply(packed)) for serial, packed in message.answers]
         except (msgspec.DecodeError, ValueError, RecursionError, TypeError) as error:
-            self._cut(key, f"an answer that is none: {error}")
+            self._voice.cut(key, f"an answer that is none: {error}")
             return
         routing = self._routing_to(key)
         found = [routing.under_way.answered(key, serial, reply) for serial, reply in replies]
@@ -410,26 +370,6 @@ class Router(LoopActor):
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:
         """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
         is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
-        if self._is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
+        if self._serving.is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
             return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
         return call, reply
-
-    def _serve(self, key: int, message: Forward) -> None:
-        """Do what another node or worker forwards, each call once."""
-        if self._served.remote.is_new(key, message.session):
-            self._forget_asker(key)
-        may_do: Callable[[int], bool] | None = None
-        if not self._is_serving:
-            may_look = key < 0 and not self._is_stopping
-            may_do = self._own.answers_itself if may_look else lambda action: False
-        to_do = self._served.take(key, message, self.actor_ref, may_do)
-        if to_do.is_cut:
-            self._cut(key, "a forwarded request that no client can have sent")
-        if to_do.refused and self._listener is not None:
-            self._listener.tell(RefusedForwarded(key, to_do.refused))
-        if to_do.calls:
-            self._owner.tell(Execute(to_do.calls))
-
-    @property
-    def _is_serving(self) -> bool:
-        return self._own.is_serving and not self._is_stopping

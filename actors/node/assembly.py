@@ -81,6 +81,7 @@ def start_shard(
     settings: ShardSettings,
     limits: Limits,
     virtual_queues: dict[str, list[str]],
+    *,
     access: AccessTable | None = None,
     counts: ClientCounts | None = None,
 ) -> ShardActors:
@@ -234,7 +235,7 @@ def _cluster(
         log_writer,
         identity,
         replicator_settings,
-        lambda: founded or drawn_id(runtime.random),
-        counts or ClientCounts(now),
+        new_cluster_id=lambda: founded or drawn_id(runtime.random),
+        counts=counts or ClientCounts(now),
     )
     return elector, replicator

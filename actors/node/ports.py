@@ -70,6 +70,7 @@ class Ports:
         number: int,
         listener: Listener,
         shard: ShardActors,
+        *,
         sockets: SocketFolder,
         security: Callable[[], Security],
         failed: Callable[[object, BaseException], None],
@@ -142,7 +143,15 @@ class Ports:
 
     def _protocol(self, protocol: str, admit: Admit, habit: Habit | None = None, state: bytes = b"") -> TcpProtocol:
         listener, make = self._listener, PROTOCOLS[protocol]
-        return TcpProtocol(listener, make, lambda: listener.limits.connection, admit, protocol, habit, state)
+        return TcpProtocol(
+            listener,
+            make,
+            lambda: listener.limits.connection,
+            admit,
+            protocol=protocol,
+            habit=habit,
+            state=state,
+        )
 
     def close(self) -> bool:
         """Let nobody in any more but those who wait already; datagrams are still answered.

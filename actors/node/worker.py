@@ -103,7 +103,9 @@ def main() -> None:
         sys.exit(EXIT_UNUSABLE)
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
-    node = Worker(loop, config, settings, bound, opened, control, summary, security)
+    node = Worker(
+        loop, config, settings, own_port=bound, opened=opened, control=control, summary=summary, security=security
+    )
     for message in messages[1:]:
         node.told(message)
     code = node.run()
@@ -196,6 +198,7 @@ class Worker:
         loop: asyncio.AbstractEventLoop,
         config: NodeConfig,
         settings: ShardSettings,
+        *,
         own_port: socket.socket | None,
         opened: OpenShard,
         control: Control,
@@ -220,8 +223,8 @@ class Worker:
             settings,
             broker_limits(config),
             configuration.virtual_queues(config),
-            security.access,
-            counts,
+            access=security.access,
+            counts=counts,
         )
         audit_path = configuration.audit_path(config, settings.shard)
         self._auditor = None if audit_path is None else self._runtime.start_blocking(Auditor, audit_path)
@@ -242,9 +245,9 @@ class Worker:
             settings.shard,
             self._listener,
             self._shard,
-            sockets,
-            lambda: self._security,
-            self._actor_failed,
+            sockets=sockets,
+            security=lambda: self._security,
+            failed=self._actor_failed,
         )
         self._own_port = own_port
         self._stopper = _Stopper.start(self._runtime, self._handed_over)

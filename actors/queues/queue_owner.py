@@ -7,8 +7,6 @@ only what is asked about this node. What it may do at the moment, `Tenure` says.
 
 from typing import Any
 
-from msgspec.structs import astuple
-
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Rejudge, Returned
@@ -31,11 +29,10 @@ from actors.messages.log import (
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToCheckpointer, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
-from actors.queues.alarm import Alarm
 from actors.queues.appender import Appender
 from actors.queues.appending import Appending
 from actors.queues.broker import Broker, Limits
-from actors.queues.leader_clock import LeaderClock
+from actors.queues.clocks import Alarm, LeaderClock
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
 from actors.queues.row_description import RowDescription
@@ -49,8 +46,6 @@ from storage import entry_codec
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
-
-assert LogAdvanced.__struct_fields__[:5] == ("durable", "committed", "trimmed", "replicas", "leased_until")
 
 
 class _TimePassed:
@@ -237,24 +232,24 @@ class QueueOwner(LoopActor):
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _log_advanced(self, message: LogAdvanced) -> None:
-        durable, committed, trimmed, replicas, until, confirmed_at, tail_bytes, room_bytes, full = astuple(message)
-        self._room_bytes, self._around.trimmed = room_bytes, trimmed
-        self._broker.disk_full = self._disk_full = full
-        self._appender.is_disk_full = full is not None
+        committed = message.committed
+        self._room_bytes, self._around.trimmed = message.room_bytes, message.trimmed
+        self._broker.disk_full = self._disk_full = message.disk_full
+        self._appender.is_disk_full = message.disk_full is not None
         if not self._tenure.leads:
             return
         ledger = self._ledger
         monotonic = self.runtime.monotonic()
         ledger.pass_monotonic(monotonic)
-        ledger.lease(until, confirmed_at)
-        self._appending.advanced(max(durable, committed), tail_bytes)
+        ledger.lease(message.leased_until, message.confirmed_at)
+        self._appending.advanced(max(message.durable, committed), message.tail_bytes)
         answers_before = len(ledger.answers)
         is_news = committed > ledger.committed
         if is_news:
             self._around.committed = committed
             self._broker.commit(self._now(), committed)
         ledger.majority = self._around.voters // 2 + 1
-        ledger.durable(durable, replicas)
+        ledger.durable(message.durable, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
             self._appending.committed(monotonic, ledger.parked_count, freed, is_shared=ledger.majority > 1)

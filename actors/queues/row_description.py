@@ -43,7 +43,7 @@ class RowDescription:
             return
         describing = self._describing
         if describing is None or describing.state is not state:
-            if not state.stretches.trimmed(asked.trimmed):
+            if not state.stretches.drop_trimmed(asked.trimmed):
                 return  # LMDB holds another log by now, whose state is on its way
             stretch = state.stretches.first(asked.until)
             if stretch is None:

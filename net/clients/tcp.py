@@ -67,6 +67,7 @@ class TcpProtocol(asyncio.Protocol):
         make_session: MakeSession,
         limits: Callable[[], ConnectionLimits],
         admit: Admit,
+        *,
         protocol: str = "",
         habit: Any = None,
         state: bytes = b"",

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.queues.leader_clock import LeaderClock
+from actors.queues.clocks import LeaderClock
 from actors.runtime.gathering import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, Gathering
 
 

@@ -50,7 +50,7 @@ class Writer:
     def trim(self, store: LogStore, until: int) -> bool:
         """Drop the log's first stretch, if it ends at or before record `until`, as its owner and LMDB do."""
         stretches = self.state.stretches
-        assert stretches.trimmed(store.bounds.trimmed)
+        assert stretches.drop_trimmed(store.bounds.trimmed)
         stretch = stretches.first(until)
         if stretch is not None:
             store.trim(trim_now(stretch, self.state))

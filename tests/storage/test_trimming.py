@@ -80,7 +80,7 @@ def test_old_messages_that_are_large_fill_a_stretch_too() -> None:
     for number in range(1, 21):
         shard.deliver(number)
     second = shard.state.stretches.first(40)
-    assert shard.state.stretches.trimmed(20)
+    assert shard.state.stretches.drop_trimmed(20)
     second = shard.state.stretches.first(40)
     assert second is not None
     assert second.until == 20 + STRETCH_BYTES // size
@@ -121,7 +121,7 @@ def test_a_message_of_an_earlier_stretch_gets_its_row_anew_or_has_none_any_more(
     shard.deliver(2)
     shard.confirm(1)
     shard.confirm(3)
-    assert shard.state.stretches.trimmed(4)
+    assert shard.state.stretches.drop_trimmed(4)
     second = shard.state.stretches.first(8)
     assert second is not None
     rows = trim_now(second, shard.state).rows
@@ -142,7 +142,7 @@ def test_records_of_many_messages_fill_a_stretch_by_those() -> None:
     while (stretch := shard.state.stretches.first(shard.state.trans_id)) is not None:
         sizes.append(len(stretch.produced) + len(stretch.touched))
         at = stretch.until
-        assert shard.state.stretches.trimmed(at)
+        assert shard.state.stretches.drop_trimmed(at)
     assert len(sizes) >= 5
     assert max(sizes) <= STRETCH_IDS
 
@@ -152,7 +152,7 @@ def test_the_record_right_at_the_end_of_a_stretch_is_an_older_one_for_the_next()
     shard.produce(4)
     shard.entry(Confirm("q", [message_id(3, 0), message_id(4, 0)], [3, 4]))
     shard.produce(3)
-    assert shard.state.stretches.trimmed(4)
+    assert shard.state.stretches.drop_trimmed(4)
     second = shard.state.stretches.first(8)
     assert second is not None
     assert [*trim_now(second, shard.state).rows.gone] == [message_id(3, 0), message_id(4, 0)]
@@ -169,5 +169,5 @@ def test_a_queue_has_a_row_of_each_stretch_that_brought_it_messages() -> None:
 def test_a_log_that_begins_elsewhere_is_another_log() -> None:
     shard = Shard(stretch_records=4)
     shard.produce(8)
-    assert shard.state.stretches.trimmed(0)
-    assert not shard.state.stretches.trimmed(100), "a snapshot has taken its place"
+    assert shard.state.stretches.drop_trimmed(0)
+    assert not shard.state.stretches.drop_trimmed(100), "a snapshot has taken its place"

@@ -58,7 +58,13 @@ class Host:
         replication = Replication(log, ReplicationLimits(), 1, self.runtime.time)
         settings = ReplicatorSettings(is_alone=members is None and cluster_id == 0)
         self.actor = Replicator(
-            self.runtime, replication, writer, Identity(cluster_id, 1, 11), settings, lambda: 77, self.counts
+            self.runtime,
+            replication,
+            writer,
+            Identity(cluster_id, 1, 11),
+            settings,
+            new_cluster_id=lambda: 77,
+            counts=self.counts,
         )
         probes = (self.owner, self.elector, self.checkpointer, self.peers, self.router)
         self.actor.attach(Neighbours(*map(ref, probes)))

@@ -66,6 +66,6 @@ def test_stretches_end_where_entries_do_and_know_each_record_once(
         assert all(upto < msg_id // 1024 <= stretch.until for msg_id in stretch.produced)
         seen += stretch.produced
         upto = stretch.until
-        assert stretches.trimmed(upto)
+        assert stretches.drop_trimmed(upto)
     assert stretches.noted == state.trans_id
     assert seen == [msg_id for msg_id in state.messages if msg_id // 1024 <= upto]

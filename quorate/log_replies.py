@@ -32,7 +32,7 @@ class RawLogReply(Reply, kw_only=True):
 
 
 class WithEntries(RawLogReply, kw_only=True):
-    """A `RawLogReply` on its way to its connection, with what follows it; a codec sends that behind the reply."""
+    """A `RawLogReply` on its way to its connection, with what follows it; a session sends that behind the reply."""
 
     entries: list[Any] = []
 

@@ -1,4 +1,4 @@
-"""The requests and replies that a node understands, as types; every wire protocol is a codec onto these.
+"""The requests and replies that a node understands, as types; every wire protocol is a session that speaks in them.
 
 Rules that hold here: a `Request` that decoded is well formed field by field (types, ranges, sizes), so later parts
 never look at a type again; what needs two fields or the clock to judge is judged by the node. Times are seconds as
@@ -111,7 +111,7 @@ NO_DATA: Final = Raw(b"")
 """The value of an absent `data`: no JSON value is empty."""
 
 PLAIN: Final = "bytes"
-"""The `encoding` of plain bytes, as codecs hand them on: `data` wraps the bytes themselves.
+"""The `encoding` of plain bytes, as sessions hand them on: `data` wraps the bytes themselves.
 
 None is JSON, and `data` wraps its text. On the wire of the JSON protocol plain bytes are `utf8` (a string whose UTF-8
 they are) or `base64`.

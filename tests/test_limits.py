@@ -14,7 +14,7 @@ FOLDERS: Final = ("actors", "net", "quorate", "storage", "data")
 ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {
-    "clients/Connection": (32, 39),
+    "clients/Connection": (32, 42),
     "queues/Delivery": (11, 35),
     "storage/JournalWriter": (17, 16),
     "queues/Ledger": (20, 31),
@@ -24,7 +24,7 @@ MORE: Final = {
     "queues/QueueOwner": (24, 30),
     "cluster/ReplicatedLog": (18, 18),
     "cluster/Replicator": (24, 30),
-    "gateway/Router": (14, 35),
+    "gateway/Router": (16, 37),
 }
 """Attributes and methods."""
 

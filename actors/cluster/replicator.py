@@ -379,6 +379,7 @@ class Replicator(LoopActor):
         )
         pid, resident_bytes = self.runtime.process()
         counts = self._counts
+        is_asked_here = message.call.is_part or self._settings.shards == 1  # then it is one of those itself
         reply = done(
             message.call.request,
             StatusReply,
@@ -391,7 +392,7 @@ class Replicator(LoopActor):
             resident_bytes=resident_bytes,
             connections=counts.connections,
             requests=counts.requests,
-            open_requests=counts.open_requests,
+            open_requests=counts.open_requests - is_asked_here,
             limits_reached=counts.limits_reached,
             warnings=counts.warnings,
             runs=counts.runs,

@@ -90,6 +90,8 @@ class Router(LoopActor):
         self._listener: Mailbox[ToListener] | None = None
         self._timer: Timer | None = None
         self._stopping: Stop | None = None
+        self._to_finish: list[Routing] = []
+        self._is_stopping = False
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
@@ -121,8 +123,8 @@ class Router(LoopActor):
     def on_receive(self, message: Any) -> None:
         """Dispatch; a node that stops goes on with that as soon as nothing is open here."""
         self.handlers[type(message)](message)
-        if self._stopping is not None and not self._has_open:
-            self._stop_on()
+        if self._stopping is not None:
+            self._see_whether_finished()
 
     def _now(self) -> float:
         return self.runtime.monotonic()
@@ -157,7 +159,10 @@ class Router(LoopActor):
         for call in message.calls:
             shard = shard_of_call(call.request)
             if shard == SEVERAL:
-                self._ask_parts(self._parts.scatter(now, call), by_shard)
+                parted = self._parts.scatter(now, call)
+                for at, part in parted.asks:  # with what else is asked in this turn
+                    by_shard.setdefault(at, []).append(part)
+                send_answers(parted.answers)
                 continue
             by_shard.setdefault(shard, []).append(call)
             if shard != own:
@@ -186,19 +191,16 @@ class Router(LoopActor):
         else:
             self._do(routing.route(self._now(), calls))
 
-    def _ask_parts(self, parted: Parted, by_shard: dict[int, list[Call]]) -> None:
-        """Answer what is done, let go of what is not wanted any more; what is to be asked of shards is added."""
+    def _do_parts(self, parted: Parted) -> None:
+        """Ask what is to be asked, then let go of what is not wanted any more, and answer what is done."""
+        by_shard: dict[int, list[Call]] = {}
         for shard, call in parted.asks:
             by_shard.setdefault(shard, []).append(call)
+        for shard, calls in by_shard.items():
+            self._route(shard, calls)
         for client, shard in parted.let_go:
             self._forget(client, shard)
         send_answers(parted.answers)
-
-    def _do_parts(self, parted: Parted) -> None:
-        by_shard: dict[int, list[Call]] = {}
-        self._ask_parts(parted, by_shard)
-        for shard, calls in by_shard.items():
-            self._route(shard, calls)
 
     def _do(self, routed: Routed) -> None:
         if routed.own:
@@ -218,8 +220,8 @@ class Router(LoopActor):
         if not self.has_ended:
             for routing in self._routings:
                 self._do(routing.tick(self._now()))
-            if self._stopping is not None and not self._has_open:
-                self._stop_on()
+            if self._stopping is not None:
+                self._see_whether_finished()
 
     def _returned(self, message: Returned) -> None:
         """Calls that the owner did not do: ours are routed again."""
@@ -230,7 +232,7 @@ class Router(LoopActor):
         """Of parts of requests, and of calls that other nodes and workers forwarded."""
         parts = self._serving.take_answers(message.answers)
         if parts:
-            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._serving.is_stopping))
+            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._is_stopping))
 
     # -- clients -----------------------------------------------------------------------------------------------
 
@@ -287,23 +289,43 @@ class Router(LoopActor):
         self._do(self._own.undrain(self._now()))
 
     def _stop_asked(self, message: Stop) -> None:
-        """First what others do for this worker's clients is finished, then its own shard stops."""
-        self._serving.is_stopping = True
-        self._do_parts(self._parts.stop(self._now()))
-        self._asked.send()
-        for routing in self._routings:
-            for one in routing.under_way.clients:  # their consumers wait no longer, and are told so
-                self._voice.say(one.node_id, ClientLeft(one.number))
+        """First what others do for this worker's clients is finished, and others are served on; then its own shard."""
+        self._is_stopping = True
         self._stopping = message
-        self.runtime.call_later(LAST_ANSWERS_S, self._stop_on)
+        self._do_parts(self._parts.stop(self._now()))
+        self._finish([routing for routing in self._routings if routing is not self._own])
 
-    def _stop_on(self) -> None:
-        """Nothing waits for another node any more, or has waited for too long."""
-        if self._stopping is not None:
-            held = [call for routing in self._routings for call in routing.take_held()]
-            send_answers([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in held])
-            stopping, self._stopping = self._stopping, None
-            self._owner.tell(stopping)
+    def _finish(self, routings: list[Routing]) -> None:
+        """No consumer waits there any more; what is open there is answered, or is given up in a while."""
+        self._to_finish = routings
+        self._asked.send()
+        for routing in routings:
+            for one in routing.under_way.clients:
+                self._voice.say(one.node_id, ClientLeft(one.number))
+        self.runtime.call_later(LAST_ANSWERS_S, lambda: self._finished(routings))
+
+    def _see_whether_finished(self) -> None:
+        if not any(routing.has_open for routing in self._to_finish):
+            self._finished(self._to_finish)
+
+    def _finished(self, routings: list[Routing]) -> None:
+        """Nothing waits there for another node or worker any more, or it has waited for too long."""
+        if routings is not self._to_finish or self._stopping is None:
+            return
+        for routing in routings:
+            self._refuse_held(routing)
+        if not self._serving.is_stopping:
+            self._serving.is_stopping = True
+            self._finish([self._own])
+            self._see_whether_finished()
+            return
+        stopping, self._stopping = self._stopping, None
+        self._owner.tell(stopping)
+
+    @staticmethod
+    def _refuse_held(routing: Routing) -> None:
+        held = routing.take_held()
+        send_answers([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in held])
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -341,6 +363,8 @@ class Router(LoopActor):
         elif isinstance(message, ForwardReturned):
             routing = self._routing_to(key)
             routing.came_back(self._now(), key, message.serials)
+            if self._is_stopping:
+                self._refuse_held(routing)  # who gave it back may be stopping, too: there is no time to ask again
             self._go_on(routing)
             self._arm()
         elif isinstance(message, StillThere):
@@ -370,6 +394,6 @@ class Router(LoopActor):
     def _as_stopping(self, call: Call, reply: Reply) -> Answer:
         """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
         is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
-        if self._serving.is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
+        if self._is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
             return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
         return call, reply

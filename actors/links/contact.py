@@ -30,6 +30,13 @@ WORKER_ANSWER_BYTES_MAX: Final = 64 << 20
 """The same for the worker of another shard."""
 
 
+BEHIND_BYTES: Final = 8 << 20
+"""With more of clients' answers waiting for a node, nothing is done for it that has a long one."""
+
+WORKER_BEHIND_BYTES: Final = 32 << 20
+"""The same for the worker of another shard."""
+
+
 class Contact(Addressee):
     """One of them, dialled at one of `addresses`, the next when one fails; it says itself that it is at `said_at`.
 
@@ -41,7 +48,8 @@ class Contact(Addressee):
 
     def __init__(self, key: int, own_shard: int) -> None:
         self.is_mate = key > 0
-        super().__init__(key, ANSWER_BYTES_MAX if self.is_mate else WORKER_ANSWER_BYTES_MAX)
+        kept = ANSWER_BYTES_MAX if self.is_mate else WORKER_ANSWER_BYTES_MAX
+        super().__init__(key, kept, BEHIND_BYTES if self.is_mate else WORKER_BEHIND_BYTES)
         self.node_id = node_of(key)
         self.shard = own_shard if self.is_mate else shard_of(key)
         self.addresses: list[tuple[str, int]] = []

@@ -53,9 +53,6 @@ PENDING_S: Final = 10.0
 INTRODUCE_S: Final = 1.0
 """How often a node that does not belong yet is told again to which cluster this one does."""
 
-BEHIND_BYTES: Final = 8 << 20
-"""With more of clients' answers waiting for somebody, nothing is done for him that has a long one."""
-
 RECEIVING_S: Final = 0.02  # how often it is told that a long message is coming in
 
 OF_WORKERS: Final = frozenset({*ASKS, *ANSWERS, *NEWS})
@@ -85,7 +82,6 @@ class Links(LoopActor):
         self._workers_links: dict[PeerLink, None] = {}
         self.doorway = Doorway(runtime)
         self._post = Post(
-            BEHIND_BYTES,
             lambda call: runtime.call_later(0.0, call),
             lambda key, is_behind: self._router.tell(PeerBehind(key, is_behind)),
         )
@@ -465,7 +461,8 @@ class Links(LoopActor):
 
     def link_receiving(self, link: PeerLink) -> None:
         """A part of a message has come; told now and then, since a long one comes in many parts."""
-        if link in self._workers_links:
+        contact = self._contact_of.get(link)
+        if link in self._workers_links or (contact is not None and not contact.is_mate):
             return
         assert link.peer is not None
         now, node_id = self.runtime.monotonic(), link.peer.node_id

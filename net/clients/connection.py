@@ -125,7 +125,19 @@ class Connection:
     @property
     def session_state(self) -> bytes | None:
         """What its protocol needs to go on elsewhere; None: it can't now."""
-        return self._session.state
+        try:
+            return self._session.state
+        except Exception as error:
+            self._sink.broken(self, error)
+            return None
+
+    def resume(self, state: bytes) -> None:
+        """Go on where another worker's connection has stopped. Before the first byte."""
+        try:
+            self._session.resume(state)
+        except Exception as error:
+            self._sink.broken(self, error)
+            self.abort()
 
     @property
     def has_long_open(self) -> bool:
@@ -227,7 +239,7 @@ class Connection:
         if size and not self.account.may_open(size):
             self._sink.overdrawn(self, size)
             if not self.account.may_open(size):
-                self._no_room(found)
+                self._no_room(found, note)
                 return
         length = reply_length(found)
         if length == LONG:
@@ -248,6 +260,7 @@ class Connection:
         """Answer without the node."""
         if isinstance(found, Close):
             self.close_when_answered()
+            self._sink.ended(self)  # its consumers wait no longer
         elif isinstance(found, Fault):
             self._open += 1
             self._fault(found)
@@ -285,10 +298,14 @@ class Connection:
         if fault.is_fatal:
             self.close_when_answered()
 
-    def _no_room(self, request: Request) -> None:
+    def _no_room(self, request: Request, note: Any) -> None:
         """A request that would take more than there is for all clients."""
+        order = self._order_of(request)
+        if note is not None:
+            self._notes[order] = note
         reason = "requests and replies of all clients take as much as they may: ask again later"
-        self.answer(self._order_of(request), NOBODYS, refusal(request, ErrorWord.OVERLOADED, reason))
+        self._open -= 1
+        self._reply(order, request, refusal(request, ErrorWord.OVERLOADED, reason))
 
     def _has_room(self) -> bool:
         if self._is_stalled or self._rests or self._is_alone or self._messages >= MESSAGES_MAX:
@@ -327,11 +344,17 @@ class Connection:
                 self._is_alone = False
             elif length == ONE_MESSAGE:
                 self._messages -= 1
+        self._reply(order, request, reply)
+
+    def _reply(self, order: int, request: Request, reply: Reply) -> None:
+        """What the session makes of a reply: bytes, or what is to be asked next."""
         if self._state is _DEAD:
             return
         note = self._notes.pop(order, None) if self._notes else None
         try:
             data = self._session.answered(None if request is NOBODYS else request, reply, note)
+            if not isinstance(data, bytes | Request | Ask):
+                raise TypeError(f"{type(data).__name__} is no answer")
         except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
             self._sink.broken(self, error)
             self._transport.abort()
@@ -347,7 +370,7 @@ class Connection:
             self._transport.write(data)
         elif order != self._next_to_send:
             self._held[order] = data
-            self.account.hold_back(len(data))
+            self.account.hold_back(len(data) + OBJECT_BYTES)
             if self.account.is_over:
                 self._sink.overdrawn(self, 0)
         else:
@@ -356,7 +379,7 @@ class Connection:
             held = self._held
             while held and order in held:
                 later = held.pop(order)
-                self.account.hold_back(-len(later))
+                self.account.hold_back(-len(later) - OBJECT_BYTES)
                 self._transport.write(later)
                 order += 1
             self._next_to_send = order
@@ -402,7 +425,7 @@ class Connection:
     def _discard(self) -> None:
         """Nothing more is looked at, so nothing of a request that is not whole is kept."""
         self._unheard = b""
-        self._session.discard()
+        self._discard_partial()
         self.account.note_partial(0)
 
     def end(self) -> None:
@@ -453,8 +476,14 @@ class Connection:
         self._held.clear()
         self._waiting.clear()
         self._unheard = b""
-        self._session.discard()
+        self._discard_partial()
         self.account.leave()
+
+    def _discard_partial(self) -> None:
+        try:
+            self._session.discard()
+        except Exception as error:
+            self._sink.broken(self, error)
 
     def sweep(self, passed_s: float) -> None:
         """Called every now and then with the seconds since the last time: enforce the limits that are of time."""

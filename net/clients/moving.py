@@ -49,6 +49,8 @@ def move_out(path: str, transport: Any, luggage: Luggage) -> bool:
     if sock is None or transport.get_extra_info("ssl_object") is not None:
         return False
     words = msgspec.msgpack.encode(luggage)
+    if len(words) > WORDS_BYTES:
+        return False  # what its protocol remembers is too much to go along
     descriptors = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", sock.fileno()))]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as via:

@@ -94,10 +94,10 @@ class TcpProtocol(asyncio.Protocol):
         limits = self._limits()
         end: Transport = _TlsEnd(transport) if self._is_tls else transport
         session = self._make_session(limits.request)
-        if self._state:
-            session.resume(self._state)
         self._connection = connection = Connection(end, self._sink, session, limits)
         connection.protocol, connection.habit = self._protocol, self._habit
+        if self._state:
+            connection.resume(self._state)
         certificate = transport.get_extra_info("peercert")
         names = () if not certificate else names_of(certificate)
         why_not = self._admit(connection, transport.get_extra_info("peername"), names)

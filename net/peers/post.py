@@ -15,11 +15,13 @@ class Addressee:
     """Somebody whom a link leads to, known by `key`.
 
     `outbox` leaves at the end of the turn. `answers` to what it has asked wait for a link to it, as long as it can be
-    heard: `answer_bytes_max` at most; beyond it who asked is told that the outcome is unknown, in time.
+    heard: `answer_bytes_max` at most; beyond it who asked is told that the outcome is unknown, in time. With more than
+    `behind_bytes` of clients' frames waiting, it is behind.
     """
 
-    def __init__(self, key: int, answer_bytes_max: int) -> None:
+    def __init__(self, key: int, answer_bytes_max: int, behind_bytes: int) -> None:
         self.key = key
+        self.behind_bytes = behind_bytes
         self.link: PeerLink | None = None
         self.outbox = Outbox()
         self.is_behind = False
@@ -40,19 +42,18 @@ class Addressee:
 
 
 class Post:
-    """One sender's. `behind_bytes`: with more of clients' frames waiting, an addressee is behind.
+    """One sender's.
 
-    `later` calls in the next turn; `tell_behind` is called with a key when that begins (True) or ends. `serials`: the
-    last forwarded call that went to each, by key: addressees come and go, and the calls' numbers go on.
+    `later` calls in the next turn; `tell_behind` is called with a key when an addressee begins to be behind (True), or
+    ends. `serials`: the last forwarded call that went to each, by key: addressees come and go, and the calls' numbers
+    go on.
     """
 
     def __init__(
         self,
-        behind_bytes: int,
         later: Callable[[Callable[[], None]], object],
         tell_behind: Callable[[int, bool], None],
     ) -> None:
-        self._behind_bytes = behind_bytes
         self._later = later
         self._tell_behind = tell_behind
         self.serials: dict[int, int] = {}
@@ -96,7 +97,7 @@ class Post:
 
     def _see_whether_behind(self, to: Addressee) -> None:
         bulk_bytes = to.outbox.bulk_bytes
-        is_behind = bulk_bytes > (self._behind_bytes // 2 if to.is_behind else self._behind_bytes)
+        is_behind = bulk_bytes > (to.behind_bytes // 2 if to.is_behind else to.behind_bytes)
         if is_behind != to.is_behind:
             to.is_behind = is_behind
             self._tell_behind(to.key, is_behind)

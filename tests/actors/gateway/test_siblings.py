@@ -133,6 +133,25 @@ def test_a_worker_stops_when_the_others_have_answered_its_clients() -> None:
     assert asked_by.told
 
 
+def test_a_worker_that_waits_for_others_before_it_stops_serves_them_on() -> None:
+    """Two that stop at the same time gave back what the other asked, until one was gone with it."""
+    node = Node()
+    stopper = Probe()
+    node.ask(1, Asker(), produce(queue_in(0)))
+    node.workers[1].front.actor_ref.tell(Stop(ref(stopper)))
+    node.ask(0, Asker(), produce(queue_in(1)))
+    [here] = node.executed(1)
+    node.done(1, here, msg_id=1025)
+    assert [reply.msg_id for reply in node.replies(0)] == [1025]
+    assert node.workers[1].owner.take(Stop) == []
+    [there] = node.executed(0)
+    node.done(0, there, msg_id=1024)
+    assert [reply.msg_id for reply in node.replies(1)] == [1024]
+    assert len(node.workers[1].owner.take(Stop)) == 1
+    node.ask(0, Asker(), produce(queue_in(1)))
+    assert node.executed(1) == [], "from here on it serves nobody"
+
+
 def test_a_worker_that_is_about_to_end_still_has_answers_for_the_others() -> None:
     node = Node()
     node.ask(0, Asker(), produce(queue_in(1)))

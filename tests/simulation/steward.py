@@ -26,6 +26,12 @@ PACE = 0.2
 LOOKERS_PACE = 5.0
 """They are many, and a seed is to cost little."""
 
+NOTICED_S = 1.5
+"""A node has noticed by then that a client has gone (`Stream.break_off`), and said so to whom it forwards.
+
+Until then it may still do what that asked last, and what the client asks another node meanwhile may be done before it.
+"""
+
 SIZE = 1000
 """The least limit that it sets: never reached."""
 
@@ -41,6 +47,7 @@ class Steward(SimulatedSession):
         self.limit = 0
         self.kept = 0
         self._held: list[int] = []
+        self._in_doubt_until = 0.0
         super().__init__(world, nodes, history)
 
     def _soon(self, delay_s: float) -> None:
@@ -55,6 +62,9 @@ class Steward(SimulatedSession):
         draw.choices(steps, weights=[4, 4, 2, 1])[0]()
 
     def _configure(self) -> None:
+        if self._world.time < self._in_doubt_until:
+            self._produce()
+            return
         self._count += 1
         limit = self._count
 
@@ -63,7 +73,11 @@ class Steward(SimulatedSession):
                 self.limit = limit
 
         settings = {"max_size": SIZE + limit, "max_deliveries": 2, "dead_letter": DEAD}
-        self._request({"action": 5, "queue": SET, **settings}, done)
+        self._request({"action": 5, "queue": SET, **settings}, done, self._doubt)
+
+    def _doubt(self) -> None:
+        """What was set last may be so, or not, or soon."""
+        self._in_doubt_until = self._world.time + NOTICED_S
 
     def _produce(self) -> None:
         self._count += 1

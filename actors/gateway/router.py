@@ -292,6 +292,8 @@ class Router(LoopActor):
         """First what others do for this worker's clients is finished, and others are served on; then its own shard."""
         self._is_stopping = True
         self._stopping = message
+        for routing in self._routings:
+            routing.stop()
         self._do_parts(self._parts.stop(self._now()))
         self._finish([routing for routing in self._routings if routing is not self._own])
 

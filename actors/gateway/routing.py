@@ -28,7 +28,7 @@ from actors.gateway.under_way import (
 )
 from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
-from actors.messages.rights import Principal
+from actors.messages.rights import Principal, not_allowed
 from actors.messages.worker_keys import node_of, shown
 from quorate.actions import ANY_NODE, ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
@@ -103,6 +103,7 @@ class Routing:
         self._host = ""
         self._port = 0
         self._is_draining = False
+        self._is_stopping = False
         self._forwards = forwards
         self._hold_s = hold_s
         self._linked: set[int] = set()
@@ -144,6 +145,8 @@ class Routing:
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
+        elif self._is_stopping and _consumes(call) and call.request.wait:
+            routed.answers.append((call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")))
         elif not call.is_single and call.client in self._held_of:
             self._hold(call, deadline, deadline)
         elif self.is_serving or self.answers_itself(call.request.action):
@@ -222,6 +225,8 @@ class Routing:
         for one in part:
             if one.look_at > now and one.look_at < one.deadline:
                 self._hold(one.call, one.look_at, one.deadline)  # it came back just now
+            elif (missing := _missing_right(one.call)) is not None:
+                routed.answers.append((one.call, not_allowed(one.call.request, missing)))
             else:
                 self._route(now, one.call, one.deadline, routed)
         if rest:
@@ -251,6 +256,10 @@ class Routing:
         self.leader, self.leads = message.leader, message.is_self
         self._host, self._port = message.host, message.port
         return self._look_again(now) if self.leader else Routed()
+
+    def stop(self) -> None:
+        """This node stops: no consumer waits any more, also none that comes back to be asked for elsewhere."""
+        self._is_stopping = True
 
     def drain(self) -> None:
         """Hold everything: this node hands its place over."""
@@ -382,6 +391,12 @@ def _given_up(held: Held) -> Answer:
         return held.call, refusal(request, ErrorWord.OVERLOADED, reason)
     reason = "no node could be asked that leads, for as long as the request may wait; it was not done"
     return held.call, refusal(request, ErrorWord.NO_LEADER, reason)
+
+
+def _missing_right(call: Call) -> str | None:
+    """What its client may not do (any more), of a call that was held: it may have been elsewhere when that changed."""
+    call.principal = getattr(call.client, "principal", None) or call.principal
+    return call.principal.rights.missing(call.request)
 
 
 def _may_consume(call: Call) -> bool:

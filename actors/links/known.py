@@ -123,6 +123,8 @@ class Known:
             return f"node {hello.node_id} was removed from this cluster"
         if said.accepts_all or (belongs and is_proven):
             return None
+        if known is None and belongs and hello.node_id in said.addresses:
+            return None  # its configuration names it, and the log may be behind
         if known is None:
             return f"node {hello.node_id} is no member of this cluster: it was not added yet"
         if known.disk_id and hello.disk_id != known.disk_id:

@@ -304,8 +304,9 @@ PeerMessage = (
 ASKS: Final = (Forward, ClientLeft, StillHere)
 """What is about the receiver's own shard."""
 
-BULK: Final = (Forward, ForwardAnswers)
-"""What holds clients' requests and replies, and so may be large: it waits while the link is full."""
+BULK: Final = (Forward, ForwardAnswers, ClientLeft)
+"""What holds clients' requests and replies, and so may be large: it waits while the link is full. That a client has
+left goes behind what it has asked: before it, that would wait for nobody, and take a message."""
 
 ANSWERS: Final = (ForwardAnswers, ForwardReturned, StillThere)
 NEWS: Final = (ShardLeaders, RootMembers)

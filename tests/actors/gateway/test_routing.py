@@ -10,6 +10,7 @@ from actors.gateway.routing import GIVE_UP_MAX, HOLD_S, LAST_S, LOOK_MAX, PATIEN
 from actors.gateway.under_way import ANSWER_S, CREDIT_BYTES, LONG_LOOK_BYTES, LOOKS_SHARE, ForwardedClient
 from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
+from actors.messages.rights import Principal, Rights
 from net.clients.reply_length import reply_length
 from quorate.protocol import Reply, Request
 
@@ -404,3 +405,25 @@ def test_very_many_held_requests_go_on_some_at_a_time_in_their_order() -> None:
         assert routing.next_at == 1.0
         went += routing.tick(1.0).own
     assert went == asked
+
+
+def test_a_consumer_that_comes_back_while_its_node_stops_is_told_so() -> None:
+    """It was forwarded to the next leader behind the word that its client waits no longer, and hung there."""
+    routing = following()
+    consumer, producer = call(2, queue="q", wait=9.0), call(1)
+    routing.stop()
+    routing.returned(0.0, [consumer, producer])
+    routed = routing.tick(RETURN_S)
+    assert [(asked, reply.error) for asked, reply in routed.answers] == [(consumer, "stopping")]
+    assert [one.call for one in routed.forwards] == [producer]
+
+
+def test_who_has_lost_the_right_while_the_request_was_elsewhere_is_told_so() -> None:
+    routing = following()
+    client: Any = Somebody()
+    asked, allowed = call(2, client, queue="q", wait=9.0), call(4, client, queue="q")
+    client.principal = Principal("w", Rights({"look": ["*"]}))
+    routing.returned(0.0, [asked, allowed])
+    routed = routing.tick(RETURN_S)
+    assert [(one, reply.error) for one, reply in routed.answers] == [(asked, "not_allowed")]
+    assert [one.call for one in routed.forwards] == [allowed]

@@ -71,3 +71,15 @@ def test_a_node_without_a_cluster_lets_a_cluster_in() -> None:
     alone = Known(Greeting(), 1)
     alone.said = Introduce(OWN, Identity(0, 1, 11), (), True)
     assert alone.fault(hello()) is None
+
+
+def test_who_is_in_the_configuration_is_let_in_where_nobody_has_a_secret_though_the_log_does_not_know_it_yet() -> None:
+    """Two nodes whose disks were replaced one after the other shut each other out for good: one's log was behind."""
+    it = known(Identity(9, 1, 11))
+    stranger = hello(node_id=7)
+    assert "is no member" in str(it.fault(stranger))
+    it.said.addresses = {7: ("n7", 1)}
+    assert it.fault(stranger) is None
+    assert "is no member" in str(it.fault(hello(node_id=7, cluster_id=0))), "it belongs to no cluster, or to another"
+    it.said.addresses = {5: ("n5", 1)}
+    assert "was removed" in str(it.fault(hello(node_id=5, disk_id=55)))

@@ -236,3 +236,12 @@ def test_a_node_that_joins_a_cluster_says_so_over_its_open_links() -> None:
     _, wire = host.link(2)
     host.introduce(cluster_id=9)
     assert wire.written, "the others go by what it says of itself"
+
+
+def test_that_a_client_has_left_goes_behind_what_it_has_asked() -> None:
+    """It overtook that, within a turn: a consumer waited on for nobody, and took a message."""
+    host = Host()
+    _, wire = host.link(2)
+    call = packed_call(4, 9, 1 << 20, Request(Action.CONSUME, queue="q", wait=60.0))
+    host.tell(SendPeers((2,), Forward(1, [call])), SendPeers((2,), ClientLeft(9)), SendPeers((2,), Stored(1, 7, 1.0)))
+    assert wire.written == framed(Stored(1, 7, 1.0)) + framed(Forward(1, [call])) + framed(ClientLeft(9))

@@ -23,6 +23,7 @@ from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
 from actors.gateway.sharding import SEVERAL, Sharding
+from actors.gateway.under_way import ForwardedClient
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
@@ -129,10 +130,6 @@ class Router(LoopActor):
     def _now(self) -> float:
         return self.runtime.monotonic()
 
-    @property
-    def _has_open(self) -> bool:
-        return any(routing.has_open for routing in self._routings)
-
     def _routing_to(self, key: int) -> Routing:
         """That of the shard which a node or worker is asked about."""
         return self._own if key > 0 else self._routings[shard_of(key)]
@@ -211,7 +208,7 @@ class Router(LoopActor):
         self._arm()
 
     def _arm(self) -> None:
-        if self._timer is None and self._has_open:
+        if self._timer is None and any(routing.has_open for routing in self._routings):
             next_at = min(routing.next_at for routing in self._routings)
             self._timer = self.runtime.call_later(min(max(next_at - self._now(), ARM_MIN_S), 0.25), self._ring)
 
@@ -246,12 +243,18 @@ class Router(LoopActor):
         """It wants nothing more of the shard."""
         routing = self._routings[shard]
         send_answers(routing.forget(client))
-        left = routing.client_gone(client)
-        if left is not None:
-            self._asked.send()  # what it asked before must not come behind its leaving
-            self._voice.say(left.node_id, ClientLeft(left.number))
+        self._say_left(routing.client_gone(client))
         if routing is self._own:
             self._owner.tell(ClientGone(client))
+
+    def _say_left(self, left: ForwardedClient | None) -> None:
+        """A client that others know, if they do, waits for nothing there any more.
+
+        What it asked before leaves first: behind the word of its leaving it would wait for nobody, and take a message.
+        """
+        if left is not None:
+            self._asked.send()
+            self._voice.say(left.node_id, ClientLeft(left.number))
 
     def _rejudge(self, message: Rejudge) -> None:
         """What is with this worker's owner is judged there; the leader of another node goes by its own table."""
@@ -259,9 +262,7 @@ class Router(LoopActor):
         self._do_parts(parted)
         for client in (*seekings, message.client):
             for routing in self._routings:
-                left = routing.rejudged(client, message.principal)
-                if left is not None:
-                    self._voice.say(left.node_id, ClientLeft(left.number))
+                self._say_left(routing.rejudged(client, message.principal))
             self._owner.tell(Rejudge(client, message.principal))
 
     def _reconfigure(self, message: Reconfigure) -> None:
@@ -300,10 +301,9 @@ class Router(LoopActor):
     def _finish(self, routings: list[Routing]) -> None:
         """No consumer waits there any more; what is open there is answered, or is given up in a while."""
         self._to_finish = routings
-        self._asked.send()
         for routing in routings:
             for one in routing.under_way.clients:
-                self._voice.say(one.node_id, ClientLeft(one.number))
+                self._say_left(one)
         self.runtime.call_later(LAST_ANSWERS_S, lambda: self._finished(routings))
 
     def _see_whether_finished(self) -> None:

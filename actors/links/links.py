@@ -134,7 +134,7 @@ class Links(LoopActor):
                 link.close("the cluster's secret was changed")
 
     def _close_all(self, message: Stop) -> None:
-        """This worker is about to end: other nodes notice. Its own node's workers still have answers for each other."""
+        """This worker is about to end: other nodes notice. Workers of other shards still have its answers to read."""
         self._has_stopped = True
         for link in self._links:
             contact = self._contact_of.get(link)

@@ -241,20 +241,24 @@ class Connection:
             if not self.account.may_open(size):
                 self._no_room(found, note)
                 return
-        length = reply_length(found)
-        if length == LONG:
-            self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
-        elif length == ONE_MESSAGE:
-            self._messages += 1
         order = self._order_of(found)
         if size:
             self._sizes[order] = size
             self.account.take(size)
             if not self.account.is_known:
                 self._sink.spent(self, size * DONE_S_PER_BYTE)
+        self._ask(order, found, note)
+
+    def _ask(self, order: int, request: Request, note: Any) -> None:
+        """Give a request to the sink, to be answered in its place."""
+        length = reply_length(request)
+        if length == LONG:
+            self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
+        elif length == ONE_MESSAGE:
+            self._messages += 1
         if note is not None:
             self._notes[order] = note
-        self._sink.received(self, order, found)
+        self._sink.received(self, order, request)
 
     def _say(self, found: Say | Close | Fault) -> None:
         """Answer without the node."""
@@ -266,19 +270,6 @@ class Connection:
             self._fault(found)
         else:
             self._send(self._order_of(NOBODYS), found.data)
-
-    def _ask_more(self, order: int, more: Request | Ask) -> None:
-        """A reply was not all that the client wants to know: what is asked next is answered in its place."""
-        request, note = more if isinstance(more, Ask) else (more, None)
-        self._open += 1
-        if note is not None:
-            self._notes[order] = note
-        length = reply_length(request)
-        if length == LONG:
-            self._is_alone = True
-        elif length == ONE_MESSAGE:
-            self._messages += 1
-        self._sink.received(self, order, request)
 
     def _order_of(self, request: Request) -> int:
         if request.seq is not None or not self._session.is_ordered:
@@ -361,8 +352,10 @@ class Connection:
             return
         if isinstance(data, bytes):
             self._send(order, data)
-        else:
-            self._ask_more(order, data)
+        else:  # it was not all that the client wants to know
+            self._open += 1
+            request, note = data if isinstance(data, Ask) else (data, None)
+            self._ask(order, request, note)
 
     def _send(self, order: int, data: bytes) -> None:
         """A reply's bytes, in their place."""

@@ -92,7 +92,7 @@ def unpacked_request(call: ForwardedCall) -> Request | None:
 
 
 def has_fit_names(request: Request) -> bool:
-    """Whether every name in it may be used; a client's codec has seen to that, and whoever forwards it may lie."""
+    """Whether every name in it may be used; a client's session has seen to that, and whoever forwards it may lie."""
     queue = request.queue
     if queue is not None and not (len(queue) < SHORT_NAME and queue.isprintable()) and name_fault(queue):
         return False

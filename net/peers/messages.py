@@ -167,6 +167,7 @@ class SnapshotPull(msgspec.Struct, array_like=True, tag=10, gc=False):
 
 
 SECTIONS_MAX: Final = 64
+"""Of `storage.sections`: far more than there are."""
 
 
 class SnapshotRows(msgspec.Struct, array_like=True, tag=11, gc=False):

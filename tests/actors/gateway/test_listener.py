@@ -173,7 +173,7 @@ def test_a_datagram_counts_as_long_as_it_is_open() -> None:
     assert gate.actor._held.used == 0
 
 
-def test_a_codec_that_breaks_is_logged_once_with_who_did_it(
+def test_a_session_that_breaks_is_logged_once_with_who_did_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate = Gate()

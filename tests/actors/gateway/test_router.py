@@ -10,10 +10,11 @@ from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
-from actors.messages.calls import Answered, ClientGone, Execute, Returned
+from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
+from actors.messages.rights import Principal, Rights
 from net.peers.forwarding import packed_call, packed_reply
 from net.peers.messages import (
     PEER_MINOR,
@@ -352,3 +353,19 @@ def test_nothing_with_a_long_answer_is_done_for_a_node_that_takes_answers_too_sl
     assert host.said(ForwardReturned) == [ForwardReturned([1], 7)]
     host.tell(PeerBehind(2, False), PeerSaid(2, Forward(7, [packed_call(3, 0, 1 << 20, calls[0].request)])))
     assert [call.order for call in host.executed()] == [3]
+
+
+def test_a_client_whose_rights_have_changed_leaves_behind_what_it_has_asked() -> None:
+    """What waits a moment for more, to leave with it, goes before the word that nobody waits for it any more."""
+    host = following()
+    host.ask(*[produce()] * 8)
+    host.runtime.crank(0.1)
+    serials = [call.serial for message in host.said(Forward) for call in message.calls]
+    done = packed_reply(Reply(action=1, code=0, queue="q", msg_id=1024))
+    host.tell(
+        PeerSaid(2, ForwardAnswers([(serial, done) for serial in serials])),  # so more are expected, and waited for
+        Execute([Call(Request(Action.CONSUME, queue="q", wait=9.0), host.client, 0, host.asker)]),
+        Rejudge(host.client, Principal("w", Rights({}))),
+    )
+    kinds = [type(sent.message) for sent in host.peers.told]
+    assert kinds == [Forward, ClientLeft]

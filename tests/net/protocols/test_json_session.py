@@ -1,4 +1,4 @@
-"""The JSON codec: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
+"""The JSON session: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
 
 import base64
 import json
@@ -35,9 +35,9 @@ PIECES = st.one_of(
 )
 
 
-def received(codec: JsonSession, pieces: list[bytes]) -> list[Any]:
-    """What the codec makes of the pieces, comparable."""
-    found = [one for piece in pieces for one in codec.receive(piece)]
+def received(session: JsonSession, pieces: list[bytes]) -> list[Any]:
+    """What the session makes of the pieces, comparable."""
+    found = [one for piece in pieces for one in session.receive(piece)]
     return [encode_reply(fault_reply(one)) if isinstance(one, Fault) else msgspec.json.encode(one) for one in found]
 
 
@@ -58,7 +58,7 @@ def test_every_object_is_one_event_whatever_stands_between(requests: list[dict[s
 
 
 @given(st.binary(max_size=200))
-def test_no_input_makes_the_codec_raise(garbage: bytes) -> None:
+def test_no_input_makes_the_session_raise(garbage: bytes) -> None:
     for found in JsonSession(LIMITS).receive(garbage):
         if isinstance(found, Fault):
             encode_reply(fault_reply(found))
@@ -125,8 +125,8 @@ def test_data_comes_through_byte_for_byte() -> None:
 )
 def test_bad_input_gets_a_fault_that_says_what_and_where(body: bytes, error: str, says: str) -> None:
     for pieces in ([body], [body[i : i + 1] for i in range(len(body))]):
-        codec = JsonSession(LIMITS)
-        [fault] = [found for piece in pieces for found in codec.receive(piece)]
+        session = JsonSession(LIMITS)
+        [fault] = [found for piece in pieces for found in session.receive(piece)]
         assert isinstance(fault, Fault)
         assert fault.error == error
         assert says in fault.reason
@@ -232,8 +232,8 @@ def test_batches_of_strings_are_usual(colon: str) -> None:
 
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
-    codec = JsonSession(LIMITS)
-    found = codec.receive(b'17\n"text" {"action":1}\n{"action":2}')
+    session = JsonSession(LIMITS)
+    found = session.receive(b'17\n"text" {"action":1}\n{"action":2}')
     assert [type(one) for one in found] == [Fault, Fault, Request, Request]
 
 

@@ -68,6 +68,8 @@ MODULES: Final = (
     "actors.queues.appending",
     "actors.queues.broker",
     "actors.queues.delivery",
+    "actors.queues.ending",
+    "actors.queues.idle_queues",
     "actors.queues.ledger",
     "actors.queues.leftovers",
     "actors.queues.lines",

@@ -60,6 +60,8 @@ class About:
     """The node itself, and its shard 0."""
     CLIENT: Final = "client"
     """Who asks; the Listener knows."""
+    WAIT: Final = "wait"
+    """Another request of who asks, which waits; the Router knows where."""
 
 
 OF_SOME_QUEUE: Final = frozenset({About.QUEUE, About.QUEUES, About.MESSAGE, About.MESSAGES})
@@ -112,6 +114,9 @@ class Facts(NamedTuple):
 
 READERS_LEVEL: Final = 3
 """From this feature level on the log keeps its readers' positions."""
+
+WORKERS_LEVEL: Final = 4
+"""From this feature level on a cluster knows what workers need: see `storage.records`."""
 
 TABLE: Final = (
     Facts(Action.PRODUCE, "produce", Right.PRODUCE, About.QUEUE, writes=True, needs_space=True),
@@ -167,6 +172,8 @@ TABLE: Final = (
         level=READERS_LEVEL,
     ),
     Facts(Action.WATCH, "watch", Right.CONSUME, About.QUEUES, is_repeatable=True, may_wait=True),
+    Facts(Action.CANCEL, "cancel", Right.ANY, About.WAIT, is_repeatable=True, by_datagram=False, level=WORKERS_LEVEL),
+    Facts(Action.BURY, "bury", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=WORKERS_LEVEL),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),

@@ -6,7 +6,7 @@ float: `delay` and `ttl` are Unix times, or seconds from now when below `RELATIV
 """
 
 from enum import IntEnum
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
@@ -48,6 +48,8 @@ class Action(IntEnum):
     AUTHENTICATE = 16
     POSITION = 17
     WATCH = 18
+    CANCEL = 19
+    BURY = 20
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -117,8 +119,16 @@ None is JSON, and `data` wraps its text. On the wire of the JSON protocol plain 
 they are) or `base64`.
 """
 
+HEADERS_MAX: Final = 64
+HEADER_BYTES_MAX: Final = 8192
+"""Of a message's headers: so many names, and so many bytes of UTF-8 in all names and texts together."""
+
+REASON_MAX: Final = 255  # characters
+
 TOKEN_MAX: Final = 256  # characters
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
+Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
+Expire = Literal["drop"]
 
 
 class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -131,6 +141,8 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     priority: Priority | None = None
     key: Name | None = None
     encoding: Annotated[str, Meta(max_length=16)] | None = None
+    headers: Headers | None = None
+    expire: Expire | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -144,6 +156,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
     `token`: what a client proves by who it is, for authenticate; no other action reads it.
     `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
+    `full`: consume gives messages as show does. `delivery`: which delivery of the message is meant, by its count; of
+    `msg_ids` a list. `expire`: what becomes of a message that has expired, where it is not kept until it was delivered.
     """
 
     action: Integer
@@ -182,6 +196,12 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     reader: Name | None = None
     trans_id: TransId | None = None
     token: Annotated[str, Meta(max_length=TOKEN_MAX)] | None = None
+    headers: Headers | None = None
+    expire: Expire | None = None
+    full: bool | None = None
+    delivery: WholeNumber | Annotated[list[WholeNumber], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
+    reason: Annotated[str, Meta(max_length=REASON_MAX)] | None = None
+    expires_after: Duration | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -207,10 +227,34 @@ def name_fault(name: str) -> str | None:
     return None
 
 
+def headers_fault(headers: dict[str, str]) -> str | None:
+    """What is wrong with a message's headers; None if it may have them."""
+    size = 0
+    for name, text in headers.items():
+        if not name:
+            return "has an empty name"
+        size += len(name.encode()) + len(text.encode())
+    return f"has {size} bytes, and {HEADER_BYTES_MAX} are allowed" if size > HEADER_BYTES_MAX else None
+
+
+def delivery_fault(request: Request) -> str | None:
+    """What is wrong with a request's `delivery`; None if it says one for each message, or none."""
+    delivery = request.delivery
+    if delivery is None:
+        return None
+    if isinstance(delivery, int):
+        return None if request.msg_ids is None else "is a number, and with msg_ids it must be a list"
+    if request.msg_ids is None or request.msg_id is not None:
+        return "is a list, which stands beside msg_ids alone"
+    wanted = len(request.msg_ids)
+    return None if len(delivery) == wanted else f"has {len(delivery)} numbers for {wanted} msg_ids"
+
+
 class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     """What every reply says. `action` is 0 where the request could not be read that far.
 
-    `confirmed`, `released`, `extended`: how many of the messages named were there to be so.
+    `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `cancelled`: how
+    many waits were ended.
     """
 
     action: int
@@ -224,10 +268,13 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     data: Raw | None = None
     encoding: str | None = None
     deliveries: int | None = None
+    headers: dict[str, str] | None = None
     confirmed: int | None = None
     released: int | None = None
     extended: int | None = None
     count: int | None = None
+    buried: int | None = None
+    cancelled: int | None = None
 
 
 class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
@@ -238,6 +285,7 @@ class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
     queue: str
     deliveries: int
     encoding: str | None = None
+    headers: dict[str, str] | None = None
 
 
 class DeliveredReply(Reply, kw_only=True):
@@ -247,10 +295,11 @@ class DeliveredReply(Reply, kw_only=True):
 
 
 class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
-    """A message as peek and show give it: `state` is ready, delayed or in_flight; instants are Unix seconds.
+    """A message as peek and show give it, and a consume with `full`: instants are Unix seconds.
 
-    `due_at` is the next thing that happens by time: the due time of a delayed message, the retry time of one in
-    flight. `retry` is seconds.
+    `state` is ready, delayed or in_flight; or taken, of one that is delivered at most once and gone by that. `due_at`
+    is the next thing that happens by time: the due time of a delayed message, the retry time of one in flight. `retry`
+    is seconds. `dead`: where a dead letter was.
     """
 
     msg_id: int
@@ -267,24 +316,43 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     key: str | None = None
     encoding: str | None = None
     consumer: str | None = None
+    headers: dict[str, str] | None = None
+    expire: str | None = None
+    dead: dict[str, Any] | None = None
 
 
 class PeekReply(Reply, kw_only=True):
-    """The reply to peek: the next messages in the order in which they would be delivered."""
+    """The reply to peek: the next messages in the order in which they would be delivered.
+
+    Also to a consume with `full` and `count`.
+    """
 
     messages: list[MessageView]
 
 
 class ShowReply(Reply, kw_only=True):
-    """The reply to show."""
+    """The reply to show, and to a consume with `full` that got a message."""
 
     message: MessageView | None = None
+
+
+class QueueSettings(msgspec.Struct, gc=False):
+    """A queue's settings (`max_size`, `max_deliveries` 0: no limit; `expires_after` 0: never); times in seconds."""
+
+    max_size: int
+    default_ttl: float
+    default_retry: float
+    max_deliveries: int
+    dead_letter: str | None
+    paused: bool
+    expires_after: float = 0.0
 
 
 class MonitorReply(Reply, kw_only=True):
     """The reply to monitor: counts of messages, trans_ids and records.
 
-    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id.
+    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
+    all of the queue's.
     """
 
     size: int
@@ -300,10 +368,11 @@ class MonitorReply(Reply, kw_only=True):
     trans_id: int
     log_size: int
     max_log_size: int
+    settings: QueueSettings | None = None
 
 
 class SettingsReply(Reply, kw_only=True):
-    """The reply to configure: the queue's settings as they now hold (`max_size` 0: no limit)."""
+    """The reply to configure: the queue's settings as they now hold, as in `QueueSettings`."""
 
     max_size: int
     default_ttl: float
@@ -311,6 +380,7 @@ class SettingsReply(Reply, kw_only=True):
     max_deliveries: int
     dead_letter: str | None
     paused: bool
+    expires_after: float = 0.0
 
 
 class QueueRow(msgspec.Struct, gc=False):

@@ -13,6 +13,7 @@ import msgspec
 
 from storage.entry import Entry, EntryHeader, StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
+from storage.kinds import as_written
 from storage.message import Made, Message
 from storage.records import Record
 
@@ -29,7 +30,7 @@ _crc32: Final = zlib.crc32
 
 def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Made]) -> bytes:
     """The entry's bytes. `records` is empty in a cut alone; a message among them is the record that produced it."""
-    written = [record.record() if isinstance(record, Message) else record for record in records]
+    written = [record.record() if isinstance(record, Message) else as_written(record) for record in records]
     payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, written))
     return _crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
 

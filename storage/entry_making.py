@@ -5,7 +5,7 @@ from typing import Final
 
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
-from storage.message import Made, Message
+from storage.message import Made, Message, weight
 from storage.records import Members, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
@@ -42,7 +42,7 @@ def make_entries(
 def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int, int]]) -> Sequence[Sequence[Made]]:
     """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
-        data_bytes = sum([len(record.data) for record in records if isinstance(record, Message)])
+        data_bytes = sum([weight(record) for record in records if isinstance(record, Message)])
         if data_bytes < bytes_max // 2:
             return [records]
     if sum([_size(record) for record in records]) <= bytes_max:
@@ -62,5 +62,5 @@ def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int
 def _size(record: Made) -> int:
     """What a record takes (bytes, at most about)."""
     if isinstance(record, Message):
-        return len(record.data) + RECORD_BYTES
+        return weight(record) + RECORD_BYTES
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

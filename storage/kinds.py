@@ -33,7 +33,8 @@ class Kind(NamedTuple):
     """`apply` names the method of `ShardState`, `level` is the feature level that the kind needs.
 
     `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `hidden`: fields that
-    say nothing in the log.
+    say nothing in the log. `added`: so many fields at the end came with later feature levels. Where none of them says
+    anything, they are not written: so members that do not know them read what does not need them.
     """
 
     record: type[msgspec.Struct]
@@ -42,6 +43,12 @@ class Kind(NamedTuple):
     unplaces: bool = False
     level: int = FIRST_LEVEL
     hidden: tuple[str, ...] = ()
+    added: int = 0
+
+    @property
+    def later(self) -> tuple[str, ...]:
+        """The names of those fields."""
+        return self.record.__struct_fields__[-self.added :] if self.added else ()
 
 
 KINDS: Final = (
@@ -53,8 +60,8 @@ KINDS: Final = (
     Kind(Clear, "clear", "remove_messages"),
     Kind(Release, "release", "release", unplaces=True),
     Kind(Extend, "extend", "extend"),
-    Kind(Bury, "bury", "bury", unplaces=True),
-    Kind(Configure, "configure", "configure"),
+    Kind(Bury, "bury", "bury", unplaces=True, added=2),
+    Kind(Configure, "configure", "configure", added=1),
     Kind(Remove, "remove", "remove_queue"),
     Kind(Lead, "lead", "lead"),
     Kind(Members, "members", "take_members"),
@@ -64,8 +71,22 @@ KINDS: Final = (
 
 BY_TYPE: Final = {kind.record: kind for kind in KINDS}
 
-ABSENT_UNLESS_SET: Final = ("marks", "consumer")
+ABSENT_UNLESS_SET: Final = ("consumer", *(name for kind in KINDS for name in kind.later))
 """Fields that are shown only where they say something."""
+
+_fields_of: Final = msgspec.structs.astuple
+_GROWN: Final = {kind.record: kind for kind in KINDS if kind.added}
+
+
+def as_written(record: msgspec.Struct) -> msgspec.Struct | tuple[Any, ...]:
+    """What the encoder is given of a record: itself, or its tag and fields without those that say nothing."""
+    kind = _GROWN.get(type(record))
+    if kind is None:
+        return record
+    fields = _fields_of(record)
+    if fields[-kind.added :] != kind.record.__struct_defaults__[-kind.added :]:
+        return record
+    return (kind.record.__struct_config__.tag, *fields[: -kind.added])
 
 
 def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:
@@ -78,8 +99,11 @@ def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:
     for name in kind.hidden:
         del fields[name]
     for name in ABSENT_UNLESS_SET:
-        if fields.get(name, False) is None:
+        if not fields.get(name, True):
             del fields[name]
+    if isinstance(record, Produce):
+        del fields["marks"]
+        fields.update(record.marks or {})
     if isinstance(record, Produce) and record.encoding == Encoding.JSON:
         fields["data"] = msgspec.Raw(record.data)
     elif isinstance(record, Produce):

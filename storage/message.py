@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import astuple
 from mypy_extensions import mypyc_attr
 
-from storage.records import Change, Produce
+from storage.records import DEAD, EXPIRE, HEADERS, Change, Produce
 
 _fields_of: Final = astuple
 _TAG: Final = 1
@@ -41,7 +41,8 @@ class Message:
 
     Life: produced, it is unplaced until its record is committed; then delayed until `due_at`, then ready; delivered,
     it is gone (`retry_s` 0) or in flight until `due_at`, and then ready again, until it is confirmed or may not be
-    delivered any more. `last` is the trans_id of its newest record, 0 while that is the produce record.
+    delivered any more. One that `is_dropped` goes when it expires in any case. `last` is the trans_id of its newest
+    record, 0 while that is the produce record.
     """
 
     __slots__ = (
@@ -112,6 +113,29 @@ class Message:
             self.encoding,
             self.marks,
         )
+
+
+def weight(message: Message | Produce) -> int:
+    """The bytes that clients have given it: its data, its headers, and why it was buried."""
+    marks = message.marks
+    return len(message.data) if marks is None else len(message.data) + marks_bytes(marks)
+
+
+def marks_bytes(marks: dict[str, Any]) -> int:
+    """Of those, what its marks hold. Characters of names and texts count four times, as they may need."""
+    size = 0
+    headers: Any = marks.get(HEADERS)
+    if headers is not None:
+        size = sum([len(name) + len(text) for name, text in headers.items()])
+    dead: Any = marks.get(DEAD)
+    if dead is not None:
+        size += len(dead.get("queue", "")) + len(dead.get("reason", ""))
+    return 4 * size
+
+
+def is_dropped(marks: dict[str, Any] | None) -> bool:
+    """Whether a message with those marks goes when it expires, delivered or not."""
+    return marks is not None and EXPIRE in marks
 
 
 Made = Message | Change

@@ -2,15 +2,15 @@
 
 `ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
 (-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
-at their due time, those in flight at their retry time, those ready again at their expiry. The messages themselves are
-in `ShardState.messages`.
+at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry. The
+messages themselves are in `ShardState.messages`.
 """
 
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from storage.message import Message
+from storage.message import Message, is_dropped
 from storage.order import Order
 from storage.records import Configure, Place
 
@@ -29,20 +29,22 @@ def _due_key(message: Message) -> tuple[float, int]:
 
 
 def expiry_key(message: Message) -> tuple[float, int]:
-    """Where a message that is ready again stands in `waiting`."""
+    """Where a message that is ready until it expires stands in `waiting`."""
     return message.expires_at, message.msg_id
 
 
 class QueueState:
     """One queue of a shard. Its counts are of live messages, uncommitted ones included in `size` alone.
 
-    `max_size` and `max_deliveries` of 0 mean no limit. `keys` maps the keys of live messages to their ids.
+    `max_size` and `max_deliveries` of 0 mean no limit, `expires_after_s` of 0 never. `keys` maps the keys
+    of live messages to their ids.
     """
 
     __slots__ = (
         "dead_letter",
         "default_retry_s",
         "default_ttl_s",
+        "expires_after_s",
         "in_flight",
         "keys",
         "max_deliveries",
@@ -64,6 +66,7 @@ class QueueState:
         self.max_deliveries = 0
         self.dead_letter: str | None = None
         self.paused = False
+        self.expires_after_s = 0.0
         self.size = 0
         self.unplaced = 0
         self.in_flight = 0
@@ -92,6 +95,7 @@ class QueueState:
             self.max_deliveries,
             self.dead_letter,
             self.paused,
+            self.expires_after_s,
         )
 
     def configure(self, record: Configure) -> None:
@@ -102,6 +106,7 @@ class QueueState:
         self.max_deliveries = record.max_deliveries
         self.dead_letter = record.dead_letter
         self.paused = record.paused
+        self.expires_after_s = record.expires_after_s
 
     def place(self, message: Message, now: float) -> int:
         """Put an unplaced message where the time says it belongs; its place now."""
@@ -112,10 +117,10 @@ class QueueState:
             self.waiting.add(_due_key(message))
             return Place.DELAYED
         self.ready.add(_ready_key(message))
-        if message.deliveries:
-            message.place = Place.READY_AGAIN
+        if message.deliveries or is_dropped(message.marks):
+            message.place = Place.READY_EXPIRING
             self.waiting.add(expiry_key(message))
-            return Place.READY_AGAIN
+            return Place.READY_EXPIRING
         message.place = Place.READY
         return Place.READY
 
@@ -138,7 +143,7 @@ class QueueState:
             self.waiting.remove(_due_key(message))
         else:
             self.ready.remove(_ready_key(message))
-            if place == Place.READY_AGAIN:
+            if place == Place.READY_EXPIRING:
                 self.waiting.remove(expiry_key(message))
         message.place = Place.UNPLACED
         self.unplaced += 1
@@ -162,8 +167,8 @@ class QueueState:
             else:
                 ready.append(_ready_key(message))
                 message.place = Place.READY
-                if message.deliveries:
-                    message.place = Place.READY_AGAIN
+                if message.deliveries or is_dropped(message.marks):
+                    message.place = Place.READY_EXPIRING
                     waiting.append(expiry_key(message))
             if rest is not None and len(ready) + len(waiting) >= PIECE_KEYS:
                 for keys, its in ((ready, pieces[0]), (waiting, pieces[1])):
@@ -182,9 +187,9 @@ class QueueState:
         """Assert every invariant against the messages that are this queue's; for tests."""
         mine = list(messages)
         assert self.size == len(mine)
-        ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_AGAIN)}
+        ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_EXPIRING)}
         waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
-        waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_AGAIN}
+        waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_EXPIRING}
         self.ready.check()
         self.waiting.check()
         assert set(self.ready) == ready
@@ -192,4 +197,9 @@ class QueueState:
         assert self.in_flight == sum(m.place == Place.IN_FLIGHT for m in mine)
         assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
         assert self.keys == {m.key: m.msg_id for m in mine if m.key is not None}
+        assert all(
+            (m.deliveries > 0 or is_dropped(m.marks)) == (m.place == Place.READY_EXPIRING)
+            for m in mine
+            if m.place in (Place.READY, Place.READY_EXPIRING)
+        )
         assert self.delayed == sum(m.place == Place.DELAYED for m in mine)

@@ -26,6 +26,17 @@ class Encoding:
 CONSUMER: Final = "consumer"
 """The mark that says who a message was delivered to last."""
 
+HEADERS: Final = "headers"
+"""The mark that holds what its producer says beside a message's data: names and texts."""
+
+EXPIRE: Final = "expire"
+"""The mark of a message that goes when it expires, delivered or not; its value is `DROP`."""
+
+DROP: Final = "drop"
+
+DEAD: Final = "dead"
+"""The mark of a dead letter, which says where it was: `queue`, `at` (Unix seconds), `deliveries`, and `reason`."""
+
 
 class Place:
     """Where a live message stands in its queue's indexes. Plain numbers: an enum's members cost twice to look up."""
@@ -38,8 +49,9 @@ class Place:
     """In the ready index."""
     IN_FLIGHT: Final = 3
     """Delivered; in the waiting index at its retry time, or when it is dropped if that comes first."""
-    READY_AGAIN: Final = 4
-    """Delivered before and ready again: in the ready index, and in the waiting index at `expires_at`."""
+    READY_EXPIRING: Final = 4
+    """Ready until it expires, since it was delivered before or is to be dropped then: in the ready index, and in the
+    waiting index at `expires_at`."""
 
 
 class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_fields=True):
@@ -96,7 +108,7 @@ class Confirm(msgspec.Struct, array_like=True, tag=4, gc=False, forbid_unknown_f
 
 
 class Expire(msgspec.Struct, array_like=True, tag=5, gc=False, forbid_unknown_fields=True):
-    """Messages that had been delivered may not be delivered again, and are gone."""
+    """Messages may not be delivered any more, and are gone: delivered before, or to be dropped when they expire."""
 
     queue: str
     msg_ids: list[int]
@@ -130,7 +142,11 @@ class Extend(msgspec.Struct, array_like=True, tag=8, gc=False, forbid_unknown_fi
 
 
 class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fields=True):
-    """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times."""
+    """Messages moved from `queue` to its dead letter queue `to`, there undelivered, with new times.
+
+    `deliveries` counts each one's in `queue`, `reason` is what the consumer says that did not want them: both become a
+    mark, `DEAD`. They came with `WORKERS_LEVEL`.
+    """
 
     queue: str
     to: str
@@ -138,10 +154,15 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
     previous: list[int]
     due_ats: list[float]
     expires_ats: list[float]
+    deliveries: list[int] | None = None
+    reason: str | None = None
 
 
 class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknown_fields=True):
-    """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit)."""
+    """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit).
+
+    `expires_after_s`: unused for so long it goes, 0: never. It came with `WORKERS_LEVEL`.
+    """
 
     queue: str
     max_size: int
@@ -150,6 +171,7 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
     max_deliveries: int
     dead_letter: str | None
     paused: bool
+    expires_after_s: float = 0.0
 
 
 class Remove(msgspec.Struct, array_like=True, tag=11, gc=False, forbid_unknown_fields=True):
@@ -189,7 +211,11 @@ PAYLOADS_LEVEL: Final = 2
 READERS_LEVEL: Final = 3
 """From this level on the log keeps its readers' positions."""
 
-LEVEL: Final = READERS_LEVEL
+WORKERS_LEVEL: Final = 4
+"""From this level on messages carry headers and may be dropped when they expire, dead letters say where they were, and
+queues that nobody uses go."""
+
+LEVEL: Final = WORKERS_LEVEL
 """What this version understands."""
 
 

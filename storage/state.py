@@ -19,10 +19,12 @@ from sortedcontainers import SortedList
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
-from storage.message import Made, Message, message_of
+from storage.message import Made, Message, message_of, weight
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
+    DEAD,
+    EXPIRE,
     Bury,
     Configure,
     Confirm,
@@ -54,7 +56,7 @@ assert Deliver.__struct_fields__ == ("queue", "msg_ids", "previous", "due_ats", 
 class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
-    `names` are the queues' in order. `data_bytes` is the sum of the live messages' data; `readers`, where the log's
+    `names` are the queues' in order. `data_bytes` is the sum of the live messages' weights; `readers`, where the log's
     named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
     last, 0 if they say nothing of it. `stretches` is what its log is about, of those entries that it was told of.
     """
@@ -208,7 +210,7 @@ class ShardState:
         if queue is None:
             queue = self.queue(name)
         message.queue = queue.name  # one string for all: a decoded message brings its own copy
-        self.data_bytes += len(message.data)
+        self.data_bytes += weight(message)
         queue.size += 1
         queue.unplaced += 1
         queue.max_id = max(queue.max_id, msg_id)
@@ -251,7 +253,7 @@ class ShardState:
             queue = self.queues[message.queue]
             if message.place and not loading:
                 queue.lift(message)
-            self.data_bytes -= len(message.data)
+            self.data_bytes -= weight(message)
             queue.unplaced -= 1
             queue.size -= 1
             key = message.key
@@ -277,7 +279,8 @@ class ShardState:
 
     def _bury(self, trans_id: int, record: Bury) -> None:
         to = self.queue(record.to)
-        for msg_id, due_at, expires_at in zip(record.msg_ids, record.due_ats, record.expires_ats, strict=True):
+        counts = record.deliveries
+        for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             to.max_id = max(to.max_id, msg_id)  # also where the message is gone by then: a restart shows the same
             message = self._lifted(trans_id, msg_id)
             if message is None:
@@ -290,10 +293,22 @@ class ShardState:
                 message.key = None  # a key belongs to its queue; the dead letter queue may know it already
             message.queue = to.name
             message.due_at = due_at
-            message.expires_at = expires_at
+            message.expires_at = record.expires_ats[index]
             message.deliveries = 0
+            if counts is not None:
+                self._mark_dead(message, record, due_at, counts[index])
             to.unplaced += 1
             to.size += 1
+
+    def _mark_dead(self, message: Message, record: Bury, at: float, deliveries: int) -> None:
+        """Where it was; and that it was to be dropped there counts here no more."""
+        dead: dict[str, Any] = {"queue": record.queue, "at": at, "deliveries": deliveries}
+        if record.reason is not None:
+            dead["reason"] = record.reason
+        kept = {name: mark for name, mark in (message.marks or {}).items() if name != EXPIRE}
+        self.data_bytes -= weight(message)
+        message.marks = {**kept, DEAD: dead}
+        self.data_bytes += weight(message)
 
     def _lifted(self, trans_id: int, msg_id: int) -> Message | None:
         """The live message, out of the indexes and with its newest record noted."""

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.live_messages import LiveMessages
-from storage.message import Made, Message
+from storage.message import Made, Message, weight
 from storage.queue_state import QueueState
 from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove, messages_of
 
@@ -94,7 +94,7 @@ class Stretches:
             if kind is _Message or kind is _Produce:
                 assert isinstance(record, Message | Produce)
                 produced.append(record.msg_id)
-                self._bytes += len(record.data)
+                self._bytes += weight(record)
                 name = record.queue
                 if name != self._last_name:
                     self._last_name = name
@@ -137,7 +137,7 @@ class Stretches:
         self._touched.append(msg_id)
         message = self._live.get(msg_id)
         if message is not None:
-            self._bytes += len(message.data)
+            self._bytes += weight(message)
 
     def _close(self, vote_id: int) -> None:
         """The open stretch is full: the next begins behind it."""

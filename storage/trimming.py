@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from storage.kinds import as_written
 from storage.queue_state import QueueState
 from storage.sections import NO_ROWS, Rows, rows_of
 from storage.state import ShardState
@@ -47,7 +48,7 @@ class Trim(NamedTuple):
 
 def queue_row(queue: QueueState) -> bytes:
     """A queue as LMDB keeps it."""
-    return encode_row((queue.settings(), queue.max_id))
+    return encode_row((as_written(queue.settings()), queue.max_id))
 
 
 class Describing:

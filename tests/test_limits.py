@@ -15,7 +15,7 @@ ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {
     "clients/Connection": (32, 42),
-    "queues/Delivery": (11, 35),
+    "queues/Delivery": (13, 33),
     "storage/JournalWriter": (17, 16),
     "queues/Ledger": (20, 31),
     "links/Links": (15, 37),

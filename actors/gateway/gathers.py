@@ -81,7 +81,7 @@ class Gathered(Gather):
 
 
 class Settled(Gathered):
-    """Confirm, release or extend of messages of several shards: how many there were in all."""
+    """What is said of messages of several shards, as confirm or bury: how many there were in all."""
 
     def reply(self) -> Reply:
         """The sum. Where a shard could not be asked, its refusal, which still says how many others were done."""
@@ -92,7 +92,7 @@ class Settled(Gathered):
         refusals: list[Reply] = []
         for reply in self.replies:
             any_done = any_done or reply.code == Code.OK
-            for name in ("confirmed", "released", "extended"):
+            for name in ("confirmed", "released", "extended", "buried"):
                 count = getattr(reply, name)
                 if count is not None:
                     setattr(total, name, (getattr(total, name) or 0) + count)

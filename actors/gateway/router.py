@@ -22,7 +22,7 @@ from actors.gateway.homing import MOVE_AFTER, Habit, Homing
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
-from actors.gateway.sharding import SEVERAL, Sharding
+from actors.gateway.sharding import OF_WAITS, SEVERAL, Sharding
 from actors.gateway.under_way import ForwardedClient
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.gateway.voice import Voice
@@ -155,6 +155,12 @@ class Router(LoopActor):
         shard_of_call, own, now = self._sharding.shard_of, self._sharding.own, self._now()
         for call in message.calls:
             shard = shard_of_call(call.request)
+            if shard == SEVERAL and call.request.action in OF_WAITS:
+                for at, calls in by_shard.items():  # what it ends may be among them
+                    self._route(at, calls)
+                by_shard.clear()
+                self._cancel(now, call)
+                continue
             if shard == SEVERAL:
                 parted = self._parts.scatter(now, call)
                 for at, part in parted.asks:  # with what else is asked in this turn
@@ -168,6 +174,16 @@ class Router(LoopActor):
                 habit.count = 0
         for shard, calls in by_shard.items():
             self._route(shard, calls)
+
+    def _cancel(self, now: float, call: Call) -> None:
+        """What it ends is a search, or waits in one shard: the one that is under way, or else this worker's own."""
+        parted = self._parts.cancel(now, call)
+        if parted is not None:
+            self._do_parts(parted)
+            return
+        client, seq = call.client, call.request.seq
+        at = next((at for at, one in enumerate(self._routings) if one.waits(client, seq)), self._sharding.own)
+        self._route(at, [call])
 
     def _strayed(self, client: Client, shard: int) -> None:
         """A client that asks one shard of another worker again and again goes there."""
@@ -243,7 +259,7 @@ class Router(LoopActor):
         """It wants nothing more of the shard."""
         routing = self._routings[shard]
         send_answers(routing.forget(client))
-        self._say_left(routing.client_gone(client))
+        self._say_left(routing.under_way.client_gone(client))
         if routing is self._own:
             self._owner.tell(ClientGone(client))
 
@@ -385,7 +401,8 @@ class Router(LoopActor):
             return
         routing = self._routing_to(key)
         found = [routing.under_way.answered(key, serial, reply) for serial, reply in replies]
-        send_answers([self._as_stopping(*answer) for answer in found if answer is not None])
+        answers = [answer for answer in found if answer is not None]
+        send_answers([_as_stopping(*answer) for answer in answers] if self._is_stopping else answers)
         self._go_on(routing)
 
     def _go_on(self, routing: Routing) -> None:
@@ -393,9 +410,10 @@ class Router(LoopActor):
         if routing.under_way.has_credit:
             self._do(routing.credit_again(self._now()))
 
-    def _as_stopping(self, call: Call, reply: Reply) -> Answer:
-        """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
-        is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
-        if self._is_stopping and call.request.wait and call.request.action in WAITS and is_empty:
-            return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
-        return call, reply
+
+def _as_stopping(call: Call, reply: Reply) -> Answer:
+    """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
+    is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
+    if call.request.wait and call.request.action in WAITS and is_empty:
+        return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")
+    return call, reply

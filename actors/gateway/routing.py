@@ -30,7 +30,8 @@ from actors.messages.call import Answer, Call, Client
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, not_allowed
 from actors.messages.worker_keys import node_of, shown
-from quorate.actions import ANY_NODE, ASKS_NODE, LATER, LOOKS, UNLESS_GONE, WAITS
+from net.peers.forwarding import level_of
+from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
     Action,
     Code,
@@ -40,6 +41,7 @@ from quorate.protocol import (
     done,
     refusal,
 )
+from storage.records import LEVEL
 
 HOLD_S: Final = 4.0
 """How long a request waits for a leader, unless it says otherwise: some elections."""
@@ -59,6 +61,8 @@ RETURNS_MAX: Final = 100
 """So often a request may come back undone: some seconds in which nodes do not agree who leads."""
 
 LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to it
+
+_CANCEL: Final = int(Action.CANCEL)
 
 
 @dataclass(slots=True)
@@ -132,21 +136,16 @@ class Routing:
         """Where each of the calls goes."""
         routed = Routed()
         for call in calls:
-            self._route(now, call, now + self._patience_s(call), routed)
+            self._route(now, call, now + _patience_s(call, self._hold_s), routed)
         return routed
-
-    def _patience_s(self, call: Call) -> float:
-        """For how long it is held at most. What another worker asks for its client has been bounded there."""
-        asked_s = call.request.patience
-        if asked_s is None:
-            return self._hold_s
-        return asked_s if call.is_part else min(asked_s, PATIENCE_MAX * self._hold_s)
 
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
         elif self._is_stopping and _consumes(call) and call.request.wait:
             routed.answers.append((call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")))
+        elif call.request.action == _CANCEL:
+            self._cancel(now, call, routed)
         elif not call.is_single and call.client in self._held_of:
             self._hold(call, deadline, deadline)
         elif self.is_serving or self.answers_itself(call.request.action):
@@ -156,6 +155,35 @@ class Routing:
         else:
             self._send_on(now, call, deadline, routed)
 
+    def _cancel(self, now: float, call: Call, routed: Routed) -> None:
+        """What waits may be held here, or be under way to who leads; where it is, there the answer is.
+
+        One that is under way to a former leader may come back: it is asked for again then, and waits no more.
+        """
+        client, seq = call.client, call.request.seq
+        held = next((one for one in self._held if _is_wait(one.call, client, seq)), None)
+        if held is not None:
+            self._held.remove(held)
+            self._count_held()
+            routed.answers.append((held.call, done(held.call.request, Reply)))
+            routed.answers.append((call, done(call.request, Reply, cancelled=1)))
+            return
+        if self.is_serving:
+            routed.own.append(call)
+            return
+        there = next((one for one in self.under_way if _is_wait(one.call, client, seq)), None)
+        if there is not None:
+            there.waits_until = now
+            if there.node_id == self.leader and self._levels.get(self.leader, 1) >= level_of(call.request):
+                self._forward(now, call, self.leader, routed)
+                return
+        routed.answers.append((call, done(call.request, Reply, cancelled=0)))
+
+    def waits(self, client: Client, seq: object) -> bool:
+        """Whether a request of that client, which has that `seq`, waits here or where it was forwarded to."""
+        calls = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
+        return any(_is_wait(call, client, seq) for call in calls)
+
     def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         """It is for another node, or another worker."""
         to = self._to(call.request.action)
@@ -163,20 +191,21 @@ class Routing:
         if not to or (to not in self._linked if forwards else not self._port):
             self._hold(call, deadline, deadline)  # it can't be reached, or where clients reach it is not known
         elif not forwards:
-            routed.answers.append((call, self._redirect(call)))
-        elif self._levels.get(to, 1) < LATER.get(call.request.action, 1):
-            reason = f"{shown(to)}, which leads, runs a version that has no such action"
+            routed.answers.append((call, _redirect(call, self.leader, self._host, self._port)))
+        elif self._levels.get(to, 1) < LEVEL and self._levels.get(to, 1) < level_of(call.request):
+            reason = f"{shown(to)}, which leads, runs a version that has no such action, or no such field"
             routed.answers.append((call, refusal(call.request, ErrorWord.NOT_SUPPORTED, reason)))
         elif call.request.action in UNLESS_GONE and call.client.is_gone:
             routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
+        elif not self.under_way.has_room(to, call_bytes(call), kind_of(call)):
+            self._hold(call, deadline, deadline, for_credit=True)
         else:
-            size, kind = call_bytes(call), kind_of(call)
-            if not self.under_way.has_room(to, size, kind):
-                self._hold(call, deadline, deadline, for_credit=True)
-            else:
-                forwarding, answer_by = self.under_way.send(now, call, to, size, self.leader, kind)
-                self.next_at = min(self.next_at, answer_by)
-                routed.forwards.append(forwarding)
+            self._forward(now, call, to, routed)
+
+    def _forward(self, now: float, call: Call, to: int, routed: Routed) -> None:
+        forwarding, answer_by = self.under_way.send(now, call, to, call_bytes(call), self.leader, kind_of(call))
+        self.next_at = min(self.next_at, answer_by)
+        routed.forwards.append(forwarding)
 
     def _to(self, action: int) -> int:
         """Who does it: the leader, or this node's worker of the shard where it is asked for its own view.
@@ -280,7 +309,7 @@ class Routing:
         """Calls that came back from a node that does not lead, undone."""
         for call in calls:
             call.returns += 1
-            deadline = now + (self._patience_s(call) if call.returns < RETURNS_MAX else 0.0)
+            deadline = now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0)
             self._hold(call, now + RETURN_S, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
@@ -356,10 +385,6 @@ class Routing:
         reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
-    def client_gone(self, client: Client) -> ForwardedClient | None:
-        """What other nodes know of it, if calls of it were forwarded."""
-        return self.under_way.client_gone(client)
-
     def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
         """What the client may do has changed. What other nodes know of it, if one waits there for what it may not."""
         everyone = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
@@ -367,20 +392,30 @@ class Routing:
         for call in mine:
             call.principal = principal
         waits = any(_consumes(call) and principal.rights.missing(call.request) for call in mine)
-        return self.client_gone(client) if waits else None
+        return self.under_way.client_gone(client) if waits else None
 
-    def _redirect(self, call: Call) -> RedirectReply:
-        return RedirectReply(
-            action=call.request.action,
-            code=Code.REDIRECT,
-            queue=call.request.queue,
-            seq=call.request.seq,
-            error=ErrorWord.REDIRECT,
-            reason=f"node {node_of(self.leader)} leads: ask {self._host}:{self._port}",
-            leader_node_id=node_of(self.leader),
-            leader_host=self._host,
-            leader_port=self._port,
-        )
+
+def _patience_s(call: Call, hold_s: float) -> float:
+    """For how long it is held at most. What another worker asks for its client has been bounded there."""
+    asked_s = call.request.patience
+    if asked_s is None:
+        return hold_s
+    return asked_s if call.is_part else min(asked_s, PATIENCE_MAX * hold_s)
+
+
+def _redirect(call: Call, leader: int, host: str, port: int) -> RedirectReply:
+    """Where its client is to ask."""
+    return RedirectReply(
+        action=call.request.action,
+        code=Code.REDIRECT,
+        queue=call.request.queue,
+        seq=call.request.seq,
+        error=ErrorWord.REDIRECT,
+        reason=f"node {node_of(leader)} leads: ask {host}:{port}",
+        leader_node_id=node_of(leader),
+        leader_host=host,
+        leader_port=port,
+    )
 
 
 def _given_up(held: Held) -> Answer:
@@ -410,3 +445,7 @@ def _may_consume(call: Call) -> bool:
 
 def _consumes(call: Call) -> bool:
     return call.request.action in WAITS
+
+
+def _is_wait(call: Call, client: Client, seq: object) -> bool:
+    return call.client is client and call.request.seq == seq and _consumes(call) and bool(call.request.wait)

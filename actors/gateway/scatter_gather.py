@@ -133,9 +133,18 @@ class ScatterGather:
             open_ones.pop(seeking, None)
             if not open_ones:
                 del self._seeking_of[call.client]
-        return Parted(asks, [(call, step.reply)], [(seeking, shard) for shard in step.let_go])
+        answers = [(call, step.reply), *seeking.cancelled(step.reply)]
+        return Parted(asks, answers, [(seeking, shard) for shard in step.let_go])
 
     # -- clients -----------------------------------------------------------------------------------------------
+
+    def cancel(self, now: float, call: Call) -> Parted | None:
+        """End the search that the call names, as if its time were over; None if there is none."""
+        for seeking in self._seeking_of.get(call.client, ()):
+            if seeking.call.request.seq == call.request.seq and call.request.seq is not None:
+                seeking.cancels.append(call)
+                return self._stepped(seeking, seeking.client_gone(now))
+        return None
 
     def client_gone(self, now: float, client: Client) -> Parted:
         """Its searches end."""

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 
 from actors.gateway.gathers import UNDONE
 from actors.gateway.sharding import Part, short_patience
-from actors.messages.call import Call
-from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
+from actors.messages.call import Answer, Call
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, done, refusal
 from quorate.shard_replies import EmptyReply
 
 WAIT_MIN_S: Final = 0.001
@@ -38,11 +38,14 @@ class Step(NamedTuple):
 class Seeking:
     """One such request; the client of what it asks. `groups`: shards and their queues, in the order of preference.
 
+    `cancels`: requests to end it, answered when it is answered.
+
     Times are monotonic seconds.
     """
 
     def __init__(self, call: Call, groups: list[tuple[int, list[str]]], now: float) -> None:
         self.call = call
+        self.cancels: list[Call] = []
         self._groups = groups
         self._until = now + (call.request.wait or 0.0)
         self._to_try = list(range(len(groups)))
@@ -112,6 +115,11 @@ class Seeking:
     def client_gone(self, now: float) -> Step:
         """The consumer waits no longer; what is being asked for is still given."""
         return self._end(now, self._nothing())
+
+    def cancelled(self, reply: Reply) -> list[Answer]:
+        """What those are answered who wanted an end of it, now that it has its `reply`, which may be a message."""
+        is_ended = reply.msg_id is None and reply.count is None and not getattr(reply, "messages", None)
+        return [(call, done(call.request, Reply, cancelled=int(is_ended))) for call in self.cancels]
 
     def stop(self, now: float) -> Step:
         """This node is stopping: the consumer may go on elsewhere."""

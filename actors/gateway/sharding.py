@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from quorate.actions import COMMAND_OF, About, Command, about
-from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+from quorate.protocol import Action, ErrorWord, Reply, Request, delivery_fault, refusal
 from quorate.shards import shard_of_message, shard_of_queue
 
 SEVERAL: Final = -1
@@ -25,6 +25,7 @@ OVER_QUEUES: Final = about(About.QUEUES)
 OF_NODE: Final = about(About.NODE)
 OF_LEADERS: Final = about(About.LEADER)
 OF_CLUSTER: Final = about(About.CLUSTER)
+OF_WAITS: Final = about(About.WAIT)
 """Sets, not rows: each is looked at for each request."""
 
 UNKNOWN_COMMAND: Final = Command("")
@@ -68,6 +69,8 @@ class Sharding:
                 return SEVERAL
             shard = self.own if request.msg_id is None else shard_of_message(request.msg_id)
             return shard if shard < self.shards else self.own
+        if action in OF_WAITS:
+            return SEVERAL
         if action in EVERY_SHARD or (action in OVER_QUEUES and request.queues is not None):
             return SEVERAL
         if action in BY_NUMBER:
@@ -106,7 +109,12 @@ class Sharding:
         for msg_id in dict.fromkeys(ids):
             shard = shard_of_message(msg_id)
             by_shard.setdefault(shard if shard < self.shards else self.own, []).append(msg_id)
-        return [Part(shard, replace(request, msg_id=None, msg_ids=ids)) for shard, ids in by_shard.items()]
+        parts = [Part(shard, replace(request, msg_id=None, msg_ids=ids)) for shard, ids in by_shard.items()]
+        if isinstance(request.delivery, list):  # one for each of its ids: see `fault`
+            counts = dict(zip(reversed(ids), reversed(request.delivery), strict=True))
+            for part in parts:
+                part.request.delivery = [counts[msg_id] for msg_id in part.request.msg_ids or ()]
+        return parts
 
     def every(self, request: Request) -> list[Part]:
         """A request about all shards, for each of them."""
@@ -115,6 +123,8 @@ class Sharding:
 
     def fault(self, request: Request) -> Reply | None:
         """Why what concerns several shards can't be done; None if it can."""
+        if request.delivery is not None and request.action in MESSAGES and (why := delivery_fault(request)):
+            return refusal(request, ErrorWord.FIELD, f"delivery {why}")
         if request.action in OF_CLUSTER and COMMAND_OF.get(request.command, UNKNOWN_COMMAND).has_shard:
             reason = f"shard: which one is to be led by another node? There are {self.shards}, from 0 on"
             return refusal(request, ErrorWord.FIELD, reason)

@@ -31,12 +31,13 @@ from quorate.protocol import (
     ProduceItem,
     Reply,
     Request,
+    done,
     refusal,
 )
-from storage.message import Message
+from storage.message import Message, weight
 from storage.message_ids import message_id
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import PAYLOADS_LEVEL, Encoding
+from storage.records import EXPIRE, HEADERS, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -65,7 +66,9 @@ ITEM_FIELDS: Final = ("data", "delay", "ttl", "retry", "priority", "key")
 FIRST_AT: Final = 2
 ENCODING_AT: Final = Request.__struct_fields__.index("encoding")
 assert Request.__struct_fields__[FIRST_AT : FIRST_AT + 6] == ITEM_FIELDS
-assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding")
+HEADERS_AT: Final = Request.__struct_fields__.index("headers")
+EXPIRE_AT: Final = Request.__struct_fields__.index("expire")
+assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire")
 
 
 class Limits(NamedTuple):
@@ -119,6 +122,8 @@ class Broker:
             Action.CLEAR: self.admin.clear,
             Action.RELEASE: self.settling.release,
             Action.EXTEND: self.settling.extend,
+            Action.BURY: self.settling.bury,
+            Action.CANCEL: self._cancel,
             Action.REMOVE: self.admin.clear,
             Action.LOG: lambda call: self.asked.append(LogAsked(call)),
             Action.CLUSTER: lambda call: self.asked.append(ClusterAsked(call)),
@@ -171,6 +176,8 @@ class Broker:
         self.ledger.set_time(now)
         self.delivery.begin()
         self.delivery.pass_time()
+        if self.delivery.idle.has_any:
+            self.admin.drop_idle()
 
     @property
     def next_event_at(self) -> float:
@@ -229,7 +236,7 @@ class Broker:
         made = self._message(call, name, queue, _fields_of(request), None, 0)
         if made is None:
             return None
-        if not self._has_room(call, queue, 1, len(made.data)):
+        if not self._has_room(call, queue, 1, weight(made)):
             return None
         if queue is None:
             self.ledger.make_queue(name)
@@ -260,7 +267,7 @@ class Broker:
                 if made.key in keys:
                     return self.ledger.refuse_field(call, f"messages[{index}].key", f"{made.key!r} stands there twice")
                 keys.add(made.key)
-            size += len(made.data)
+            size += weight(made)
             messages.append(made)
         if not self._has_room(call, queue, len(messages), size):
             return None
@@ -285,14 +292,18 @@ class Broker:
         """The message that a request with those fields, or its `index`th item, asks for; None if it was refused."""
         raw, delay, ttl = asked[FIRST_AT], asked[FIRST_AT + 1], asked[FIRST_AT + 2]
         retry, priority, key = asked[FIRST_AT + 3], asked[FIRST_AT + 4], asked[FIRST_AT + 5]
-        encoding = asked[ENCODING_AT]
+        encoding, headers, expire = asked[ENCODING_AT], asked[HEADERS_AT], asked[EXPIRE_AT]
         if item is not None:
-            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding = _fields_of(item)
+            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, own_headers, own_expire = _fields_of(
+                item
+            )
             delay = delay if own_delay is None else own_delay
             ttl = ttl if own_ttl is None else own_ttl
             retry = retry if own_retry is None else own_retry
             priority = priority if own_priority is None else own_priority
             key = key if own_key is None else own_key
+            headers = headers if own_headers is None else own_headers
+            expire = expire if own_expire is None else own_expire
         if raw is _ABSENT:
             self.ledger.refuse_field(call, "data" if item is None else f"messages[{index}].data", "is missing")
             return None
@@ -337,6 +348,16 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
                 return None
             made.encoding = Encoding.PLAIN
+        if headers or expire is not None:
+            if self.ledger.level < WORKERS_LEVEL:
+                reason = (
+                    f"headers, expire: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
+                )
+                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+                return None
+            made.marks = {HEADERS: headers} if headers else {}
+            if expire is not None:
+                made.marks[EXPIRE] = expire
         return made
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
@@ -380,18 +401,26 @@ class Broker:
             return self.delivery.watch_for(call, names, wait_s)
         return self.delivery.consume(call, names, request.count, wait_s)
 
+    def _cancel(self, call: Call) -> None:
+        """End a wait of the same client. The reply comes behind the one to the wait, also where that was a message."""
+        request = call.request
+        if request.seq is None:
+            return self.ledger.refuse_field(call, "seq", "is missing: which request is not to wait any more?")
+        is_ended = self.delivery.cancel(call.client, request.seq)
+        return self.ledger.park(call, done(request, Reply, cancelled=int(is_ended)))
+
     def _why_not_wait(self, call: Call, names: int) -> str | None:
         """Why no consumer more of that client can wait for so many queues; None if one can."""
         limits, delivery = self._limits, self.delivery
-        there, own = delivery.waited_names, delivery.names_of(call.client)
+        there, own = delivery.lines.named, delivery.lines.names_of(call.client)
         if there + names > limits.waiters_max:
             return f"{limits.waiters_max} consumers wait already"
-        if delivery.waits_of(call.client) >= limits.waits_per_client_max:
+        if delivery.lines.count_of(call.client) >= limits.waits_per_client_max:
             return f"{limits.waits_per_client_max} consumers of this connection wait already"
         if own and own + names > WAITED_NAMES_MAX:
             return f"this connection waits for {own} queues already, and for {WAITED_NAMES_MAX} it may"
         if call.principal.name == ANONYMOUS:
             allowed = int(limits.waiters_max * STRANGERS_SHARE)
-            if delivery.strangers_names + names > allowed:
+            if delivery.lines.named_by_strangers + names > allowed:
                 return f"{allowed} consumers without a token wait already"
         return None

@@ -6,7 +6,9 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 - `retry_s` 0: the message is gone when it is delivered; otherwise it is in flight for `retry_s` seconds, and then
   ready again, unless that would be at or past its expiry: then it waits for its confirmation until it expires;
 - a message that was delivered before and may not be delivered again (expired, or `max_deliveries` reached) is
-  dropped, or moved to the dead letter queue; one that was never delivered stays however old it is;
+  dropped, or moved to the dead letter queue; one that was never delivered stays however old it is, unless it was
+  produced to be dropped when it expires: then it goes, and to no dead letter queue;
+- who holds a message may extend that beyond its expiry: it is in flight as long as that says, and ends with it;
 - consumers that wait are served in the order in which they came, whatever queue their message comes from.
 """
 
@@ -15,14 +17,16 @@ from typing import Final
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
+from actors.queues.ending import Ending
+from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from actors.queues.message_replies import delivered_reply
-from quorate.protocol import TIME_MAX_S, ErrorWord, Reply, refusal
-from storage.message import Message
+from quorate.protocol import ErrorWord, Reply, refusal
+from storage.message import Message, weight
 from storage.message_ids import named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import PAYLOADS_LEVEL, Bury, Deliver, Expire, Place, Take
+from storage.records import PAYLOADS_LEVEL, Deliver, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
@@ -41,20 +45,25 @@ After it sockets have their turn. The rest goes on by an alarm that is due at on
 
 
 class Delivery:
-    """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too."""
+    """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
+
+    `lines`: who waits; `idle`: which queues nobody uses.
+    """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
         self._leases_are_committed = leases_are_committed
-        self._lines = Lines()
+        self.lines = Lines()
         self._alarms: list[tuple[float, str]] = []
         self._alarm_at: dict[str, float] = {}
+        self.ending = Ending(ledger)
         self._to_serve: dict[str, QueueState] = {}
         self._is_serving = False
         self._work = TURN_WORK_MAX
         self._unserved: set[str] = set()
-        self._ending: set[str] = set()
+        self._to_end: set[str] = set()
+        self.idle = IdleQueues(self._state.queues, lambda name: name in self.lines, ledger.now)
         for queue in self._state.queues.values():
             self.watch(queue.name, queue.next_event_at)
 
@@ -66,7 +75,9 @@ class Delivery:
 
     def consume(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
         """Answer with what is ready in the first of the queues that has something, or let the consumer wait."""
-        told_of = self._lines.came(call.client) if self._lines.has_told else None
+        told_of = self.lines.came(call.client) if self.lines.has_told else None
+        if self.idle.has_any:
+            self.idle.used(names, self._ledger.now)
         self._consume(call, names, count, wait_s)
         if told_of:
             self._serve_named(told_of)
@@ -75,7 +86,7 @@ class Delivery:
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and queue.ready and not queue.paused:
-                if wait_s and name in self._unserved and name in self._lines:
+                if wait_s and name in self._unserved and name in self.lines:
                     continue  # those in line have not had their turn yet
                 if self._is_too_large(call, queue):
                     return
@@ -84,29 +95,30 @@ class Delivery:
                     self._hand_out(call, queue, messages, count)
                     return
         if wait_s > 0:
-            self._lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
+            self.lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
         else:
             self._ledger.say(call, nothing(call, names))
 
     def watch_for(self, call: Call, names: list[str], wait_s: float) -> None:
         """Answer as soon as one of the queues has a message for this client, and leave it there for now."""
+        self.idle.used(names, self._ledger.now)
         for name in names:
             queue = self._state.queues.get(name)
             if queue is not None and not queue.paused and self._free(queue) > 0:
                 self._tell(call, queue)
                 return
         if wait_s > 0:
-            self._lines.stand(Waiter(call, names, None, self._ledger.now + wait_s, only_watches=True))
+            self.lines.stand(Waiter(call, names, None, self._ledger.now + wait_s, only_watches=True))
         else:
             self._ledger.say(call, nothing(call, names))
 
     def _free(self, queue: QueueState) -> int:
         """How many messages are ready that nobody was told of."""
         ready = len(queue.ready)
-        return ready - self._lines.told(queue.name, self._ledger.now) if self._lines.has_told else ready
+        return ready - self.lines.told(queue.name, self._ledger.now) if self.lines.has_told else ready
 
     def _tell(self, call: Call, queue: QueueState) -> None:
-        self.watch(queue.name, self._lines.tell(queue.name, call.client, self._ledger.now))
+        self.watch(queue.name, self.lines.tell(queue.name, call.client, self._ledger.now))
         request = call.request
         self._ledger.say(
             call, Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, count=len(queue.ready))
@@ -124,7 +136,7 @@ class Delivery:
         Taking a message may bury others, and so call this for their dead letter queue: that queue's turn comes when
         this one is done, since both may have the same waiter.
         """
-        if queue.name not in self._lines:
+        if queue.name not in self.lines:
             self._unserved.discard(queue.name)
             return
         self._to_serve[queue.name] = queue
@@ -136,7 +148,7 @@ class Delivery:
         self._is_serving = False
 
     def _serve_one(self, queue: QueueState) -> None:
-        lines = self._lines
+        lines = self.lines
         self._unserved.discard(queue.name)
         while queue.ready and not queue.paused:
             waiter = lines.first(queue.name)
@@ -148,93 +160,75 @@ class Delivery:
                 return
             self._work -= 1
             if waiter.only_watches:
-                lines.leave(waiter)
+                self._leave(waiter)
                 self._tell(waiter.call, queue)
                 continue
             if self._is_too_large(waiter.call, queue):
-                lines.leave(waiter)
+                self._leave(waiter)
                 continue
             messages = self._take_ready(queue, waiter.count or 1, waiter.call.reply_bytes_max)
             if not messages:
                 return
-            lines.leave(waiter)
+            self._leave(waiter)
             self._hand_out(waiter.call, queue, messages, waiter.count)
 
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
         message = self._state.messages[queue.ready.first[2]]
-        size = len(message.data)
-        if ESCAPED * size + 2 * REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
+        size = weight(message)
+        if ESCAPED * size + 5 * REPLY_OVERHEAD_BYTES <= call.reply_bytes_max:
             return False  # nearly always
-        if most_reply_bytes(message) <= call.reply_bytes_max:
+        if most_reply_bytes(message, is_full=bool(call.request.full)) <= call.reply_bytes_max:
             return False
-        reason = f"the next message has {size} bytes, too many for a reply here: ask over TCP"
+        reason = f"the next message has {len(message.data)} bytes, too many for a reply here: ask over TCP"
         self._ledger.answer(call, refusal(call.request, ErrorWord.TOO_LARGE, reason))
         return True
 
     def forget(self, client: Client) -> None:
         """The client is gone or about to go: its consumers do not wait any more."""
-        for waiter in self._lines.of_client(client):
+        for waiter in self.lines.of_client(client):
             self._give_up(waiter)
-        if self._lines.has_told:
-            self._serve_named(self._lines.came(client))
+        if self.lines.has_told:
+            self._serve_named(self.lines.came(client))
 
     def rejudge(self, client: Client, principal: Principal) -> None:
         """What the client may do has changed: it waits on for what it still may have."""
-        for waiter in self._lines.of_client(client):
+        for waiter in self.lines.of_client(client):
             waiter.call.principal = principal
             missing = principal.rights.missing(waiter.call.request)
             if missing is not None:
-                self._lines.leave(waiter)
+                self._leave(waiter)
                 self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
     def take_waiting(self) -> list[Waiter]:
         """All consumers that wait; they do not any more. There may be very many: see `Leftovers`."""
-        waiters = self._lines.all()
+        waiters = self.lines.all()
         if waiters:
-            self._lines = Lines()
+            self.lines = Lines()
         return waiters
 
     def waiting_for(self, name: str) -> int:
         """How many consumers wait for a queue."""
-        return self._lines.length(name)
+        return self.lines.length(name)
 
     @property
     def waiter_count(self) -> int:
         """How many consumers wait in all."""
-        return len(self._lines)
-
-    @property
-    def waited_names(self) -> int:
-        """How many queues they wait for, each consumer's counted: what takes memory."""
-        return self._lines.named
-
-    @property
-    def strangers_names(self) -> int:
-        """How many of those are waited for by who has shown no token, where others have."""
-        return self._lines.named_by_strangers
-
-    def waits_of(self, client: Client) -> int:
-        """How many consumers of one client wait."""
-        return self._lines.count_of(client)
-
-    def names_of(self, client: Client) -> int:
-        """For how many queues they wait, each consumer's counted."""
-        return self._lines.names_of(client)
+        return len(self.lines)
 
     # -- placing -----------------------------------------------------------------------------------------------
 
     def place(self, message: Message) -> None:
         """Put an unplaced message where the time and the rules want it, and serve who waits for it."""
         queue = self._state.queues[message.queue]
-        if message.deliveries and self._may_not_go_out(queue, message):
+        if self.ending.is_due(queue, message):
             self._end(queue, [message])
             return
         place = queue.place(message, self._ledger.now)
         if place == Place.DELAYED:
             self.watch(queue.name, message.due_at)
             return
-        if place == Place.READY_AGAIN:
+        if place == Place.READY_EXPIRING:
             self.watch(queue.name, message.expires_at)
         self.serve(queue)
 
@@ -242,21 +236,25 @@ class Delivery:
         """Place messages whose produce is committed; all of them before anyone is served, so that batches fill up."""
         now = self._ledger.now
         live = self._state.messages
-        lines = self._lines
+        lines = self.lines
         to_serve: dict[str, QueueState] = {}
         for message in messages:
             if live.get(message.msg_id) is None:
                 continue  # cleared before it was committed
             queue = self._state.queues[message.queue]
-            if queue.place(message, now) == Place.DELAYED:
+            place = queue.place(message, now)
+            if place == Place.DELAYED:
                 self.watch(queue.name, message.due_at)
-            elif queue.name in lines:
+                continue
+            if place == Place.READY_EXPIRING:
+                self.watch(queue.name, message.expires_at)
+            if queue.name in lines:
                 to_serve[queue.name] = queue
         for queue in to_serve.values():
             self.serve(queue)
 
     def retry_at(self, message: Message, retry_s: float) -> float:
-        """Until when a message delivered (or extended) now is in flight."""
+        """Until when a message delivered now is in flight: not beyond its expiry, unless that is extended."""
         now, expires_at = self._ledger.now, message.expires_at
         at = now + retry_s
         return expires_at if now < expires_at <= at else at
@@ -275,12 +273,13 @@ class Delivery:
     def forget_queue(self, name: str) -> None:
         """The queue is gone: nothing happens in it any more."""
         self._alarm_at.pop(name, None)
+        self.idle.forget(name)
 
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds), `NEVER` if nothing is to be waited for."""
         at = self._alarms[0][0] if self._alarms else NEVER
-        return min(at, self._lines.next_deadline)
+        return min(at, self.lines.next_deadline, self.idle.next_event_at)
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's now, as much as one turn does."""
@@ -291,14 +290,14 @@ class Delivery:
                 continue
             del self._alarm_at[name]
             queue = self._state.queues.get(name)
-            self._lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
+            self.lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
             if queue is None:
                 self._unserved.discard(name)
-                self._ending.discard(name)
+                self._to_end.discard(name)
                 continue
             self._move_due(queue, now)
-            self.watch(name, min(queue.next_event_at, self._lines.told_until(name)))
-        for waiter in self._lines.late(now):
+            self.watch(name, min(queue.next_event_at, self.lines.told_until(name)))
+        for waiter in self.lines.late(now):
             if self._work <= 0:
                 break
             self._work -= 1
@@ -312,31 +311,24 @@ class Delivery:
             self._work -= 1
             message = self._state.messages[waiting.first[1]]
             queue.lift(message)
-            if message.deliveries and self._may_not_go_out(queue, message):
+            if self.ending.is_due(queue, message):
                 ended.append(message)
             else:
                 queue.place(message, now)
         if ended:
             self._end(queue, ended)
-        if queue.name in self._ending:
+        if queue.name in self._to_end:
             self._end_more(queue)
         self.serve(queue)
 
-    def _may_not_go_out(self, queue: QueueState, message: Message) -> bool:
-        """Whether a message that was delivered before may not be delivered again."""
-        return self._ledger.now >= message.expires_at or 0 < queue.max_deliveries <= message.deliveries
-
     def _end(self, queue: QueueState, messages: list[Message]) -> None:
-        """Drop messages that may not go out again, or move them to the dead letter queue."""
-        ids, previous = named(messages)
-        if queue.dead_letter is None:
-            self._ledger.append(Expire(queue.name, ids, previous))
-            return
-        now = self._ledger.now
-        self._ledger.make_queue(queue.dead_letter)
-        expires_at = min(now + self._state.queue(queue.dead_letter).default_ttl_s, TIME_MAX_S)
-        size = len(ids)
-        self._ledger.append(Bury(queue.name, queue.dead_letter, ids, previous, [now] * size, [expires_at] * size))
+        """Of messages that may not go out again."""
+        for message in self.ending.end(queue, messages):
+            self.place(message)
+
+    def bury(self, queue: QueueState, messages: list[Message], reason: str | None) -> None:
+        """A consumer does not want these, for that reason, and they have a dead letter queue."""
+        self.ending.bury(queue, messages, reason)
         for message in messages:
             self.place(message)
 
@@ -355,21 +347,21 @@ class Delivery:
         while ready and len(messages) < count:
             first = ready.pop_first()
             message = live[first[2]]
-            room -= len(message.data) + REPLY_OVERHEAD_BYTES
+            room -= weight(message) + REPLY_OVERHEAD_BYTES
             if room < 0 and messages:
                 ready.add(first)
                 break
-            if message.place == Place.READY_AGAIN:
+            if message.place == Place.READY_EXPIRING:
                 queue.waiting.remove(expiry_key(message))
             message.place = Place.UNPLACED
             queue.unplaced += 1
-            if not message.deliveries or not self._may_not_go_out(queue, message):
+            if not self.ending.is_due(queue, message):
                 messages.append(message)
                 continue
             ended.append(message)
             self._work -= 1
             if self._work <= 0:
-                self._ending.add(queue.name)
+                self._to_end.add(queue.name)
                 self.watch(queue.name, self._ledger.now)
                 break
         if ended:
@@ -378,12 +370,12 @@ class Delivery:
 
     def _end_more(self, queue: QueueState) -> None:
         """End what stands first and may not go out again, where that took more than one turn."""
-        self._ending.discard(queue.name)
+        self._to_end.discard(queue.name)
         live, ready = self._state.messages, queue.ready
         ended: list[Message] = []
         while ready and self._work > 0:
             message = live[ready.first[2]]
-            if not message.deliveries or not self._may_not_go_out(queue, message):
+            if not self.ending.is_due(queue, message):
                 break
             queue.lift(message)
             ended.append(message)
@@ -391,7 +383,7 @@ class Delivery:
         if ended:
             self._end(queue, ended)
         if ready and self._work <= 0:
-            self._ending.add(queue.name)
+            self._to_end.add(queue.name)
             self.watch(queue.name, self._ledger.now)
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
@@ -438,6 +430,20 @@ class Delivery:
             earliest = min(earliest, due_at)
         self.watch(queue.name, earliest)
 
+    def _leave(self, waiter: Waiter) -> None:
+        """It waits no more; until now its queues were in use."""
+        self.lines.leave(waiter)
+        if self.idle.has_any:
+            self.idle.used(waiter.queues, self._ledger.now)
+
+    def cancel(self, client: Client, seq: object) -> bool:
+        """End the wait of that client's request, as if its time were over; whether it waited."""
+        for waiter in self.lines.of_client(client):
+            if waiter.call.request.seq == seq:
+                self._give_up(waiter)
+                return True
+        return False
+
     def _give_up(self, waiter: Waiter) -> None:
-        self._lines.leave(waiter)
+        self._leave(waiter)
         self._ledger.answer(waiter.call, nothing(waiter.call, waiter.queues))

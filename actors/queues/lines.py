@@ -14,7 +14,7 @@ from sortedcontainers import SortedList
 from actors.messages.call import Call, Client
 from actors.messages.rights import ANONYMOUS
 from quorate.protocol import Reply
-from storage.message import Message
+from storage.message import Message, marks_bytes
 from storage.queue_state import NEVER
 from storage.records import Encoding
 
@@ -181,10 +181,19 @@ REPLY_BYTES: Final = 110
 """What a reply needs beside one message's data and its queue's name, which may be twice as long in JSON."""
 
 
-def most_reply_bytes(message: Message) -> int:
+FULL_BYTES: Final = 1500
+"""What a reply needs besides for all that `full` tells of a message: its key and its consumer, six bytes a character
+at worst, and numbers."""
+
+
+def most_reply_bytes(message: Message, *, is_full: bool) -> int:
     """What a reply with this message has at most."""
-    data_bytes = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
-    return data_bytes + REPLY_BYTES + 2 * len(message.queue.encode())
+    size = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
+    if message.marks is not None:
+        size += 2 * marks_bytes(message.marks)
+    if is_full:
+        size += FULL_BYTES + (0 if message.key is None else ESCAPED * len(message.key))
+    return size + REPLY_BYTES + 2 * len(message.queue.encode())
 
 
 def nothing(call: Call, names: list[str]) -> Reply:

@@ -4,15 +4,36 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.protocol import PLAIN, Action, DeliveredItem, DeliveredReply, Reply, Request
+from quorate.protocol import (
+    PLAIN,
+    Action,
+    DeliveredItem,
+    DeliveredReply,
+    MessageView,
+    PeekReply,
+    Reply,
+    Request,
+    ShowReply,
+)
 from storage.message import Message
-from storage.records import Encoding
+from storage.message_ids import newest_record
+from storage.records import CONSUMER, DEAD, EXPIRE, HEADERS, Encoding, Place
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply
 _DeliveredReply: Final = DeliveredReply
 _DeliveredItem: Final = DeliveredItem
 _CONSUME: Final = int(Action.CONSUME)
+
+STATE_NAMES: Final = {
+    Place.UNPLACED: "ready",
+    Place.DELAYED: "delayed",
+    Place.READY: "ready",
+    Place.READY_EXPIRING: "ready",
+    Place.IN_FLIGHT: "in_flight",
+}
+TAKEN: Final = "taken"
+"""The state of a message that is delivered at most once, when it is told to who gets it."""
 
 
 def wire_encoding(message: Message) -> str | None:
@@ -27,6 +48,8 @@ def _wire(encoding: int) -> str | None:
 def delivered_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
     """What the client of a consume is told that gets `messages`: one as such where it did not say how many."""
     seq: Any = request.seq
+    if request.full:
+        return _full_reply(request, queue, messages, count)
     if count is not None:
         items = [_delivered(message) for message in messages]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
@@ -40,9 +63,46 @@ def delivered_reply(request: Request, queue: str, messages: list[Message], count
         data=_raw(message.data),
         encoding=_wire(message.encoding),
         deliveries=message.deliveries,
+        headers=None if message.marks is None else message.marks.get(HEADERS),
     )
 
 
 def _delivered(message: Message) -> DeliveredItem:
     encoding = _wire(message.encoding)
-    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding)
+    headers = None if message.marks is None else message.marks.get(HEADERS)
+    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding, headers)
+
+
+def _full_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
+    views = [view_of(message) for message in messages]
+    for view in views:
+        if not view.retry:
+            view.state = TAKEN
+    if count is not None:
+        return PeekReply(action=_CONSUME, code=0, queue=queue, seq=request.seq, messages=views)
+    view = views[0]
+    return ShowReply(action=_CONSUME, code=0, queue=queue, seq=request.seq, msg_id=view.msg_id, message=view)
+
+
+def view_of(message: Message) -> MessageView:
+    """A message as peek and show give it."""
+    marks = message.marks or {}
+    return MessageView(
+        msg_id=message.msg_id,
+        queue=message.queue,
+        data=msgspec.Raw(message.data),
+        state=STATE_NAMES[message.place],
+        produced_at=message.produced_at,
+        due_at=message.due_at,
+        expires_at=message.expires_at,
+        retry=message.retry_s,
+        priority=message.priority,
+        deliveries=message.deliveries,
+        trans_id=newest_record(message),
+        key=message.key,
+        encoding=wire_encoding(message),
+        consumer=marks.get(CONSUMER),
+        headers=marks.get(HEADERS),
+        expire=marks.get(EXPIRE),
+        dead=marks.get(DEAD),
+    )

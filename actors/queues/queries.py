@@ -12,7 +12,7 @@ import msgspec
 from actors.messages.call import Call, rows_in_reply
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
-from actors.queues.message_replies import wire_encoding
+from actors.queues.message_replies import view_of
 from actors.queues.readers import Readers
 from actors.queues.surroundings import Surroundings
 from quorate.actions import Right
@@ -20,31 +20,21 @@ from quorate.protocol import (
     ErrorWord,
     LeaderReply,
     ListReply,
-    MessageView,
     MonitorReply,
     PeekReply,
     QueueRow,
+    QueueSettings,
     ShowReply,
     done,
     refusal,
 )
-from storage.message import Message
-from storage.message_ids import newest_record
+from storage.message import Message, weight
 from storage.queue_state import QueueState
-from storage.records import CONSUMER, Place
+from storage.records import Configure, Place
 
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
 """Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
-
-STATE_NAMES: Final = {
-    Place.UNPLACED: "ready",
-    Place.DELAYED: "delayed",
-    Place.READY: "ready",
-    Place.READY_AGAIN: "ready",
-    Place.IN_FLIGHT: "in_flight",
-}
-
 
 LIST_NAMES: Final = 5000
 """Queues that one piece of a list looks at: some 3 ms."""
@@ -112,6 +102,7 @@ class Queries:
             trans_id=self._state.trans_id,
             log_size=self._state.trans_id - around.trimmed,
             max_log_size=around.max_log_size,
+            settings=settings_of(queue.settings()),
         )
         self._ledger.park(call, reply)
 
@@ -286,32 +277,24 @@ class Queries:
         return queue
 
 
+def settings_of(record: Configure) -> QueueSettings:
+    """The settings that a record sets."""
+    return QueueSettings(
+        max_size=record.max_size,
+        default_ttl=record.default_ttl_s,
+        default_retry=record.default_retry_s,
+        max_deliveries=record.max_deliveries,
+        dead_letter=record.dead_letter,
+        paused=record.paused,
+        expires_after=record.expires_after_s,
+    )
+
+
 def _fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
     """As many of the messages as fit a reply; at least one."""
     room = bytes_max
     for index, message in enumerate(messages):
-        room -= len(message.data) + REPLY_OVERHEAD_BYTES
+        room -= weight(message) + REPLY_OVERHEAD_BYTES
         if room < 0 and index:
             return
         yield message
-
-
-def view_of(message: Message) -> MessageView:
-    """A message as peek and show give it."""
-    consumer = None if message.marks is None else message.marks.get(CONSUMER)
-    return MessageView(
-        msg_id=message.msg_id,
-        queue=message.queue,
-        data=msgspec.Raw(message.data),
-        state=STATE_NAMES[message.place],
-        produced_at=message.produced_at,
-        due_at=message.due_at,
-        expires_at=message.expires_at,
-        retry=message.retry_s,
-        priority=message.priority,
-        deliveries=message.deliveries,
-        trans_id=newest_record(message),
-        key=message.key,
-        encoding=wire_encoding(message),
-        consumer=consumer if isinstance(consumer, str) else None,
-    )

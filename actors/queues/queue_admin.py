@@ -16,12 +16,15 @@ from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
 from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import DEFAULT_TTL_S, QueueState
-from storage.records import Clear, Configure, Remove
+from storage.records import WORKERS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
 
 CLEAR_CHUNK: Final = 2000
 """Messages that one piece of a clear removes: some 5 ms."""
+
+IDLE_MAX: Final = 100
+"""So many queues are looked at in one turn, whether somebody uses them: most of those go."""
 
 SCAN_MAX: Final = 20_000
 """Messages that one piece looks at, where most of them have come since it was asked for: some 2 ms."""
@@ -30,12 +33,14 @@ SCAN_MAX: Final = 20_000
 class _Clearing:
     """A clear or remove that is under way: of the messages that were in the queue after record `begun`.
 
+    `call` None: it goes since nobody uses it.
+
     Nothing is gathered beforehand: a queue of millions would take as long as an election. When the first that are
     looked at have all come since, the queue holds little else: its ids are noted then, in `rest`, and looked at in
     pieces. That is all of them: what was there before can move within the queue, but not come into it.
     """
 
-    def __init__(self, call: Call, queue: str, begun: int, before: int) -> None:
+    def __init__(self, call: Call | None, queue: str, begun: int, before: int) -> None:
         self.call = call
         self.queue = queue
         self.removed = 0
@@ -75,7 +80,7 @@ class QueueAdmin:
 
     def take_open(self) -> list[Call]:
         """The clears that are under way; they do not go on."""
-        calls = [clearing.call for clearing in self._clearings]
+        calls = [clearing.call for clearing in self._clearings if clearing.call is not None]
         self._clearings.clear()
         return calls
 
@@ -103,11 +108,16 @@ class QueueAdmin:
             _or(request.max_deliveries, wanted.max_deliveries),
             wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
             _or(request.paused, wanted.paused),
+            _or(request.expires_after, wanted.expires_after_s),
         )
+        if asked.expires_after_s and self._ledger.level < WORKERS_LEVEL:
+            reason = f"expires_after: the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
+            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         if asked != wanted or queue is None:
             self._ledger.append(asked)
             queue = self._state.queues[request.queue]
             self._delivery.serve(queue)
+        self._delivery.idle.configured(queue, self._ledger.now)
         self._ledger.park(
             call,
             done(
@@ -119,6 +129,7 @@ class QueueAdmin:
                 max_deliveries=asked.max_deliveries,
                 dead_letter=asked.dead_letter,
                 paused=asked.paused,
+                expires_after=asked.expires_after_s,
             ),
         )
         return None
@@ -131,12 +142,20 @@ class QueueAdmin:
         queue = self._state.queues.get(request.queue)
         if queue is None:
             return self._ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+        self._begin(call, request.queue)
+        return None
+
+    def drop_idle(self) -> None:
+        """Remove the queues that nobody has used for too long."""
+        for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
+            self._begin(None, name)
+
+    def _begin(self, call: Call | None, name: str) -> None:
         state = self._state
         before = message_id(state.trans_id + 1, state.shard)
-        self._clearings.append(_Clearing(call, request.queue, state.trans_id, before))
+        self._clearings.append(_Clearing(call, name, state.trans_id, before))
         if len(self._clearings) == 1:
             self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
-        return None
 
     def _next(self, clearing: _Clearing) -> list[Message]:
         """Some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
@@ -178,16 +197,17 @@ class QueueAdmin:
             left = max(0 if queue is None else queue.size, len(clearing.rest or ()))
             if left > CLEAR_CHUNK or len(messages) == CLEAR_CHUNK:
                 return
-        request = clearing.call.request
+        call = clearing.call
         queue = self._state.queues.get(clearing.queue)
-        if request.action == Action.REMOVE and queue is not None:
+        if (call is None or call.request.action == Action.REMOVE) and queue is not None:
             if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
                 self._ledger.append(QueueState(clearing.queue, self._queue_size).settings())
             else:
                 self._ledger.append(Remove(clearing.queue))
                 self._delivery.forget_queue(clearing.queue)
         self._clearings.remove(clearing)
-        self._ledger.park(clearing.call, done(request, Reply, count=clearing.removed))
+        if call is not None:
+            self._ledger.park(call, done(call.request, Reply, count=clearing.removed))
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

@@ -1,15 +1,16 @@
 """What consumers say of the messages that they hold: done, given back, worked on for longer. A part of the broker."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
-from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, done
+from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done
 from storage.message import Message
 from storage.message_ids import named, newest_record
-from storage.records import Confirm, Extend, Place, Release
+from storage.records import WORKERS_LEVEL, Confirm, Extend, Place, Release
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply
@@ -17,7 +18,11 @@ _CONFIRM: Final = int(Action.CONFIRM)
 
 
 class Settling:
-    """Confirm, release and extend, by the ids that a request names."""
+    """Confirm, release, extend and bury, by the ids that a request names.
+
+    With `delivery` a request says which delivery of each message it is about: one that has been handed out again since
+    is in other hands, and what is asked about it is as if it were not in flight.
+    """
 
     def __init__(self, ledger: Ledger, delivery: Delivery) -> None:
         self._ledger = ledger
@@ -26,6 +31,9 @@ class Settling:
     def _named(self, call: Call) -> list[int] | None:
         """The ids that the request names, each once; None if it was refused."""
         request = call.request
+        if request.delivery is not None and (fault := delivery_fault(request)) is not None:
+            self._ledger.refuse_field(call, "delivery", fault)
+            return None
         if request.msg_ids is not None:
             ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
             return list(dict.fromkeys(ids))
@@ -56,21 +64,30 @@ class Settling:
                 found.setdefault(message.queue, []).append(message)
         return found
 
+    @staticmethod
+    def _meant(request: Request, found: dict[str, list[Message]]) -> dict[str, list[Message]]:
+        """Those of the messages whose newest delivery is the one that the request means; all, if it says none."""
+        delivery = request.delivery
+        if delivery is None:
+            return found
+        counts = _deliveries_of(request, delivery)
+        return _only(found, lambda message: message.deliveries == counts[message.msg_id])
+
     def confirm(self, call: Call) -> None:
         """The messages are done: they go away for good."""
         request = call.request
         msg_id: Any = request.msg_id
         confirmed = 0
-        if msg_id is not None and request.msg_ids is None:
+        if msg_id is not None and request.msg_ids is None and not isinstance(request.delivery, list):
             message = self._message(call, msg_id)
-            if message is not None:
+            if message is not None and (request.delivery is None or message.deliveries == request.delivery):
                 confirmed = 1
                 self._ledger.append(_Confirm(message.queue, [msg_id], [newest_record(message)]))
         else:
             ids = self._named(call)
             if ids is None:
                 return
-            for name, messages in self._found(call, ids).items():
+            for name, messages in self._meant(request, self._found(call, ids)).items():
                 confirmed += len(messages)
                 self._ledger.append(_Confirm(name, *named(messages)))
         queue, seq = request.queue, request.seq
@@ -84,14 +101,14 @@ class Settling:
         if ids is None:
             return None
         found = self._found(call, ids)
-        flying = {
-            name: chosen
-            for name, messages in found.items()
-            if (chosen := [message for message in messages if message.place == Place.IN_FLIGHT])
-        }
+        flying = _only(found, lambda message: message.place == Place.IN_FLIGHT)
+        meant = self._meant(call.request, flying)
+        if meant:
+            return meant
         if flying:
-            return flying
-        if found:
+            reason = f"message {ids[0]} has been delivered again since, and is in flight for another consumer"
+            self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, reason)
+        elif found:
             self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
         else:
             self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
@@ -115,7 +132,7 @@ class Settling:
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values()))))
 
     def extend(self, call: Call) -> None:
-        """The messages are worked on for longer: `retry` seconds from now."""
+        """The messages are worked on for longer: `retry` seconds from now, also beyond their expiry."""
         request = call.request
         if not request.retry:
             return self._ledger.refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
@@ -123,8 +140,43 @@ class Settling:
         if by_queue is None:
             return None
         for name, messages in by_queue.items():
-            due_ats = [max(m.due_at, self._delivery.retry_at(m, request.retry)) for m in messages]
+            due_ats = [max(message.due_at, self._ledger.now + request.retry) for message in messages]
             self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.watch(name, min(due_ats))
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
         return None
+
+    def bury(self, call: Call) -> None:
+        """The messages are not wanted, by anybody: they move to their dead letter queue at once, or none does."""
+        request = call.request
+        if self._ledger.level < WORKERS_LEVEL:
+            reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
+            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+        by_queue = self._in_flight(call)
+        if by_queue is None:
+            return None
+        queues = self._ledger.state.queues
+        for name in by_queue:
+            if queues[name].dead_letter is None:
+                return self._ledger.refuse_field(call, "queue", f"{name!r} has no dead letter queue")
+        for name, messages in by_queue.items():
+            self._delivery.bury(queues[name], messages, request.reason)
+        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, buried=sum(map(len, by_queue.values()))))
+        return None
+
+
+def _only(found: dict[str, list[Message]], wanted: Callable[[Message], bool]) -> dict[str, list[Message]]:
+    by_queue = {name: [message for message in messages if wanted(message)] for name, messages in found.items()}
+    return {name: messages for name, messages in by_queue.items() if messages}
+
+
+def _deliveries_of(request: Request, delivery: int | list[int]) -> dict[int, int]:
+    """Which delivery of each message the request is about; of an id that stands there twice the first counts."""
+    if isinstance(delivery, int):
+        assert request.msg_id is not None
+        return {request.msg_id: delivery}
+    assert request.msg_ids is not None
+    counts: dict[int, int] = {}
+    for msg_id, count in zip(request.msg_ids, delivery, strict=True):
+        counts.setdefault(msg_id, count)
+    return counts

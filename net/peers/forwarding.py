@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
-from quorate.actions import About, about
+from quorate.actions import LATER, WORKERS_LEVEL, About, about
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
 from quorate.protocol import (
@@ -28,6 +28,7 @@ from quorate.protocol import (
     SettingsReply,
     ShowReply,
     StatusReply,
+    headers_fault,
     name_fault,
 )
 
@@ -71,6 +72,21 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
     return ForwardedCall(serial, client, reply_bytes_max, request, payloads, principal)
 
 
+def level_of(request: Request) -> int:
+    """The feature level of a node that can be asked that; an older one takes it for a fault of the one who forwards."""
+    if (
+        request.headers is not None
+        or request.expire is not None
+        or request.full is not None
+        or request.delivery is not None
+        or request.reason is not None
+        or request.expires_after is not None
+        or any(item.headers is not None or item.expire is not None for item in request.messages or ())
+    ):
+        return WORKERS_LEVEL
+    return LATER.get(request.action, 1)
+
+
 def unpacked_request(call: ForwardedCall) -> Request | None:
     """The request of a call that another node sent; None if it is none that a client could have sent it."""
     request, payloads = call.request, call.payloads
@@ -96,6 +112,8 @@ def has_fit_names(request: Request) -> bool:
     queue = request.queue
     if queue is not None and not (len(queue) < SHORT_NAME and queue.isprintable()) and name_fault(queue):
         return False
+    if request.headers is not None and headers_fault(request.headers):
+        return False
     if (
         request.key is None
         and request.consumer is None
@@ -109,6 +127,8 @@ def has_fit_names(request: Request) -> bool:
         return True  # nearly always
     names = [request.key, request.pattern, request.consumer, request.reader, *(request.queues or ())]
     names += [item.key for item in request.messages or ()]
+    if any(item.headers is not None and headers_fault(item.headers) for item in request.messages or ()):
+        return False
     if isinstance(request.dead_letter, str):
         names.append(request.dead_letter)
     if isinstance(request.after, str):

@@ -19,6 +19,7 @@ from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits,
 from quorate.log_replies import WithEntries
 from quorate.protocol import (
     BATCH_MAX,
+    HEADER_BYTES_MAX,
     NO_DATA,
     Action,
     Code,
@@ -29,6 +30,7 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
+    headers_fault,
     name_fault,
 )
 
@@ -46,6 +48,9 @@ SPACED_ITEM: Final = b'{"data": "'
 LARGE_BODY_BYTES: Final = 256 << 10
 """A request of more bytes is looked through before anything of it is made: a list that is too long, or stands there
 again and again, would make a million objects of 4 MiB, and hold everybody up for 0.2 s."""
+
+HEADERS_TEXT_MAX: Final = 16 * HEADER_BYTES_MAX
+"""Headers that may be there have no longer text, each character of it escaped; one that is has a name many times."""
 
 _MORE: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
@@ -127,6 +132,8 @@ def decode_request(body: bytes, limits: RequestLimits) -> Request | Fault:
             for part in (found.messages, found.msg_ids, found.queues):
                 if part is not UNSET and memoryview(part)[0] == OPEN_LIST:
                     _count_list(part)
+            if _have_long_headers(body, found):
+                return Fault(ErrorWord.FIELD, "headers: too many, or too long", body=_named_in(found))
         request = _decode(body)
     except msgspec.ValidationError as error:
         return _validation_fault(str(error), body)
@@ -194,6 +201,7 @@ def _drop_unread(request: Request) -> None:
     request.data = NO_DATA
     request.messages = None
     request.encoding = None
+    request.headers = None
 
 
 def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
@@ -243,6 +251,8 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         + (request.count is not None)
         + (request.wait is not None)
         + (request.priority is not None)
+        + (request.full is not None)
+        + (request.delivery is not None)
     )
     if not colons:
         return None
@@ -272,6 +282,8 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
         fault = _fault_in_messages(messages, body, depth_max)
         if fault is not None:
             return fault
+    if request.headers is not None and (why := headers_fault(request.headers)):
+        return Fault(ErrorWord.FIELD, f"headers {why}", body=body)
     if (
         request.key is not None
         or request.consumer is not None
@@ -290,9 +302,10 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
 
 
 def _are_plain(messages: list[ProduceItem], again: bytes) -> bool:
-    """Whether the items of a batch, in a request that is encoded so, have strings for their data, and no keys."""
+    """Whether the items of a batch, in a request that is encoded so, have strings for their data, and no names."""
     strings = again.count(b'"data":"')
-    return strings == len(messages) == again.count(b'"data":') and b'"key":' not in again
+    has_names = b'"key":' in again or b'"headers":' in again
+    return strings == len(messages) == again.count(b'"data":') and not has_names
 
 
 def _is_nested(data: msgspec.Raw) -> bool:
@@ -304,6 +317,8 @@ def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int)
     for index, item in enumerate(messages):
         if item.key is not None and (why := name_fault(item.key)):
             return Fault(ErrorWord.FIELD, f"messages[{index}].key {why}", body=body)
+        if item.headers is not None and (why := headers_fault(item.headers)):
+            return Fault(ErrorWord.FIELD, f"messages[{index}].headers {why}", body=body)
         # the item and the list around it are two levels more
         if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
             return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
@@ -339,10 +354,37 @@ def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None
     found: Any = _fields_in(body)
     if _has_double(body, found):
         return _twice(body)
-    if request.messages is None:
-        return None
-    items = _items_in(found.messages)
-    return _twice(body) if any(_has_double(bytes(item), _item_fields_in(item)) for item in items) else None
+    items: list[Any] = [found]
+    if request.messages is not None:
+        texts = _items_in(found.messages)
+        items += map(_item_fields_in, texts)
+        if any(_has_double(bytes(text), item) for text, item in zip(texts, items[1:], strict=True)):
+            return _twice(body)
+    for item in items:
+        if item.headers is not UNSET and (name := _double_name(item.headers)) is not None:
+            return Fault(ErrorWord.FIELD, f"headers: {name[:64]!r} stands there twice", body=body)
+    return None
+
+
+def _have_long_headers(body: bytes, found: Any) -> bool:
+    """Whether some are longer than any may be; the decoder of a request would make an object of each first."""
+    if b'"headers"' not in body and ESCAPE not in body:
+        return False
+    items: list[Any] = [found]
+    if found.messages is not UNSET and memoryview(found.messages)[0] == OPEN_LIST:
+        try:
+            items += map(_item_fields_in, _items_in(found.messages))
+        except msgspec.ValidationError:
+            return False  # the decoder of a request says where
+    return any(one.headers is not UNSET and memoryview(one.headers).nbytes > HEADERS_TEXT_MAX for one in items)
+
+
+def _double_name(headers: msgspec.Raw) -> str | None:
+    """A name that stands twice in these headers."""
+    if memoryview(headers).nbytes > HEADERS_TEXT_MAX:
+        return "a name"
+    found = json.loads(bytes(headers), object_pairs_hook=Noted)
+    return found.twice if isinstance(found, Noted) else None
 
 
 def _named_in(found: Any) -> bytes:

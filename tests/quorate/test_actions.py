@@ -19,7 +19,8 @@ def test_what_needs_space_writes_and_what_looks_does_not() -> None:
 
 
 def test_the_feature_level_that_an_action_needs_is_that_of_its_record() -> None:
-    assert LATER == {Action.POSITION: records.READERS_LEVEL}
+    workers = dict.fromkeys((Action.CANCEL, Action.BURY), records.WORKERS_LEVEL)
+    assert {Action.POSITION: records.READERS_LEVEL, **workers} == LATER
 
 
 def test_the_documentation_names_every_action() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from actors.gateway.late_requests import ANSWER_S
 from actors.gateway.remote_clients import RemoteClient
@@ -27,6 +28,7 @@ from net.peers.messages import (
     StillThere,
 )
 from quorate.protocol import Action, Reply, Request
+from storage.records import LEVEL
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
 HELLO = Hello(1, 0, 1, 2, 1, 9, 22, "h", 1, "h", 2, 1)
@@ -369,3 +371,53 @@ def test_a_client_whose_rights_have_changed_leaves_behind_what_it_has_asked() ->
     )
     kinds = [type(sent.message) for sent in host.peers.told]
     assert kinds == [Forward, ClientLeft]
+
+
+def waits(seq: int) -> Request:
+    return Request(Action.CONSUME, queue="q", wait=60.0, seq=seq)
+
+
+def test_a_cancelled_wait_is_looked_for_where_it_was_asked() -> None:
+    host = following()
+    host.tell(PeerUp(2, replace(HELLO, level=LEVEL)))
+    host.ask(waits(7), waits(8), Request(Action.CANCEL, seq=7))
+    [forward] = host.said(Forward)
+    assert [(one.request.action, one.request.seq) for one in forward.calls] == [(2, 7), (2, 8), (19, 7)]
+    assert len({one.client for one in forward.calls}) == 1, "as the client that the leader knows it by"
+    host.ask(Request(Action.CANCEL, seq=9))
+    assert [reply.cancelled for reply in host.replies()] == [0], "nobody is asked for what was not asked there"
+    assert host.said(Forward) == []
+
+
+def test_a_cancelled_wait_that_is_held_is_answered_here() -> None:
+    host = Host()
+    host.ask(waits(7), produce(), Request(Action.CANCEL, seq=7))
+    assert [(reply.action, reply.msg_id, reply.cancelled) for reply in host.replies()] == [
+        (2, None, None),
+        (19, None, 1),
+    ]
+    host.tell(LeaderChanged(1, True, "h", 1))
+    assert [call.request.action for call in host.executed()] == [1]
+
+
+def test_a_leader_of_an_older_version_is_asked_for_nothing_that_it_does_not_know() -> None:
+    host = following()
+    host.tell(PeerUp(2, replace(HELLO, level=3)))
+    later = [Request(Action.BURY, msg_id=1024), replace(waits(7), full=True), replace(produce(), headers={"a": "b"})]
+    host.ask(*later, Request(Action.CONFIRM, msg_id=1024, delivery=1), waits(8), Request(Action.CANCEL, seq=8))
+    assert [reply.error for reply in host.replies()] == ["not_supported"] * 4 + [None]
+    assert [one.request.seq for one in host.said(Forward)[0].calls] == [8]
+
+
+def test_a_wait_that_comes_back_after_it_was_cancelled_waits_no_more() -> None:
+    host = following()
+    host.tell(PeerUp(2, replace(HELLO, level=LEVEL)))
+    host.ask(waits(7))
+    [serial] = [one.serial for one in host.said(Forward)[0].calls]
+    host.ask(Request(Action.CANCEL, seq=7))
+    host.tell(LeaderChanged(1, True, "h", 1), PeerSaid(2, ForwardReturned([serial])))
+    host.runtime.crank(0.3)
+    [again] = host.executed()
+    assert again.request.seq == 7
+    assert again.request.wait is not None
+    assert again.request.wait < 0.01

@@ -135,8 +135,8 @@ def test_a_client_has_one_number_and_a_datagram_none() -> None:
     ).forwards
     assert first.client == second.client == 1
     assert single.client == 0
-    assert routing.client_gone(client) == ForwardedClient(1, 2)
-    assert routing.client_gone(client) is None
+    assert routing.under_way.client_gone(client) == ForwardedClient(1, 2)
+    assert routing.under_way.client_gone(client) is None
 
 
 def test_what_did_not_leave_this_node_is_not_unknown() -> None:
@@ -227,7 +227,7 @@ def test_who_leaves_is_said_to_the_node_that_has_its_calls_also_when_nobody_lead
     client = Somebody()
     routing.route(0.0, [call(2, client, wait=60.0)])
     routing.leader_changed(0.1, LeaderChanged(0, False))
-    assert routing.client_gone(client) == ForwardedClient(1, 2)
+    assert routing.under_way.client_gone(client) == ForwardedClient(1, 2)
 
 
 def test_a_clients_requests_stay_in_their_order_while_the_first_of_them_is_held() -> None:

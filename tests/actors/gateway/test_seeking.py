@@ -6,11 +6,14 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from actors.gateway.scatter_gather import ScatterGather
 from actors.gateway.seeking import Seeking, Step
+from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
 from actors.queues.surroundings import Surroundings
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
+from quorate.shards import shard_of_queue
 from storage.state import ShardState
 from tests.actors.cranked import Probe, ref
 
@@ -151,7 +154,7 @@ def test_it_never_takes_two_and_leaves_none_that_it_could_have(
     assert shards.taken == (reply.msg_id is not None)
     assert reply.seq == 5
     for broker in shards.brokers:
-        assert len(broker.delivery._lines) == 0, "nobody waits any more"
+        assert len(broker.delivery.lines) == 0, "nobody waits any more"
     if shards.ready:
         shards.consume(GROUPS, None)
         assert shards.take_reply().msg_id is not None, "what is there can be taken"
@@ -169,7 +172,7 @@ def test_what_comes_while_it_waits_is_served_and_nothing_is_kept_from_others(com
         shards.arrive(choice)
     assert shards.take_reply().msg_id is not None
     assert shards.taken == 1
-    assert all(not broker.delivery._lines.has_told for broker in shards.brokers)
+    assert all(not broker.delivery.lines.has_told for broker in shards.brokers)
 
 
 def test_of_several_that_have_a_message_the_preferred_one_is_taken() -> None:
@@ -199,7 +202,7 @@ def test_a_refusal_of_the_request_itself_is_the_reply() -> None:
     shards = Shards(3)
     shards.consume(GROUPS, 1e7)
     assert shards.take_reply().error == ErrorWord.FIELD
-    assert all(len(broker.delivery._lines) == 0 for broker in shards.brokers)
+    assert all(len(broker.delivery.lines) == 0 for broker in shards.brokers)
 
 
 def test_a_watch_over_shards_is_told_once_and_takes_nothing() -> None:
@@ -214,7 +217,7 @@ def test_a_watch_over_shards_is_told_once_and_takes_nothing() -> None:
     shards.consume(GROUPS[:1], None, Action.WATCH)
     assert shards.take_reply().count is None
     assert shards.taken == 0
-    assert all(len(broker.delivery._lines) == 0 for broker in shards.brokers)
+    assert all(len(broker.delivery.lines) == 0 for broker in shards.brokers)
 
 
 def test_every_shard_that_was_asked_is_let_go() -> None:
@@ -254,3 +257,33 @@ def test_a_shard_that_is_down_is_asked_once() -> None:
         asked += any(shard == 1 and isinstance(what, Call) for shard, what in shards.under_way)
         shards.arrive(0)
     assert asked == 1
+
+
+def test_a_cancelled_search_ends_and_says_so_behind_its_answer() -> None:
+    parts = ScatterGather(Sharding(2, 0), ref(Probe()))
+    asker = Asker()
+    names = next(
+        [f"q{a}", f"q{b}"]
+        for a in range(9)
+        for b in range(9)
+        if shard_of_queue(f"q{a}", 2) != shard_of_queue(f"q{b}", 2)
+    )
+    consume = Call(Request(Action.CONSUME, queues=names, wait=60.0, seq=5), asker, 0, ref(Probe()))
+    cancel = Call(Request(Action.CANCEL, seq=5), asker, 1, ref(Probe()))
+    begun = parts.scatter(0.0, consume)
+    assert parts.cancel(0.1, Call(Request(Action.CANCEL, seq=6), asker, 1, ref(Probe()))) is None
+    parted = parts.cancel(0.1, cancel)
+    assert parted is not None
+    assert parted.answers == [], "what is being asked for may still be a message"
+    nothing = Reply(action=2, code=0, queue=names[0])
+    parted = parts.answered(0.2, [(begun.asks[0][1], nothing)], is_stopping=False)
+    assert [(call, reply.cancelled) for call, reply in parted.answers] == [(consume, None), (cancel, 1)]
+    begun = parts.scatter(1.0, consume)
+    parts.cancel(1.0, cancel)
+    message = Reply(action=2, code=0, queue=names[0], msg_id=1024, data=msgspec.Raw(b"1"))
+    parted = parts.answered(1.2, [(begun.asks[0][1], message)], is_stopping=False)
+    assert [(call, reply.msg_id, reply.cancelled) for call, reply in parted.answers] == [
+        (consume, 1024, None),
+        (cancel, None, 0),
+    ]
+    assert parts.cancel(1.3, cancel) is None

@@ -33,6 +33,8 @@ class ModelMessage:
     deliveries: int = 0
     flying_until: float | None = None
     is_given_back: bool = False
+    drops: bool = False
+    dead: dict[str, Any] | None = None
 
 
 @dataclass
@@ -47,7 +49,9 @@ class Model:
 
     def may_go_out(self, m: ModelMessage, now: float) -> bool:
         limit = self.max_deliveries.get(m.queue, 0)
-        return m.deliveries == 0 or (now < m.expires and not 0 < limit <= m.deliveries)
+        if m.deliveries == 0:
+            return now < m.expires or not m.drops
+        return now < m.expires and not 0 < limit <= m.deliveries
 
     def pass_time(self, now: float) -> None:
         """End what may not go out again: those in flight when their time is over, others when they expire."""
@@ -63,15 +67,21 @@ class Model:
                 if not self.may_go_out(m, m.due):
                     self.end(m, m.due)
         for m in list(self.messages):
-            if m.flying_until is None and m.deliveries and m.expires <= now:
+            if m.flying_until is None and (m.deliveries or m.drops) and m.expires <= now:
                 self.end(m, m.expires)
 
     def end(self, m: ModelMessage, now: float) -> None:
-        to = self.dead_letter.get(m.queue)
-        if to is None:
+        if m.queue not in self.dead_letter or (m.drops and m.expires <= now):
             self.messages.remove(m)
         else:
-            m.queue, m.due, m.expires, m.deliveries, m.key = to, now, now + 3600, 0, None
+            self.bury(m, now)
+
+    def bury(self, m: ModelMessage, now: float, reason: str | None = None) -> None:
+        m.dead = {"queue": m.queue, "at": now, "deliveries": m.deliveries}
+        if reason is not None:
+            m.dead["reason"] = reason
+        m.queue, m.due, m.expires, m.deliveries, m.key = self.dead_letter[m.queue], now, now + 3600, 0, None
+        m.flying_until, m.drops = None, False
 
     def ready(self, queue: str, now: float) -> list[ModelMessage]:
         found = [m for m in self.messages if m.queue == queue and m.flying_until is None and m.due <= now]
@@ -97,6 +107,9 @@ class Model:
         return out
 
 
+FENCES = st.sampled_from([None, None, 0, 1, -1])
+"""Which delivery is meant: none is named, the newest, one that is to come, the one before."""
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(
@@ -107,11 +120,13 @@ STEPS = st.lists(
             st.sampled_from([0, 2, 6, 30]),
             st.integers(-1, 2),
             st.sampled_from([None, "k1", "k2"]),
+            st.sampled_from([False, False, True]),
         ),
         st.tuples(st.just("consume"), st.sampled_from(QUEUES), st.integers(1, 3)),
-        st.tuples(st.just("confirm"), st.integers(0, 30)),
-        st.tuples(st.just("release"), st.integers(0, 30), st.sampled_from([0, 3])),
-        st.tuples(st.just("extend"), st.integers(0, 30), st.sampled_from([4, 50])),
+        st.tuples(st.just("confirm"), st.integers(0, 30), FENCES),
+        st.tuples(st.just("release"), st.integers(0, 30), FENCES, st.sampled_from([0, 3])),
+        st.tuples(st.just("extend"), st.integers(0, 30), FENCES, st.sampled_from([4, 50])),
+        st.tuples(st.just("bury"), st.integers(0, 30), FENCES, st.sampled_from([None, "no such user"])),
         st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 40.0])),
         st.tuples(st.just("pause"), st.sampled_from(QUEUES), st.booleans()),
         st.tuples(st.just("size"), st.sampled_from(QUEUES), st.integers(0, 4)),
@@ -123,12 +138,12 @@ STEPS = st.lists(
 
 
 FOUND: list[tuple[Any, ...]] = [
-    *[("produce", "a", 0, 7, 0, 0, None)] * 2,
-    ("produce", "b", 0, 7, 2, 0, None),
+    *[("produce", "a", 0, 7, 0, 0, None, False)] * 2,
+    ("produce", "b", 0, 7, 2, 0, None, False),
     ("consume", "b", 1),
-    ("release", 2, 3),
+    ("release", 2, None, 3),
     ("limit", "b", 1, False),
-    *[("produce", "a", 0, 7, 0, 0, None)] * 3,
+    *[("produce", "a", 0, 7, 0, 0, None, False)] * 3,
     ("time", 3.0),
 ]
 """A message that was given back with a delay may not go out any more when it is due: it ends then."""
@@ -143,10 +158,9 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
     for step in steps:
         name, *values = step
         if name == "produce":
-            queue, delay, ttl, retry, priority, key = values
-            reply = shard.ask(
-                1, queue=queue, data="x", delay=delay, ttl=delay + ttl, retry=retry, priority=priority, key=key
-            )
+            queue, delay, ttl, retry, priority, key, drops = values
+            times = {"delay": delay, "ttl": delay + ttl, "retry": retry, "expire": "drop" if drops else None}
+            reply = shard.ask(1, queue=queue, data="x", priority=priority, key=key, headers={"a": "b"}, **times)
             holder = [m for m in model.messages if m.queue == queue and m.key is not None and m.key == key]
             if holder:
                 assert (reply["error"], reply["msg_id"]) == ("duplicate_key", holder[0].msg_id)
@@ -159,39 +173,54 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             now = shard.now
             made.append(reply["msg_id"])
             model.messages.append(
-                ModelMessage(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key)
+                ModelMessage(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key, drops=drops)
             )
         elif name == "consume":
             reply = shard.ask(2, queue=values[0], count=values[1])
             expected = model.consume(values[0], values[1], shard.now)
             got = [(m["msg_id"], m["deliveries"]) for m in reply.get("messages", ())]
             assert got == [(m.msg_id, m.deliveries) for m in expected]
-        elif name in ("confirm", "release", "extend") and made:
+        elif name in ("confirm", "release", "extend", "bury") and made:
             msg_id = made[values[0] % len(made)]
             found = [m for m in model.messages if m.msg_id == msg_id]
-            flying = bool(found) and found[0].flying_until is not None
+            named: dict[str, Any] = {"msg_id": msg_id}
+            is_meant = values[1] in (None, 0)
+            if values[1] is not None:
+                named["delivery"] = max(found[0].deliveries + values[1], 0) if found else 1
+                is_meant = bool(found) and named["delivery"] == found[0].deliveries
+                if len(steps) % 2:
+                    named = {"msg_ids": [msg_id, msg_id], "delivery": [named["delivery"], 1000]}
+            flying = bool(found) and found[0].flying_until is not None and is_meant
             if name == "confirm":
-                assert shard.ask(3, msg_id=msg_id)["confirmed"] == len(found)
+                found = found if is_meant else []
+                assert shard.ask(3, **named)["confirmed"] == len(found)
                 model.messages = [m for m in model.messages if m not in found]
+            elif name == "bury":
+                reply = shard.ask(20, reason=values[2], **named)
+                if flying and found[0].queue not in model.dead_letter:
+                    assert reply["error"] == "field_error"
+                else:
+                    assert (reply["code"] == 0) == flying
+                    if flying:
+                        assert reply["buried"] == 1
+                        model.bury(found[0], shard.now, values[2])
             elif name == "release":
-                reply = shard.ask(9, msg_id=msg_id, delay=values[1])
+                reply = shard.ask(9, delay=values[2], **named)
                 assert (reply["code"] == 0) == flying
                 if flying:
                     m = found[0]
-                    m.flying_until, m.due = None, min(shard.now + values[1], m.expires)
+                    m.flying_until, m.due = None, min(shard.now + values[2], m.expires)
                     if not model.may_go_out(m, shard.now):
                         model.end(m, shard.now)
                     elif m.due > shard.now:
                         m.is_given_back = True
             else:
-                reply = shard.ask(10, msg_id=msg_id, retry=values[1])
+                reply = shard.ask(10, retry=values[2], **named)
                 assert (reply["code"] == 0) == flying
                 if flying:
-                    at = shard.now + values[1]
                     m = found[0]
-                    at = m.expires if at >= m.expires > shard.now else at
                     assert m.flying_until is not None
-                    m.flying_until = max(m.flying_until, at)
+                    m.flying_until = max(m.flying_until, shard.now + values[2])
         elif name == "time":
             shard.pass_time(values[0])
         elif name == "pause":
@@ -215,13 +244,18 @@ def _check_same(shard: Shard, model: Model) -> None:
     shard.broker.pass_time(shard.now)
     shard.settle()
     model.pass_time(shard.now)
-    live = {m.msg_id: (m.queue, m.deliveries, m.flying_until is not None) for m in model.messages}
-    held = {m.msg_id: (m.queue, m.deliveries, m.place == Place.IN_FLIGHT) for m in shard.state.messages.values()}
-    assert held == live
-    replayed = shard.replayed()
-    assert {m.msg_id: (m.queue, m.deliveries) for m in replayed.messages.values()} == {
-        m.msg_id: (m.queue, m.deliveries) for m in shard.state.messages.values()
+    live = {m.msg_id: (m.queue, m.deliveries, m.flying_until is not None, m.dead) for m in model.messages}
+    held = {
+        m.msg_id: (m.queue, m.deliveries, m.place == Place.IN_FLIGHT, (m.marks or {}).get("dead"))
+        for m in shard.state.messages.values()
     }
+    assert held == live
+    assert all((m.marks or {})["headers"] == {"a": "b"} for m in shard.state.messages.values())
+    replayed = shard.replayed()
+    assert {m.msg_id: (m.queue, m.deliveries, m.marks) for m in replayed.messages.values()} == {
+        m.msg_id: (m.queue, m.deliveries, m.marks) for m in shard.state.messages.values()
+    }
+    assert replayed.data_bytes == shard.state.data_bytes
     for name, queue in shard.state.queues.items():
         assert queue.in_flight == sum(m.flying_until is not None for m in model.messages if m.queue == name)
 

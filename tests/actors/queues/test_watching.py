@@ -109,7 +109,7 @@ def test_a_message_that_nobody_comes_for_keeps_nobody_busy() -> None:
     watch(shard, Asker())
     shard.pass_time(TOLD_S)
     assert shard.broker.next_event_at > shard.now
-    assert not shard.broker.delivery._lines.has_told
+    assert not shard.broker.delivery.lines.has_told
 
 
 def test_a_watch_ends_without_a_message_when_its_time_is_over() -> None:

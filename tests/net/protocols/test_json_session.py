@@ -412,3 +412,52 @@ def test_the_reply_to_a_large_request_that_is_wrong_names_it() -> None:
     assert len(found.body) < 100
     reply = fault_reply(found)
     assert (reply.action, reply.queue, reply.seq) == (1, "q", 7)
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ('"headers":{"a":1}', "headers"),
+        ('"headers":["a"]', "headers"),
+        ('"headers":{"":"x"}', "headers has an empty name"),
+        ('"headers":{"a":"' + "x" * 8192 + '"}', "headers has 8193 bytes"),
+        ('"headers":{"a":"' + "é" * 4096 + '"}', "headers has 8193 bytes"),
+        ('"headers":{' + ",".join(f'"{n}":""' for n in range(65)) + "}", "headers"),
+        ('"headers":{"a":"1","b":"2","a":"3"}', "'a' stands there twice"),
+        ('"headers":{"a:":"1:","\\u0061:":"3"}', "stands there twice"),
+        ('"expire":"keep"', "expire"),
+        ('"delivery":-1', "delivery"),
+        ('"full":1', "full"),
+    ],
+)
+@pytest.mark.parametrize("is_in_item", [False, True])
+def test_what_workers_say_is_looked_at(fields: str, says: str, is_in_item: bool) -> None:
+    body = '{"action":1,"queue":"q","data":"x",' + fields + "}"
+    if is_in_item:
+        if "headers" not in fields:
+            return
+        body = '{"action":1,"queue":"q","messages":[{"data":"y"},{"data":"x",' + fields + "}]}"
+    fault = decode_request(body.encode(), RequestLimits())
+    assert isinstance(fault, Fault)
+    assert fault.error == "field_error"
+    assert says in fault.reason
+
+
+def test_headers_come_as_they_are_and_other_actions_drop_them() -> None:
+    headers = {"a": "1:2", "traceparent": "00-x", "é": "\n"}
+    text = json.dumps({"action": 1, "queue": "q", "data": "x", "headers": headers}).encode()
+    request = decode_request(text, RequestLimits())
+    assert isinstance(request, Request)
+    assert request.headers == headers
+    request = decode_request(text.replace(b'"action": 1', b'"action": 2'), RequestLimits())
+    assert isinstance(request, Request)
+    assert request.headers is None
+
+
+@pytest.mark.parametrize("is_in_item", [False, True])
+def test_very_many_headers_are_refused_before_they_are_made(is_in_item: bool) -> None:
+    many = b'"headers":{%s}' % b",".join([b'"a":""'] * 500_000)
+    body = b'{"action":1,"queue":"q","messages":[{"data":1,%s}]}' % many if is_in_item else b'{"action":1,%s}' % many
+    fault = decode_request(body, RequestLimits())
+    assert isinstance(fault, Fault)
+    assert "headers: too many" in fault.reason

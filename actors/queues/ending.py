@@ -1,0 +1,51 @@
+"""How a message ends that may not be delivered any more: it is dropped, or goes to the dead letter queue. A machine.
+
+One that was delivered before ends when it has expired, or was delivered as often as its queue lets it be; one that was
+not ends only if it was produced to be dropped when it expires, and then in no dead letter queue.
+"""
+
+from actors.queues.ledger import Ledger
+from quorate.protocol import TIME_MAX_S
+from storage.message import Message, is_dropped
+from storage.message_ids import named
+from storage.queue_state import QueueState
+from storage.records import WORKERS_LEVEL, Bury, Expire
+
+
+class Ending:
+    """Of one shard. The messages that it is given are in no index."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    def is_due(self, queue: QueueState, message: Message) -> bool:
+        """Whether a message may not be delivered any more."""
+        if message.deliveries:
+            return self._ledger.now >= message.expires_at or 0 < queue.max_deliveries <= message.deliveries
+        return self._is_dropped(message)
+
+    def _is_dropped(self, message: Message) -> bool:
+        return self._ledger.now >= message.expires_at and is_dropped(message.marks)
+
+    def end(self, queue: QueueState, messages: list[Message]) -> list[Message]:
+        """Drop them, or move them to the dead letter queue; returns those that are there now, to be placed."""
+        is_kept = queue.dead_letter is not None
+        buried = [message for message in messages if not self._is_dropped(message)] if is_kept else []
+        if len(buried) < len(messages):
+            dropped = [message for message in messages if self._is_dropped(message)] if buried else messages
+            self._ledger.append(Expire(queue.name, *named(dropped)))
+        if buried:
+            self.bury(queue, buried, None)
+        return buried
+
+    def bury(self, queue: QueueState, messages: list[Message], reason: str | None) -> None:
+        """Move them to the dead letter queue, which there is; they are to be placed."""
+        ledger, to = self._ledger, queue.dead_letter
+        assert to is not None
+        ids, previous = named(messages)
+        now = ledger.now
+        ledger.make_queue(to)
+        expires_at = min(now + ledger.state.queue(to).default_ttl_s, TIME_MAX_S)
+        counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
+        times = [now] * len(ids), [expires_at] * len(ids)
+        ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))

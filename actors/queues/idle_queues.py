@@ -1,0 +1,84 @@
+"""Queues that go when nobody has used them for as long as they are set to (`expires_after`). A machine.
+
+To use a queue is to consume from it, to watch it, to wait for it, or to configure it; as long as messages of it are in
+flight it stays. What only produces keeps no queue: those of workers that are gone would get replies for ever. When a
+queue was used last stands in no record: a new leader knows nothing of it, and counts from when it looks for the first
+time. So a queue may go later than it is set to, and never earlier.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable
+
+from storage.queue_state import NEVER, QueueState
+
+
+class IdleQueues:
+    """Of one broker. `is_waited_for` says whether somebody waits for a queue. All times are Unix seconds."""
+
+    def __init__(self, queues: dict[str, QueueState], is_waited_for: Callable[[str], bool], now: float) -> None:
+        self._queues = queues
+        self._is_waited_for = is_waited_for
+        self._used_at: dict[str, float | None] = {}
+        self._alarm_at: dict[str, float] = {}
+        self._alarms: list[tuple[float, str]] = []
+        for queue in queues.values():
+            if queue.expires_after_s:
+                self._used_at[queue.name] = None
+                self._look_at(queue.name, now + queue.expires_after_s)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether any queue may go so."""
+        return bool(self._used_at)
+
+    @property
+    def next_event_at(self) -> float:
+        """When `due` has something to look at; `NEVER` if it has not."""
+        return self._alarms[0][0] if self._alarms else NEVER
+
+    def configured(self, queue: QueueState, now: float) -> None:
+        """Its settings may be others."""
+        if queue.expires_after_s:
+            self._used_at[queue.name] = now
+            self._look_at(queue.name, now + queue.expires_after_s)
+        else:
+            self.forget(queue.name)
+
+    def used(self, names: Iterable[str], now: float) -> None:
+        """Somebody has asked for these queues, or has waited for them until now."""
+        for name in names:
+            if name in self._used_at:
+                self._used_at[name] = now
+
+    def forget(self, name: str) -> None:
+        """It is gone, or stays."""
+        self._used_at.pop(name, None)
+        self._alarm_at.pop(name, None)
+
+    def _look_at(self, name: str, at: float) -> None:
+        if at < self._alarm_at.get(name, NEVER):
+            self._alarm_at[name] = at
+            heapq.heappush(self._alarms, (at, name))
+
+    def due(self, now: float, count: int) -> list[str]:
+        """Those that are to go now; at most `count` queues are looked at."""
+        gone: list[str] = []
+        while self._alarms and self._alarms[0][0] <= now and count > 0:
+            at, name = heapq.heappop(self._alarms)
+            if self._alarm_at.get(name) != at:
+                continue
+            count -= 1
+            del self._alarm_at[name]
+            queue = self._queues.get(name)
+            if queue is None or not queue.expires_after_s:
+                self.forget(name)
+                continue
+            used_at = self._used_at.get(name)
+            if used_at is None or queue.in_flight or self._is_waited_for(name):
+                used_at = self._used_at[name] = now
+            if used_at + queue.expires_after_s > now:
+                self._look_at(name, used_at + queue.expires_after_s)
+                continue
+            self.forget(name)
+            gone.append(name)
+        return gone

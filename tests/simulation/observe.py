@@ -19,6 +19,7 @@ from storage.entry import StoredEntry
 from storage.entry_codec import decode
 from storage.records import Bury, Clear, Configure, Produce, Remove
 from storage.state import ShardState
+from tests.simulation.rules import Rules
 from tests.simulation.world import World
 
 STRANGER = 9
@@ -65,6 +66,7 @@ class Observer:
         self.produced: Counter[tuple[str, str]] = Counter()
         self.posed: set[tuple[int, int]] = set()
         self.elections = 0
+        self.rules = Rules()
         self.reached: Counter[str] = Counter()
 
     def watch(self, node_id: int, what: str, about: Any) -> None:
@@ -100,18 +102,22 @@ class Observer:
 
     def answered(self, answers: Sequence[Any]) -> None:
         """A leader's owner lets answers go."""
-        for _, reply in answers:
-            if reply.deliveries is not None:
+        for call, reply in answers:
+            if call.request.full:
+                one = getattr(reply, "message", None)
+                for view in [one] if one is not None else getattr(reply, "messages", ()):
+                    self.handed_out[view.msg_id, view.deliveries] = self._world.time
+            elif reply.deliveries is not None:
                 self.handed_out[reply.msg_id, reply.deliveries] = self._world.time
-                continue
-            messages = getattr(reply, "messages", None)
-            if messages and not hasattr(messages[0], "state"):
-                for one in messages:
-                    self.handed_out[one.msg_id, one.deliveries] = self._world.time
+            else:
+                messages = getattr(reply, "messages", None)
+                if messages and not hasattr(messages[0], "state"):
+                    for one in messages:
+                        self.handed_out[one.msg_id, one.deliveries] = self._world.time
 
     def replayed(self) -> ShardState:
         """The state that all committed entries describe, which must follow each other without gaps."""
-        state = ShardState(self._shard)
+        state, rules = ShardState(self._shard), self.rules
         for first in sorted(self.committed):
             last, data = self.committed[first]
             if first != state.trans_id + 1:
@@ -124,9 +130,11 @@ class Observer:
                 if isinstance(record, Produce):
                     self.produced[record.queue, json.loads(record.data)] += 1
                 state.follow(first + offset, record, entry.time)
+                rules.check(record, entry.time, state)
             if state.trans_id != last:
                 self.problems.append(f"committed records {first}..{last} end at {state.trans_id}")
             if entry.time < state.time:
                 self.problems.append(f"the log's time goes back at record {first}: {state.time} to {entry.time}")
             state.time = entry.time
+        self.problems += rules.problems
         return state

@@ -16,7 +16,10 @@ from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
+from tests.simulation.rules import IDLE
+from tests.simulation.rules import QUEUES as WORKERS_QUEUES
 from tests.simulation.steward import LOOKED, QUEUES, Looker, Steward
+from tests.simulation.worker import CANCELLED, Worker
 from tests.simulation.world import World
 
 FAULTS_S = 40.0
@@ -44,11 +47,20 @@ class Outcome:
 class Run:
     """One seed's run. `size` fixes the number of nodes, `shards` that of shards: 0 lets the seed draw 2 to 4.
 
-    `has_steward` None: in a third of the seeds.
+    `has_steward`, `has_workers` None: in a third of the seeds.
     """
 
-    def __init__(self, seed: int, size: int | None = None, shards: int = 1, *, has_steward: bool | None = None) -> None:
+    def __init__(
+        self,
+        seed: int,
+        size: int | None = None,
+        shards: int = 1,
+        *,
+        has_steward: bool | None = None,
+        has_workers: bool | None = None,
+    ) -> None:
         self.seed = seed
+        self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
@@ -82,10 +94,15 @@ class Run:
         ]
         lookers: list[Looker] = []
         if self.has_steward:
-            self.history.stewards_queues = QUEUES
+            self.history.stewards_queues = [*QUEUES]
             steward = Steward(world, self.nodes, self.history)
             lookers = [Looker(world, node, self.history, steward) for node in self.nodes if not node.shard]
             clients += [steward, *lookers]
+        workers: list[Worker] = []
+        if self.has_workers:
+            self.history.stewards_queues += WORKERS_QUEUES
+            workers = [Worker(world, self.nodes, self.history, name) for name in ("w1", "w2")]
+            clients += workers
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -98,6 +115,7 @@ class Run:
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
         world.run_until(world.time + CONVERGED_S, self._has_converged)
         self._check(drained, confirmed_before)
+        self._check_workers(workers)
         self._check_archive(archive)
         for node in self.nodes:
             if node.is_up:
@@ -116,7 +134,8 @@ class Run:
                 (observer.reached for observer in self.observers),
                 world.reached
                 + Counter({"clients moved": self._moved})
-                + Counter({LOOKED: sum(one.looked for one in lookers)}),
+                + Counter({LOOKED: sum(one.looked for one in lookers)})
+                + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
         )
 
@@ -162,6 +181,24 @@ class Run:
             settings = {name: queue.settings() for name, queue in state.queues.items()}
             if settings != {name: queue.settings() for name, queue in replayed.queues.items()}:
                 problems.append(f"node {node.node_id}'s queues are not what the committed log says")
+
+    def _check_workers(self, workers: list[Worker]) -> None:
+        """What was confirmed was the delivery that the worker meant; a queue that nobody uses is gone."""
+        confirmed = {msg_id: count for observer in self.observers for msg_id, count in observer.rules.confirmed.items()}
+        for worker in workers:
+            for msg_id, delivery in worker.confirmed.items():
+                if confirmed.get(msg_id, delivery) != delivery:
+                    self.history.problems.append(
+                        f"delivery {delivery} of message {msg_id} was confirmed when there were {confirmed[msg_id]}"
+                    )
+        for node in self.nodes:
+            if (
+                workers
+                and node.is_up
+                and node.node_id not in self.faults.outside
+                and IDLE in node.state_on_disk().queues
+            ):
+                self.history.problems.append(f"queue {IDLE} is still there, which nobody has used for long")
 
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""

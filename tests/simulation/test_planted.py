@@ -23,16 +23,19 @@ from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues.delivery import Delivery
+from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
+from actors.queues.settling import Settling
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
+from storage import state
 from storage.errors import StorageError
 from storage.journal_writer import Write
 from storage.log_store import LogStore
 from storage.message import Message
 from storage.message_ids import named
 from storage.queue_state import QueueState
-from storage.records import Clear, Confirm, Expire, Produce
+from storage.records import Bury, Clear, Confirm, Expire, Extend, Produce
 from storage.state import ShardState
 from storage.trimming import Trim
 from tests.simulation.run import Run
@@ -359,3 +362,105 @@ def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.Monkey
     apt = (seed for seed, world in worlds if world.latencies is QUICK_DISK and not world.has_async_writes)
     _told_before_written_by_the_loop(monkeypatch)
     assert finds("damaged|is lost", itertools.islice(apt, SEEDS_MAX), lambda seed: Run(seed, 1))
+
+
+def _fence_open(patch: pytest.MonkeyPatch) -> None:
+    """Whoever names a message settles it, whichever delivery is meant."""
+    patch.setattr("actors.queues.settling._deliveries_of", lambda request, delivery: _Any())
+    true = Settling.confirm
+
+    def confirm(self: Settling, call: Any) -> None:
+        call.request.delivery = None
+        true(self, call)
+
+    patch.setattr(Settling, "confirm", confirm)
+
+
+class _Any:
+    """Equal to every count."""
+
+    def __getitem__(self, msg_id: int) -> Any:
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def _extended_to_expiry(patch: pytest.MonkeyPatch) -> None:
+    """A lease ends with its message's expiry, whatever was promised."""
+    true = ShardState._extend
+
+    def extend(self: ShardState, trans_id: int, record: Extend) -> None:
+        live = [self.messages.get(msg_id) for msg_id in record.msg_ids]
+        record.due_ats = [
+            at if one is None else max(min(at, one.expires_at), one.due_at)
+            for at, one in zip(record.due_ats, live, strict=True)
+        ]
+        true(self, trans_id, record)
+
+    patch.setitem(state._APPLY, Extend, extend)
+
+
+def _headers_lost(patch: pytest.MonkeyPatch) -> None:
+    """A message that was delivered has its consumer for its only mark."""
+    patch.setattr("actors.queues.broker.HEADERS", "forgotten")
+
+
+def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What is to be dropped when it expires waits as all others do."""
+    patch.setattr("actors.queues.ending.is_dropped", lambda marks: False)
+
+
+def _dropped_unasked(patch: pytest.MonkeyPatch) -> None:
+    """Everything is dropped when it expires."""
+    patch.setattr("actors.queues.ending.is_dropped", lambda marks: True)
+    patch.setattr("storage.queue_state.is_dropped", lambda marks: True)
+
+
+def _origin_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A dead letter says of itself what it is by now."""
+    true = ShardState._mark_dead
+
+    def mark_dead(self: ShardState, message: Message, record: Bury, at: float, deliveries: int) -> None:
+        true(self, message, record, at, message.deliveries)
+
+    patch.setattr(ShardState, "_mark_dead", mark_dead)
+
+
+def _cancelled_and_waits(patch: pytest.MonkeyPatch) -> None:
+    """A wait that was cancelled goes on."""
+    patch.setattr(Delivery, "cancel", lambda self, client, seq: bool(self.lines.of_client(client)))
+
+
+def _idle_kept(patch: pytest.MonkeyPatch) -> None:
+    """A queue that nobody uses stays."""
+    patch.setattr(IdleQueues, "due", lambda self, now, count: [])
+
+
+def _used_unnoticed(patch: pytest.MonkeyPatch) -> None:
+    """A queue goes though it was used."""
+    patch.setattr(IdleQueues, "used", lambda self, names, now: None)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says"),
+    [
+        (_fence_open, "was confirmed when there were"),
+        (_extended_to_expiry, "was extended by|was dropped|was ended"),
+        (_headers_lost, "a full delivery says"),
+        (_drop_forgotten, "to be dropped at"),
+        (_dropped_unasked, "is lost|nobody had seen it"),
+        (_origin_forgotten, "dead letter .* says"),
+        (_cancelled_and_waits, "cancelled and not answered"),
+        (_idle_kept, "is still there"),
+        (_used_unnoticed, "and was used at"),
+    ],
+)
+def test_a_bug_that_workers_meet_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_workers=True))

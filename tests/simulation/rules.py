@@ -1,0 +1,138 @@
+"""What the committed log must say, whoever led: rules of delivery that no client can see broken for certain.
+
+An independent reading of the records, one after the other: what a message's deliveries count, until when it is in
+flight, when it may end.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from storage.records import (
+    Bury,
+    Clear,
+    Configure,
+    Confirm,
+    Deliver,
+    Expire,
+    Extend,
+    Produce,
+    Record,
+    Release,
+    Remove,
+    Take,
+)
+from storage.state import ShardState
+
+WORK = "{w}"
+DEAD = "{w}.dead"
+DROPS = "{w}.drops"
+QUEUES = [WORK, DEAD, DROPS]
+IDLE = "{w}.idle"
+IDLE_S = 3.0
+"""The workers' queues; `IDLE` goes when nobody has used it for so long."""
+
+GATHERED_S = 1.0
+"""So long at most before its entry's time a record was made."""
+
+EXTEND_S = 4.0
+"""A worker extends by this."""
+
+
+@dataclass
+class Known:
+    """A live message, by the log. `flies_until` (leader's time): 0 where it is not in flight."""
+
+    queue: str
+    expires_at: float
+    is_dropped: bool
+    deliveries: int = 0
+    flies_until: float = 0.0
+
+
+class Rules:
+    """Of one shard's log. `confirmed`: at how many deliveries each message was confirmed."""
+
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.confirmed: dict[int, int] = {}
+        self._live: dict[int, Known] = {}
+        self._used_at: dict[str, float] = {}
+
+    def check(self, record: Record, time: float, state: ShardState) -> None:
+        """One record of an entry of that time; `state` is that behind it."""
+        if isinstance(record, Produce):
+            marks = record.marks or {}
+            self._live[record.msg_id] = Known(record.queue, record.expires_at, marks.get("expire") == "drop")
+        elif isinstance(record, Deliver):
+            self._used_at[record.queue] = time
+            for msg_id, due_at, count in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):
+                self._delivered(msg_id, time)
+                if (one := self._live.get(msg_id)) is not None:
+                    one.deliveries, one.flies_until = count, due_at
+        elif isinstance(record, Extend):
+            for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):
+                if (one := self._live.get(msg_id)) is None:
+                    continue
+                one.flies_until = due_at
+                if one.queue in QUEUES and due_at < time + EXTEND_S - GATHERED_S:
+                    self.problems.append(f"message {msg_id} was extended by {due_at - time} s, and not by {EXTEND_S}")
+        elif isinstance(record, Release):
+            for msg_id in record.msg_ids:
+                if (one := self._live.get(msg_id)) is not None:
+                    one.flies_until = 0.0
+        elif isinstance(record, Bury):
+            self._buried(record, time, state)
+        elif isinstance(record, Confirm | Take | Expire | Clear):
+            self._gone(record, time)
+        elif isinstance(record, Configure):
+            self._used_at[record.queue] = time
+        elif (
+            isinstance(record, Remove)
+            and record.queue == IDLE
+            and (time < self._used_at.get(IDLE, 0.0) + IDLE_S - 1e-6)
+        ):
+            self.problems.append(f"queue {IDLE} went at {time}, and was used at {self._used_at[IDLE]}")
+
+    def _delivered(self, msg_id: int, time: float) -> None:
+        one = self._live.get(msg_id)
+        if one is None:
+            return
+        if time < one.flies_until:
+            self.problems.append(f"message {msg_id} was delivered at {time}, in flight until {one.flies_until}")
+        if one.is_dropped and time >= one.expires_at + GATHERED_S:
+            self.problems.append(f"message {msg_id} was delivered at {time}, to be dropped at {one.expires_at}")
+
+    def _gone(self, record: Confirm | Take | Expire | Clear, time: float) -> None:
+        for msg_id in record.msg_ids:
+            one = self._live.pop(msg_id, None)
+            if one is None:
+                continue
+            if isinstance(record, Confirm):
+                self.confirmed[msg_id] = one.deliveries
+            elif isinstance(record, Take):
+                self._used_at[record.queue] = time
+                if one.is_dropped and time >= one.expires_at + GATHERED_S:
+                    self.problems.append(f"message {msg_id} was taken at {time}, to be dropped at {one.expires_at}")
+            elif isinstance(record, Expire):
+                self._ended(msg_id, one, time)
+                if not one.deliveries and not (one.is_dropped and time >= one.expires_at):
+                    self.problems.append(f"message {msg_id} was dropped at {time} and nobody had seen it")
+
+    def _ended(self, msg_id: int, one: Known, time: float) -> None:
+        if time < one.flies_until:
+            self.problems.append(f"message {msg_id} was ended at {time}, in flight until {one.flies_until}")
+
+    def _buried(self, record: Bury, time: float, state: ShardState) -> None:
+        for index, msg_id in enumerate(record.msg_ids):
+            one = self._live.get(msg_id)
+            if one is None:
+                continue
+            if record.reason is None:
+                self._ended(msg_id, one, time)
+            dead: dict[str, Any] = {"queue": one.queue, "at": record.due_ats[index], "deliveries": one.deliveries}
+            if record.reason is not None:
+                dead["reason"] = record.reason
+            message = state.messages.get(msg_id)
+            if record.deliveries is not None and message is not None and (message.marks or {}).get("dead") != dead:
+                self.problems.append(f"dead letter {msg_id} says {message.marks}, and it was {dead}")
+            one.queue, one.deliveries, one.flies_until, one.is_dropped = record.to, 0, 0.0, False

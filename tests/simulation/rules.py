@@ -31,10 +31,10 @@ IDLE = "{w}.idle"
 IDLE_S = 3.0
 """The workers' queues; `IDLE` goes when nobody has used it for so long."""
 
-GATHERED_S = 1.0
+GATHERED_S = 5.0
 """So long at most before its entry's time a record was made."""
 
-EXTEND_S = 4.0
+EXTEND_S = 10.0
 """A worker extends by this."""
 
 

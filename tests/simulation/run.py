@@ -172,8 +172,9 @@ class Run:
                 continue
             replayed = states[node.shard]
             state = node.state_on_disk()
-            if state.messages:
-                problems.append(f"{len(state.messages)} messages are on the disk of node {node.node_id}, drained")
+            left = [message for message in state.messages.values() if message.queue != IDLE]
+            if left:
+                problems.append(f"{len(left)} messages are on the disk of node {node.node_id}, drained")
             if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
                 problems.append(f"node {node.node_id}'s disk is not what the committed log says")
             if state.readers != replayed.readers:
@@ -191,13 +192,9 @@ class Run:
                     self.history.problems.append(
                         f"delivery {delivery} of message {msg_id} was confirmed when there were {confirmed[msg_id]}"
                     )
-        for node in self.nodes:
-            if (
-                workers
-                and node.is_up
-                and node.node_id not in self.faults.outside
-                and IDLE in node.state_on_disk().queues
-            ):
+        for node in self.nodes if workers else ():
+            queue = node.state_on_disk().queues.get(IDLE) if node.is_up else None
+            if queue is not None and queue.expires_after_s and node.node_id not in self.faults.outside:
                 self.history.problems.append(f"queue {IDLE} is still there, which nobody has used for long")
 
     def _check_archive(self, archive: Archive) -> None:

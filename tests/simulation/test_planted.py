@@ -412,6 +412,7 @@ def _headers_lost(patch: pytest.MonkeyPatch) -> None:
 def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:
     """What is to be dropped when it expires waits as all others do."""
     patch.setattr("actors.queues.ending.is_dropped", lambda marks: False)
+    patch.setattr("storage.queue_state.is_dropped", lambda marks: False)
 
 
 def _dropped_unasked(patch: pytest.MonkeyPatch) -> None:
@@ -437,7 +438,7 @@ def _cancelled_and_waits(patch: pytest.MonkeyPatch) -> None:
 
 def _idle_kept(patch: pytest.MonkeyPatch) -> None:
     """A queue that nobody uses stays."""
-    patch.setattr(IdleQueues, "due", lambda self, now, count: [])
+    patch.setattr(IdleQueues, "configured", lambda self, queue, now: None)
 
 
 def _used_unnoticed(patch: pytest.MonkeyPatch) -> None:

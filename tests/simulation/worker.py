@@ -45,7 +45,7 @@ class Worker(SimulatedSession):
             self._request({"action": 5, "queue": WORK, "dead_letter": DEAD, "max_deliveries": 4}, lambda reply: None)
             return
         steps = [self._produce, self._consume, self._settle, self._idle, self._leave]
-        draw.choices(steps, weights=[6, 6, 6, 1, 1])[0]()
+        draw.choices(steps, weights=[6, 6, 6, 2, 1])[0]()
 
     def _leave(self) -> None:
         assert self._stream is not None
@@ -53,10 +53,10 @@ class Worker(SimulatedSession):
 
     def _idle(self) -> None:
         """A queue that goes when nobody uses it: there may be messages in it, which nobody waits for."""
-        if self._draw.random() < 0.5:
-            self._request({"action": 5, "queue": IDLE, "expires_after": IDLE_S}, lambda reply: None)
-        else:
-            self._request({"action": 2, "queue": IDLE, "wait": 1.0}, lambda reply: None)
+        configure = {"action": 5, "queue": IDLE, "expires_after": IDLE_S}
+        produce = {"action": 1, "queue": IDLE, "data": f"{self._name}.idle@0r0", "retry": 0}
+        consume = {"action": 2, "queue": IDLE, "wait": 1.0}
+        self._request(self._draw.choice([configure, produce, consume, consume]), lambda reply: None)
 
     def _produce(self) -> None:
         self._count += 1
@@ -81,7 +81,8 @@ class Worker(SimulatedSession):
     def _consume(self) -> None:
         self._seq += 1
         seq, draw = self._seq, self._draw
-        request: dict[str, Any] = {"action": 2, "queues": [DROPS, WORK], "seq": seq, "full": True}
+        queues = [DROPS, WORK] if draw.random() < 0.3 else [WORK]
+        request: dict[str, Any] = {"action": 2, "queues": queues, "seq": seq, "full": True}
         if draw.random() < 0.3:
             request["count"] = 3
         if draw.random() < 0.6:

@@ -28,7 +28,7 @@ DEAD = "{w}.dead"
 DROPS = "{w}.drops"
 QUEUES = [WORK, DEAD, DROPS]
 IDLE = "{w}.idle"
-IDLE_S = 3.0
+IDLE_S = 8.0
 """The workers' queues; `IDLE` goes when nobody has used it for so long."""
 
 GATHERED_S = 5.0
@@ -89,7 +89,7 @@ class Rules:
         elif (
             isinstance(record, Remove)
             and record.queue == IDLE
-            and (time < self._used_at.get(IDLE, 0.0) + IDLE_S - 1e-6)
+            and (time < self._used_at.get(IDLE, 0.0) + IDLE_S - GATHERED_S)
         ):
             self.problems.append(f"queue {IDLE} went at {time}, and was used at {self._used_at[IDLE]}")
 

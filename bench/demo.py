@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -174,7 +175,7 @@ class Demo:
                 print(f"  consumed and confirmed {done} lines, {done / (told - begun):.0f} a second", flush=True)
         print(f"consumed and confirmed all in {time.monotonic() - begun:.1f} s")
 
-    def _take(self, messages: list[Message]) -> None:
+    def _take(self, messages: Sequence[Message]) -> None:
         ledger = self._ledger
         for message in messages:
             number = int(message.data["n"])

@@ -12,20 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from quorate.errors import (
     ConnectionFailedError,
+    DuplicateKeyError,
+    NotAllowedError,
+    NotInFlightError,
     ProtocolViolationError,
+    QueueFullError,
     QuorateError,
     RefusedError,
+    TooLargeError,
     UnknownOutcomeError,
 )
 from quorate.version import VERSION
 
 if TYPE_CHECKING:
-    from quorate.client import Client, Message, NewMessage
+    from quorate.async_client import AsyncClient, AsyncMessage
+    from quorate.client import Client, DeliveredMessage
+    from quorate.messages import NEVER, Message, NewMessage
+    from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
 _MODULES = (
     "actions",
-    "attempt",
     "client",
     "connection",
     "credentials",
@@ -36,15 +43,41 @@ _MODULES = (
 )
 """What the client is made of."""
 
+_HOME = {
+    "AsyncClient": "async_client",
+    "AsyncMessage": "async_client",
+    "Client": "client",
+    "DeliveredMessage": "client",
+    "NEVER": "messages",
+    "Message": "messages",
+    "NewMessage": "messages",
+    "Reject": "worker",
+    "Retry": "worker",
+    "Worker": "worker",
+}
+"""Where what is not read at once comes from."""
+
 __all__ = [
+    "NEVER",
+    "AsyncClient",
+    "AsyncMessage",
     "Client",
     "ConnectionFailedError",
+    "DeliveredMessage",
+    "DuplicateKeyError",
     "Message",
     "NewMessage",
+    "NotAllowedError",
+    "NotInFlightError",
     "ProtocolViolationError",
+    "QueueFullError",
     "QuorateError",
     "RefusedError",
+    "Reject",
+    "Retry",
+    "TooLargeError",
     "UnknownOutcomeError",
+    "Worker",
 ]
 
 
@@ -52,8 +85,8 @@ if not TYPE_CHECKING:  # or no wrong name would be found by those who check type
 
     def __getattr__(name: str) -> Any:
         """The client's own modules are read when they are asked for: a server needs but the protocol's."""
-        if name in __all__:
-            value = globals()[name] = getattr(import_module("quorate.client"), name)
+        if name in _HOME:
+            value = globals()[name] = getattr(import_module(f"quorate.{_HOME[name]}"), name)
             return value
         if name in _MODULES:
             return import_module(f"quorate.{name}")

@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterable
 from typing import Any, Final
 
-TEXTS: Final = frozenset({"queue", "key", "pattern", "reader", "consumer", "command", "host", "encoding"})
+TEXTS: Final = frozenset(
+    {"expire", "reason", "queue", "key", "pattern", "reader", "consumer", "command", "host", "encoding"}
+)
 NUMBERS: Final = frozenset({"delay", "ttl", "retry", "priority", "wait", "count", "replicate", "msg_id", "trans_id"})
 
 
@@ -37,13 +39,3 @@ def check_seconds(name: str, value: Any) -> float:
     if not math.isfinite(value) or value <= 0:
         raise ValueError(f"{name} is {value!r}: more than 0 seconds are wanted")
     return float(value)
-
-
-def check_host(host: Any) -> str:
-    """A host without a port. Raises TypeError, ValueError."""
-    if not isinstance(host, str):
-        raise TypeError(f"host is a {type(host).__name__}, and a text is wanted: {host!r}")
-    name, colon, port = host.rpartition(":")
-    if colon and port.isdigit() and name and ":" not in name.strip("[]"):
-        raise ValueError(f"host is {host!r}: the port is an argument of its own, or nodes=[{host!r}]")
-    return host

@@ -7,52 +7,44 @@ unless it was produced to be delivered at most once. Anything else raises `Unkno
 """
 
 import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
-from quorate.attempt import Attempt
-from quorate.checking import check_fields, check_host, check_names, check_seconds
-from quorate.connection import Address
+from quorate import calls
+from quorate.calls import Ask
+from quorate.checking import check_seconds
+from quorate.connection import Connection
 from quorate.credentials import Credentials
-from quorate.errors import QuorateError, RefusedError, UnknownOutcomeError
-from quorate.payload import from_wire, to_wire
-from quorate.pool import Pool, node_address
-from quorate.protocol import BATCH_MAX, Action, ErrorWord
+from quorate.delivered import DeliveredMessage
+from quorate.errors import QuorateError, RefusedError, refused
+from quorate.lost import Lost, NotLetInError
+from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
+from quorate.nodes import Address, Nodes
+from quorate.pool import Pool
+from quorate.protocol import Action, ErrorWord
 from quorate.shard_map import ShardMap
+from quorate.trying import Trying, keeps_connection
+from quorate.urls import DEFAULT_PORT, found
 
-DEFAULT_PORT: Final = 1111
+T = TypeVar("T")
 
 LEARN_S: Final = 1.0
 """A request waits no longer for the map of the shards, which is only advice."""
 
+LISTEN_S: Final = 25.0
+"""`messages` asks anew after so long a wait."""
 
-@dataclass(frozen=True)
-class Message:
-    """A delivered message: `data` as it was produced, `deliveries` how often it was handed out, this time included."""
-
-    msg_id: int
-    queue: str
-    data: Any
-    deliveries: int
-
-
-@dataclass(frozen=True)
-class NewMessage:
-    """One of the messages of `produce_many` with options of its own; times as in `produce`."""
-
-    data: Any
-    delay: float | None = None
-    ttl: float | None = None
-    retry: float | None = None
-    priority: int | None = None
-    key: str | None = None
+__all__ = ["DEFAULT_PORT", "Client", "DeliveredMessage", "Message", "NewMessage"]
 
 
 class Client:
     """Talks to the node on `host` and `port`, or to any of `nodes`: pairs or "host:port"; connects when first used.
+
+    `host` may also be "host:port", or an URL: `quorate://[:token@]host[:port][,host:port...][?tls=1&ca=FILE]`. What is
+    not given is taken from the environment: QUORATE_URL, or QUORATE_HOST and QUORATE_PORT.
 
     `timeout` is seconds for each request, beyond what a consume asks to wait. With several nodes a request is tried on
     one after the other within that time, as long as it can't be done twice by that, or may be. While none can be
@@ -65,15 +57,16 @@ class Client:
     TLS alone, and believes certificates that name the host it dials: those of the authorities in the file `ca`, or of
     those that the system trusts. `cert` and `key` are files with a certificate of its own. `credentials`: all of these.
 
-    Every method raises `RefusedError` when the node refuses, `ConnectionFailedError` when no node can be reached,
+    Every method raises `RefusedError` when the node refuses (`DuplicateKeyError`, `QueueFullError`, `NotAllowedError`,
+    `TooLargeError`, `NotInFlightError` where it is that), `ConnectionFailedError` when no node can be reached,
     `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what answers is no
     Quorate node; TypeError and ValueError for what can't be asked.
     """
 
     def __init__(
         self,
-        host: str = "127.0.0.1",
-        port: int = DEFAULT_PORT,
+        host: str | None = None,
+        port: int | None = None,
         *,
         nodes: Sequence[Address | str] | None = None,
         timeout: float = 10.0,
@@ -86,14 +79,10 @@ class Client:
         credentials: Credentials | None = None,
         retry_connect: bool = True,
     ) -> None:
-        if nodes is not None and not nodes:
-            raise ValueError("nodes is empty: at least one is wanted")
-        if isinstance(nodes, str):
-            raise TypeError(f"nodes is {nodes!r}: a list of nodes is wanted")
-        shown = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
-        self._pool = Pool(
-            [(check_host(host), port)] if nodes is None else [node_address(node) for node in nodes], shown
-        )
+        given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
+        addresses, shown = found(host, port, nodes, given)
+        self._nodes = Nodes(addresses)
+        self._pool = Pool(self._nodes, shown)
         self._map = ShardMap()
         self._timeout = check_seconds("timeout", timeout)
         self._retry_connect = retry_connect
@@ -119,89 +108,107 @@ class Client:
         data: Any,
         *,
         delay: float | None = None,
-        ttl: float | None = None,
-        retry: float | None = None,
+        ttl: float | None = NEVER,
+        retry: float | None = RETRY_S,
         priority: int | None = None,
         key: str | None = None,
+        headers: dict[str, str] | None = None,
+        expire: str | None = None,
         replicate: int | None = None,
     ) -> int:
         """Put `data` (anything that JSON holds, or bytes) into the queue; returns the message's id when it is on disk.
 
         `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
-        repeated; 0, the default: delivered at most once. A `key` that a live message of the queue has is refused.
+        repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never expires;
+        None leaves either to the queue's settings. A `key` that a live message of the queue has is refused. `headers`
+        are kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not.
         `replicate`: on how many nodes' disks it is to be, instead of a majority's.
         """
-        reply = self.request(
-            Action.PRODUCE,
-            queue=queue,
-            **to_wire(data),
-            delay=delay,
-            ttl=ttl,
-            retry=retry,
-            priority=priority,
-            key=key,
-            replicate=replicate,
-        )
-        ids = reply.get("msg_ids")
-        return int(ids[0] if ids else reply["msg_id"])
+        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
+        return self._do(calls.produce(queue, data, headers, {**options, "expire": expire, "replicate": replicate}))
 
     def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
 
         Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.
         """
-        if isinstance(messages, str | bytes | bytearray | memoryview | dict | NewMessage):
-            raise TypeError(f"messages is a {type(messages).__name__}: a list of messages is wanted")
-        messages = list(messages)
-        if not 0 < len(messages) <= BATCH_MAX:
-            raise ValueError(f"{len(messages)} messages: from 1 to {BATCH_MAX} go into a queue at once")
-        items = [_item(message) for message in messages]
-        return list(self.request(Action.PRODUCE, queue=queue, messages=items, **options)["msg_ids"])
+        return self._do(calls.produce_many(queue, messages, options))
 
-    def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> Message | None:
+    def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> DeliveredMessage | None:
         """The next message of the queue, or of the first of several that has one; None after `wait` seconds without."""
-        reply = self.request(Action.CONSUME, **_queues(queue), wait=wait or None, consumer=self._consumer)
-        return _message(reply) if "msg_id" in reply else None
+        items = self._do(calls.consume(queue, None, wait, self._consumer))
+        return self._delivered(items[0]) if items else None
 
-    def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[Message]:
+    def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[DeliveredMessage]:
         """Up to `count` messages of one queue."""
-        named = _queues(queue)
-        reply = self.request(Action.CONSUME, **named, count=count, wait=wait or None, consumer=self._consumer)
-        return [_message(item) for item in reply.get("messages", ())]
+        return [self._delivered(item) for item in self._do(calls.consume(queue, count, wait, self._consumer))]
+
+    def _delivered(self, item: dict[str, Any]) -> DeliveredMessage:
+        return DeliveredMessage(**fields_of(item), client=self)
+
+    def messages(
+        self, queues: str | Sequence[str], *, prefetch: int = 1, wait: float | None = None
+    ) -> Iterator[DeliveredMessage]:
+        """One message after the other, for as long as the loop goes on; of several queues in turn, so none starves.
+
+        `prefetch`: how many are taken at once; their leases run from then on. When the loop is left, what was taken and
+        not handed out is released. `wait`: end after so many seconds without a message; None: never.
+        """
+        names = [queues] if isinstance(queues, str) else list(queues)
+        taken: deque[DeliveredMessage] = deque()
+        idle_since = time.monotonic()
+        try:
+            while True:
+                left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - time.monotonic())
+                if not taken:
+                    if left_s <= 0:
+                        return
+                    asked = names if len(names) > 1 else names[0]
+                    taken.extend(self.consume_many(asked, prefetch, wait=left_s))
+                    if not taken:
+                        continue
+                    if len(names) > 1:  # the one that had some is last in the next turn
+                        names.remove(taken[0].queue)
+                        names.append(taken[0].queue)
+                yield taken.popleft()
+                idle_since = time.monotonic()
+        finally:
+            if lasting := [message for message in taken if message.retry]:
+                self.release(lasting)
+
+    def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
+        """A queue of these that has a message, which is kept for this client for a second; None: none has."""
+        return self._do(calls.watch(queue, wait))
 
     def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
         """Acknowledge one message or several; returns how many of them were there to be confirmed.
 
-        When the answer was lost and the request repeated, those that are gone count: the first try had confirmed them.
+        A message that has been handed out to somebody else since is not: its lease was over. When the answer was lost
+        and the request repeated, those that are gone count: the first try had confirmed them.
         """
-        if message is None:
-            raise TypeError("there is no message to confirm: consume gives None when there is nothing")
-        if isinstance(message, Message | int):
-            named: dict[str, Any] = {"msg_id": _id(message)}
-            asked = 1
-        else:
-            ids = [_id(one) for one in message]
-            if not ids:
-                return 0
-            named, asked = {"msg_ids": ids}, len(set(ids))
-        reply = self.request(Action.CONFIRM, **named)
-        return asked if reply.get("was_repeated") else int(reply["confirmed"])
+        return self._do(calls.confirm(message))
 
-    def release(self, message: "Message | int", *, delay: float = 0.0) -> None:
-        """Give a message in flight back, due after `delay` seconds."""
-        self.request(Action.RELEASE, msg_id=_id(message), delay=delay or None)
+    def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
+        """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises."""
+        return self._do(calls.release(message, delay))
 
-    def extend(self, message: "Message | int", retry: float) -> None:
-        """Keep a message in flight for `retry` seconds from now."""
-        self.request(Action.EXTEND, msg_id=_id(message), retry=retry)
+    def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
+        """Keep messages in flight for `retry` seconds from now, also beyond their expiry; returns how many were."""
+        return self._do(calls.extend(message, retry))
+
+    def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
+        """Move messages in flight to their dead letter queue; returns how many were. Without one it raises."""
+        return self._do(calls.bury(message, reason))
 
     def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """The next messages, undelivered and unchanged."""
-        return [_shown(item) for item in self.request(Action.PEEK, queue=queue, count=count)["messages"]]
+        return self._do(calls.peek(queue, count))
 
-    def show(self, msg_id: int | None = None, *, queue: str | None = None, key: str | None = None) -> dict[str, Any]:
+    def show(
+        self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
+    ) -> dict[str, Any]:
         """A live message with its state and times, by its id, or by its queue and key."""
-        return _shown(self.request(Action.SHOW, msg_id=msg_id, queue=queue, key=key)["message"])
+        return self._do(calls.show(msg_id, queue, key))
 
     # -- queues and the node -----------------------------------------------------------------------------------
 
@@ -224,14 +231,15 @@ class Client:
             if after is None:
                 break
         if missing:
-            named = ", ".join(map(str, sorted(missing)))
-            raise RefusedError(
-                ErrorWord.NO_LEADER, f"the queues of shard {named} are missing: it can't be asked", reply
-            )
+            raise calls.rows_missing(missing, reply)
 
     def monitor(self, queue: str) -> dict[str, Any]:
         """A queue's counts."""
         return self.request(Action.MONITOR, queue=queue)
+
+    def settings(self, queue: str) -> dict[str, Any]:
+        """The queue's settings, looked at without changing or making anything."""
+        return self._do(calls.settings(queue))
 
     def configure(self, queue: str, **settings: Any) -> dict[str, Any]:
         """Change the queue's settings (docs/protocol.md names them); returns all of them."""
@@ -296,81 +304,72 @@ class Client:
         Raises TypeError, ValueError for what can't be asked. The reply has `was_repeated` if an earlier try may have
         been done.
         """
-        body = {name: value for name, value in fields.items() if value is not None or name == "data"}
-        check_fields(body)
+        body = calls.body_of(fields)
         if self._map.counted(time.monotonic()):
             self._learn()
-        attempt = Attempt(self._pool, self._timeout, int(action), body, self._map, retry_connect=self._retry_connect)
-        reply = attempt.run()
-        if reply.get("code") == 0:
-            return {**reply, "was_repeated": True} if attempt.was_repeated else reply
-        error, reason = str(reply.get("error", "")), str(reply.get("reason", ""))
-        if error == ErrorWord.UNKNOWN_OUTCOME:
-            raise UnknownOutcomeError(f"{error}: {reason}", reply)
-        is_held = error == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
-        if attempt.was_repeated and attempt.is_keyed and is_held and self._is_ours(int(reply["msg_id"]), body):
+        trying = Trying(
+            *(int(action), body, self._nodes, self._timeout, self._map),
+            now=time.monotonic(),
+            retry_connect=self._retry_connect,
+        )
+        reply = self._run(trying, int(action))
+        ended = trying.ended(reply)
+        if ended is not None:
+            return ended
+        held: dict[str, Any] | QuorateError
+        try:
+            held = self.show(queue=body["queue"], key=body["key"])
+        except QuorateError as error:
+            held = error
+        if trying.is_ours(int(reply["msg_id"]), held):
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        if attempt.was_repeated and error == ErrorWord.NO_SUCH_READER and body.get("command") == "forget":
-            return {"code": 0, "was_repeated": True}  # as that one
-        raise RefusedError(error, reason, reply)
+        raise refused(reply)
+
+    def _do(self, ask: Ask[T]) -> T:
+        return ask.read({} if ask.fields is None else self.request(ask.action, **ask.fields))
+
+    def _run(self, trying: Trying, action: int) -> dict[str, Any]:
+        """The last reply to what is tried."""
+        while True:
+            body, left_s, wait_s = trying.next(time.monotonic())
+            try:
+                connection = self._pool.take(trying.connect_s(left_s), trying.direct)
+                reply = self._ask(connection, {"action": action, **body}, left_s + wait_s)
+            except NotLetInError as error:
+                pause_s: float | None = trying.not_let_in(error)
+            except Lost as lost:
+                pause_s = trying.lost(time.monotonic(), lost)
+            else:
+                pause_s = trying.replied(time.monotonic(), reply)
+                if pause_s is None:
+                    return reply
+            if pause_s:
+                time.sleep(pause_s)
+
+    def _ask(self, connection: Connection, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
+        try:
+            reply = connection.exchange(body, timeout_s)
+        except Lost:
+            connection.close()
+            self._nodes.ask_elsewhere(connection.address)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        if keeps_connection(self._nodes, connection.address, reply):
+            self._pool.give_back(connection)
+        else:
+            connection.close()
+        return reply
 
     def _learn(self) -> None:
         """Ask where the shards are. A client that is not told asks anywhere, as before."""
+        limit_s = min(self._timeout, LEARN_S)
+        trying = Trying(*(int(Action.LEADER), {}, self._nodes, limit_s), now=time.monotonic(), retry_connect=False)
         try:
-            limit_s = min(self._timeout, LEARN_S)
-            reply = Attempt(self._pool, limit_s, int(Action.LEADER), {}, retry_connect=False).run()
+            reply = self._run(trying, int(Action.LEADER))
         except QuorateError:
             self._map.forget()
         else:
             self._map.learned(reply, time.monotonic())
-
-    def _is_ours(self, msg_id: int, body: dict[str, Any]) -> bool:
-        """Whether the message that has the key is the one that this request produced, as far as its data tell.
-
-        One that is gone was: its key was live when the request was repeated, and somebody has confirmed it since. A
-        client that may not look at the queue can't tell: then it raises `UnknownOutcomeError`.
-        """
-        try:
-            reply = self.request(Action.SHOW, queue=body["queue"], key=body["key"])
-        except RefusedError as refused:
-            if refused.error == ErrorWord.NO_SUCH_MESSAGE:
-                return True
-            why = f"a try may have been done, and what holds the key can't be seen: {refused.reason}"
-            raise UnknownOutcomeError(why) from refused
-        except QuorateError:
-            return False
-        held = reply["message"]
-        return bool(held["msg_id"] != msg_id or from_wire(held) == from_wire(body))
-
-
-def _item(message: Any) -> dict[str, Any]:
-    if not isinstance(message, NewMessage):
-        return to_wire(message)
-    options = {
-        "delay": message.delay,
-        "ttl": message.ttl,
-        "retry": message.retry,
-        "priority": message.priority,
-        "key": message.key,
-    }
-    return {**to_wire(message.data), **{name: value for name, value in options.items() if value is not None}}
-
-
-def _queues(queue: str | Sequence[str]) -> dict[str, Any]:
-    if isinstance(queue, bytes | bytearray | memoryview):
-        raise TypeError(f"queue is a {type(queue).__name__}, and a text is wanted: {queue!r}")
-    return {"queue": queue} if isinstance(queue, str) else {"queues": check_names("queue", queue)}
-
-
-def _id(message: Message | int) -> int:
-    if isinstance(message, bool) or not isinstance(message, Message | int):
-        raise TypeError(f"a message or its msg_id is wanted, and this is a {type(message).__name__}: {message!r}")
-    return message.msg_id if isinstance(message, Message) else message
-
-
-def _message(item: dict[str, Any]) -> Message:
-    return Message(item["msg_id"], item["queue"], from_wire(item), item["deliveries"])
-
-
-def _shown(item: dict[str, Any]) -> dict[str, Any]:
-    return {**item, "data": from_wire(item)}

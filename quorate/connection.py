@@ -8,9 +8,12 @@ from typing import Any, Final
 import msgspec
 
 from quorate.credentials import NOTHING, Credentials
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, RefusedError
+from quorate.errors import ConnectionFailedError, ProtocolViolationError
 from quorate.keep_alive import keep_alive
-from quorate.protocol import Action, ErrorWord
+from quorate.lost import Lost
+from quorate.nodes import Address
+from quorate.protocol import Action
+from quorate.trying import token_refused
 
 REPLY_BYTES_MAX: Final = 64 << 20
 LAST_WORDS_S: Final = 2.0
@@ -22,17 +25,6 @@ NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACK
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
-
-
-Address = tuple[str, int]
-
-
-class Lost(Exception):  # noqa: N818  # it never leaves the library
-    """The connection broke; `was_sent`: the request, or a part of it, may have arrived."""
-
-    def __init__(self, reason: str, *, was_sent: bool) -> None:
-        super().__init__(reason)
-        self.was_sent = was_sent
 
 
 class Connection:
@@ -84,12 +76,9 @@ class Connection:
             reply = self.exchange(asked, max(until - time.monotonic(), 0.001))
         except Lost as lost:
             raise Lost(str(lost), was_sent=False) from lost
-        if reply.get("code") == 0:
-            return
-        error_word, reason = str(reply.get("error", "")), str(reply.get("reason", ""))
-        if error_word in (ErrorWord.STOPPING, ErrorWord.OVERLOADED):
-            raise Lost(f"{host}:{port}: {error_word}: {reason}", was_sent=False)
-        raise RefusedError(error_word, reason, reply)
+        refusal = token_refused(reply, self.address)
+        if refusal is not None:
+            raise refusal
 
     @property
     def is_stale(self) -> bool:

@@ -1,5 +1,9 @@
 """What the client library raises; every error carries the reply's fixed word and the sentence for a person."""
 
+from typing import Final
+
+from quorate.protocol import ErrorWord
+
 
 class QuorateError(Exception):
     """Base of all that the client library raises."""
@@ -40,6 +44,49 @@ class RefusedError(QuorateError):
     def __reduce__(self) -> tuple[type["RefusedError"], tuple[object, ...]]:
         """With all three: a process pool sends what its workers raise."""
         return type(self), (self.error, self.reason, self.reply)
+
+
+class DuplicateKeyError(RefusedError):
+    """A live message of the queue has the key; `msg_id` is its id."""
+
+    @property
+    def msg_id(self) -> int:
+        """Of the message that has the key."""
+        msg_id = self.reply.get("msg_id")
+        return msg_id if isinstance(msg_id, int) else 0
+
+
+class QueueFullError(RefusedError):
+    """The queue holds as many messages as it may (`max_size`)."""
+
+
+class NotAllowedError(RefusedError):
+    """The client lacks a right, or the node does not know its token."""
+
+
+class TooLargeError(RefusedError):
+    """The request or its message has more bytes than the node takes."""
+
+
+class NotInFlightError(RefusedError):
+    """The message is not there, not in flight, or in flight for another consumer by now."""
+
+
+REFUSALS: Final[dict[str, type[RefusedError]]] = {
+    ErrorWord.DUPLICATE_KEY: DuplicateKeyError,
+    ErrorWord.QUEUE_FULL: QueueFullError,
+    ErrorWord.NOT_ALLOWED: NotAllowedError,
+    ErrorWord.NOT_AUTHENTICATED: NotAllowedError,
+    ErrorWord.TOO_LARGE: TooLargeError,
+    ErrorWord.NOT_IN_FLIGHT: NotInFlightError,
+    ErrorWord.NO_SUCH_MESSAGE: NotInFlightError,
+}
+
+
+def refused(reply: dict[str, object]) -> RefusedError:
+    """What a reply that is an error is raised as."""
+    error = str(reply.get("error", ""))
+    return REFUSALS.get(error, RefusedError)(error, str(reply.get("reason", "")), reply)
 
 
 class ProtocolViolationError(QuorateError):

@@ -4,9 +4,11 @@ import threading
 from typing import Final
 
 from quorate.after_fork import forget_after_fork
-from quorate.connection import Address, Connection, Lost
+from quorate.connection import Connection
 from quorate.credentials import NOTHING, Credentials
 from quorate.errors import QuorateError
+from quorate.lost import Lost, NotLetInError
+from quorate.nodes import Address, Nodes
 
 IDLE_MAX: Final = 16
 """Connections that are kept open for the next requests."""
@@ -19,10 +21,9 @@ DIRECT_S: Final = 0.5
 class Pool:
     """Connections to one of `nodes` at a time. Any thread may use it."""
 
-    def __init__(self, nodes: list[Address], credentials: Credentials = NOTHING) -> None:
+    def __init__(self, nodes: Nodes, credentials: Credentials = NOTHING) -> None:
         self._credentials = credentials
         self._nodes = nodes
-        self._address = nodes[0]
         self._idle: list[Connection] = []
         self._lock = threading.Lock()
         forget_after_fork(self)
@@ -42,10 +43,13 @@ class Pool:
             connection.close()
 
     def take(self, timeout_s: float, wanted: Address | None = None) -> Connection:
-        """An open connection to `wanted`, or to the node that is asked now. Raises `Lost` when it can't be reached."""
+        """An open connection to `wanted`, or to the node that is asked now.
+
+        Raises `Lost` when it can't be reached, `NotLetInError`.
+        """
         while True:
             with self._lock:
-                address = wanted or self._address
+                address = wanted or self._nodes.address
                 connection = next((one for one in reversed(self._idle) if one.address == address), None)
                 if connection is not None:
                     self._idle.remove(connection)
@@ -58,14 +62,12 @@ class Pool:
     def _connected(self, address: Address, timeout_s: float) -> Connection:
         try:
             return Connection(address, timeout_s, self._credentials)
-        except (Lost, QuorateError):
-            self.ask_elsewhere(address)
+        except Lost:
+            self._nodes.ask_elsewhere(address)
             raise
-
-    @property
-    def size(self) -> int:
-        """How many nodes are known."""
-        return len(self._nodes)
+        except QuorateError as error:
+            self._nodes.ask_elsewhere(address)
+            raise NotLetInError(error) from error
 
     def give_back(self, connection: Connection) -> None:
         """A connection on which nothing is expected any more."""
@@ -74,23 +76,3 @@ class Pool:
             unused = self._idle.pop(0) if len(self._idle) > IDLE_MAX else None
         if unused is not None:
             unused.close()
-
-    def ask_elsewhere(self, failed: Address, address: Address | None = None) -> None:
-        """Ask another node from now on: the one at `address`, or the next."""
-        with self._lock:
-            if address is not None:
-                self._address = address
-            elif failed == self._address:
-                at = self._nodes.index(failed) if failed in self._nodes else -1
-                self._address = self._nodes[(at + 1) % len(self._nodes)]
-
-
-def node_address(node: Address | str) -> Address:
-    """The pair that `node` names: a pair, or "host:port" with an IPv6 address in brackets. Raises ValueError."""
-    if not isinstance(node, str):
-        host, port = node
-        return host, port
-    host, _, text = node.rpartition(":")
-    if not host or not text.isdigit():
-        raise ValueError(f"{node!r}: HOST:PORT is wanted")
-    return host.strip("[]"), int(text)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from quorate.actions import ASKS_NODE, About, about
 from quorate.after_fork import forget_after_fork
-from quorate.connection import Address
+from quorate.nodes import Address
 from quorate.shards import shard_of_message, shard_of_queue
 
 LEARN_AFTER: Final = 16

@@ -6,7 +6,6 @@ import pickle
 import socket
 import threading
 import time
-from typing import Any
 
 import pytest
 
@@ -20,6 +19,8 @@ from quorate import (
     UnknownOutcomeError,
 )
 from quorate.credentials import Credentials
+from quorate.nodes import Nodes
+from quorate.trying import Trying
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 
@@ -190,8 +191,8 @@ def test_nodes_are_named_in_any_usual_way() -> None:
     with pytest.raises(ValueError, match="at least one"):
         Client(nodes=[])
     with pytest.raises(ValueError, match="HOST:PORT"):
-        Client(nodes=["localhost"])
-    Client(nodes=["[::1]:1111", ("127.0.0.1", 1112)])
+        Client(nodes=["localhost:no"])
+    Client(nodes=["[::1]:1111", ("127.0.0.1", 1112), "localhost"])
 
 
 def test_what_a_node_says_to_an_idle_connection_answers_no_request(start_node: StartNode) -> None:
@@ -205,21 +206,13 @@ def test_what_a_node_says_to_an_idle_connection_answers_no_request(start_node: S
 @pytest.mark.parametrize(
     ("error", "outcome"), [("no_such_message", True), ("not_allowed", None), ("no_such_queue", None)]
 )
-def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(
-    monkeypatch: pytest.MonkeyPatch, error: str, outcome: bool | None
-) -> None:
-    client = Client()
-
-    def refuse(action: int, **fields: Any) -> dict[str, Any]:
-        assert fields == {"queue": "q", "key": "k"}
-        raise RefusedError(error, "why", {})
-
-    monkeypatch.setattr(client, "request", refuse)
+def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(error: str, outcome: bool | None) -> None:
+    trying = Trying(1, {"queue": "q", "key": "k", "data": 1}, Nodes([("h", 1)]), 1.0, now=0.0)
     if outcome is None:
         with pytest.raises(UnknownOutcomeError):
-            client._is_ours(1024, {"queue": "q", "key": "k", "data": 1})
+            trying.is_ours(1024, RefusedError(error, "why", {}))
     else:
-        assert client._is_ours(1024, {"queue": "q", "key": "k", "data": 1}) is outcome
+        assert trying.is_ours(1024, RefusedError(error, "why", {})) is outcome
 
 
 def test_credentials_travel_and_do_not_show_their_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from quorate import Client, ConnectionFailedError, ProtocolViolationError, RefusedError, UnknownOutcomeError
-from quorate.attempt import WAIT_SLICE_S
+from quorate import Client, ConnectionFailedError, NewMessage, ProtocolViolationError, RefusedError, UnknownOutcomeError
 from quorate.shard_map import LEARN_AFTER, RENEW_S, ShardMap
+from quorate.trying import WAIT_SLICE_S
 from tests.conftest import StartNode
 from tests.node import free_port
 
@@ -135,7 +135,7 @@ def test_without_patience_for_it_a_client_says_at_once_that_nobody_is_there() ->
 
 
 def test_a_long_wait_is_asked_for_in_slices(monkeypatch: pytest.MonkeyPatch, start_node: StartNode) -> None:
-    monkeypatch.setattr("quorate.attempt.WAIT_SLICE_S", 0.2)
+    monkeypatch.setattr("quorate.trying.WAIT_SLICE_S", 0.2)
     node = start_node()
     with node.client(timeout=5.0) as client, node.client() as other:
         assert client.consume("q", wait=0.7) is None
@@ -190,7 +190,10 @@ def made(**arguments: Any) -> Client:
         (lambda c: c.produce_many("q", {"a": 1}), "a list of messages is wanted"),
         (lambda c: c.confirm(None), "there is no message to confirm"),
         (lambda c: c.confirm("5"), "a message or its msg_id"),
-        (lambda c: c.release(None), "a message or its msg_id"),
+        (lambda c: c.release(None), "there is no message"),
+        (lambda c: c.produce("q", 1, headers={"a": 1}), "is no pair of texts"),
+        (lambda c: c.produce("q", 1, headers=["a"]), "headers is a list"),
+        (lambda c: c.produce_many("q", [NewMessage(1, headers={"a": b"x"})]), "is no pair of texts"),
         (lambda c: made(timeout=None), "timeout is None"),
         (lambda c: made(host=5), "host is a int"),
         (lambda c: Client(nodes="127.0.0.1:1111"), "a list of nodes"),
@@ -201,7 +204,7 @@ def test_what_can_not_be_asked_is_a_type_error_before_anything_is_sent(ask: Call
         ask(Client("127.0.0.1", 1))
 
 
-@pytest.mark.parametrize("arguments", [{"timeout": 0}, {"timeout": -1}, {"host": "127.0.0.1:23000"}])
+@pytest.mark.parametrize("arguments", [{"timeout": 0}, {"timeout": -1}, {"host": "127.0.0.1:23000", "port": 5}])
 def test_what_means_nothing_is_a_value_error_when_the_client_is_made(arguments: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"timeout is|host is"):
         Client(**arguments)

@@ -22,7 +22,11 @@ REASON = "no such user"
 
 
 class Worker(SimulatedSession):
-    """Works until it is stopped. `confirmed`: with which delivery each message was confirmed for certain."""
+    """Works until it is stopped. `confirmed`: with which delivery each message was confirmed for certain.
+
+    A cancelled wait is answered first, and with nothing. Between nodes that answer may be lost with a link, and its
+    client be told later that the outcome is unknown; it has no message in any case.
+    """
 
     patience_s = 20.0
 
@@ -30,22 +34,28 @@ class Worker(SimulatedSession):
         self._draw = Random((world.seed << 8) ^ 0x30BB1E5 ^ ord(name[-1]))
         self._name = name
         self._count = 0
+        self._is_set = False
         self._seq = 0
         self._held: list[tuple[int, int]] = []
         self._waits: int | None = None
-        self._empty: set[int] = set()
+        self._empty = 0
+        self._ended: set[int] = set()
+        self._given: set[int] = set()
         self.confirmed: dict[int, int] = {}
         self.cancelled = 0
         super().__init__(world, nodes, history)
 
     def _next(self) -> None:
         draw = self._draw
-        if not self._count:
-            self._count = 1
-            self._request({"action": 5, "queue": WORK, "dead_letter": DEAD, "max_deliveries": 4}, lambda reply: None)
+        if not self._is_set:  # before that what expires would be dropped
+            settings = {"dead_letter": DEAD, "max_deliveries": 4}
+            self._request({"action": 5, "queue": WORK, **settings}, self._set)
             return
         steps = [self._produce, self._consume, self._settle, self._idle, self._leave]
         draw.choices(steps, weights=[6, 6, 6, 2, 1])[0]()
+
+    def _set(self, reply: dict[str, Any]) -> None:
+        self._is_set = reply["code"] == 0
 
     def _leave(self) -> None:
         assert self._stream is not None
@@ -95,7 +105,11 @@ class Worker(SimulatedSession):
                 return
             messages = reply.get("messages") or ([reply["message"]] if "message" in reply else [])
             if not messages:
-                self._empty.add(seq)
+                self._empty = seq
+            elif seq in self._ended:
+                self._history.problems.append(f"a wait that was cancelled took {messages}")
+            else:
+                self._given.add(seq)
             for one in messages:
                 self._history.saw(one, self._world.latest_wall)
                 if one.get("headers") != {"t": one["data"]} or one["state"] != "in_flight" or one["retry"] != RETRY:
@@ -118,7 +132,8 @@ class Worker(SimulatedSession):
             if reply["action"] == 19:
                 if reply.get("cancelled") == 1:
                     self.cancelled += 1
-                    if reply["seq"] not in self._empty:
+                    self._ended.add(reply["seq"])
+                    if reply["seq"] in self._given or (len(self._nodes) == 1 and reply["seq"] != self._empty):
                         self._history.problems.append(f"a wait was cancelled and not answered so: {reply}")
             elif self._on_reply is not None:
                 if reply["action"] == 2:

@@ -1,0 +1,497 @@
+"""The async client: the methods of `Client`, for one asyncio loop. Many requests are under way at once.
+
+Requests of one turn of the loop leave in one write. What waits and what has a long reply goes over connections of its
+own. A request whose task is cancelled is left to end; a consume is taken back, and a message that comes all the same is
+released at once, or, delivered at most once, goes to the next consume of its queue.
+"""
+
+import asyncio
+import logging
+import os
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from quorate import calls
+from quorate.async_connection import AsyncConnection, Reply
+from quorate.calls import Ask
+from quorate.checking import check_seconds
+from quorate.credentials import Credentials
+from quorate.errors import NotInFlightError, QuorateError, refused
+from quorate.lanes import Lanes
+from quorate.lost import Lost, NotLetInError
+from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
+from quorate.nodes import Address, Nodes
+from quorate.protocol import Action
+from quorate.shard_map import ShardMap
+from quorate.trying import Trying, keeps_connection
+from quorate.urls import found
+
+T = TypeVar("T")
+
+log = logging.getLogger("quorate")
+
+MAX_IN_FLIGHT: Final = 64
+LEARN_S: Final = 1.0
+LISTEN_S: Final = 25.0
+DIRECT_S: Final = 0.5
+"""For so long a shard's own port is tried, before the request goes by any node."""
+
+
+@dataclass(frozen=True)
+class AsyncMessage(Message):
+    """A `Message` of which `client` can say what became of it.
+
+    As an async context manager it is confirmed when the block ends, and released when the block raises or is cancelled,
+    unless the block has settled it itself.
+    """
+
+    client: "AsyncClient" = field(kw_only=True, repr=False, compare=False)
+    _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._settled or not self.retry:
+            return
+        if kind is None:
+            await self.confirm()
+            return
+        with suppress(NotInFlightError):  # its lease is over, or somebody else has it: it comes again anyway
+            await asyncio.shield(self.release())
+
+    async def confirm(self) -> bool:
+        """It is done; False: it was not this one's any more."""
+        self._settled.append("confirmed")
+        return await self.client.confirm(self) > 0
+
+    async def release(self, *, delay: float = 0.0) -> None:
+        """Give it back, due after `delay` seconds."""
+        self._settled.append("released")
+        await self.client.release(self, delay=delay)
+
+    async def extend(self, retry: float | None = None) -> None:
+        """Keep it for `retry` seconds from now; None: as long as a lease of it lasts."""
+        await self.client.extend(self, self.retry if retry is None else retry)
+
+    async def bury(self, reason: str | None = None) -> None:
+        """Move it to the dead letter queue of its queue."""
+        self._settled.append("buried")
+        await self.client.bury(self, reason)
+
+
+class AsyncClient:
+    """As `Client`, for the asyncio loop and the process in which it is first used; others are refused.
+
+    `max_in_flight` requests may be under way at once, besides those that wait; more are held here until one is
+    answered. `close`, or leaving `async with`, ends it: messages that were taken for tasks that were cancelled and
+    could not be given back, since they are delivered at most once, are what `close` returns.
+    """
+
+    def __init__(
+        self,
+        host: str | None = None,
+        port: int | None = None,
+        *,
+        nodes: Sequence[Address | str] | None = None,
+        timeout: float = 10.0,
+        consumer: str | None = None,
+        token: str | None = None,
+        tls: bool = False,
+        ca: str | Path | None = None,
+        cert: str | Path | None = None,
+        key: str | Path | None = None,
+        credentials: Credentials | None = None,
+        retry_connect: bool = True,
+        max_in_flight: int = MAX_IN_FLIGHT,
+    ) -> None:
+        if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int) or not 0 < max_in_flight <= 100:
+            raise ValueError(f"max_in_flight is {max_in_flight!r}: from 1 to 100, a node takes 128 of a connection")
+        given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
+        addresses, shown = found(host, port, nodes, given)
+        self._nodes = Nodes(addresses)
+        self._lanes = Lanes(shown)
+        self._map = ShardMap()
+        self._timeout = check_seconds("timeout", timeout)
+        self._retry_connect = retry_connect
+        self._consumer = consumer
+        self._max_in_flight = max_in_flight
+        self._in_flight = 0
+        self._held: deque[asyncio.Future[None]] = deque()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._kept: dict[str, deque[AsyncMessage]] = {}
+        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> list[AsyncMessage]:
+        """Close the connections; returns messages that nobody has got, and which no node has any more.
+
+        What is given back at the moment is waited for.
+        """
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=self._timeout)
+        self._lanes.close()
+        left = [message for kept in self._kept.values() for message in kept]
+        self._kept.clear()
+        if left:
+            log.warning("%d messages that are delivered at most once were taken, and nobody has got them", len(left))
+        return left
+
+    # -- messages ----------------------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        queue: str,
+        data: Any,
+        *,
+        delay: float | None = None,
+        ttl: float | None = NEVER,
+        retry: float | None = RETRY_S,
+        priority: int | None = None,
+        key: str | None = None,
+        headers: dict[str, str] | None = None,
+        expire: str | None = None,
+        replicate: int | None = None,
+    ) -> int:
+        """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
+        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
+        ask = calls.produce(queue, data, headers, {**options, "expire": expire, "replicate": replicate})
+        return await self._do(ask)
+
+    async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
+        """As `Client.produce_many`."""
+        return await self._do(calls.produce_many(queue, messages, options))
+
+    async def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> AsyncMessage | None:
+        """As `Client.consume`. When its task is cancelled, the node is told, and no message is lost by that."""
+        kept = self._take_kept(queue, 1)
+        if kept:
+            return kept[0]
+        items = await self._do(calls.consume(queue, None, wait, self._consumer))
+        return self._delivered(items[0]) if items else None
+
+    async def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[AsyncMessage]:
+        """As `Client.consume_many`."""
+        kept = self._take_kept(queue, count)
+        if kept:
+            return kept
+        items = await self._do(calls.consume(queue, count, wait, self._consumer))
+        return [self._delivered(item) for item in items]
+
+    def _delivered(self, item: dict[str, Any]) -> AsyncMessage:
+        return AsyncMessage(**fields_of(item), client=self)
+
+    def _take_kept(self, queue: str | Sequence[str], count: int) -> list[AsyncMessage]:
+        """What was taken for a consume that was cancelled, and is delivered at most once."""
+        if not self._kept:
+            return []
+        for name in [queue] if isinstance(queue, str) else queue:
+            kept = self._kept.get(name)
+            if kept:
+                found = [kept.popleft() for _ in range(min(count, len(kept)))]
+                if not kept:
+                    del self._kept[name]
+                return found
+        return []
+
+    async def messages(
+        self, queues: str | Sequence[str], *, prefetch: int = 1, wait: float | None = None
+    ) -> AsyncIterator[AsyncMessage]:
+        """As `Client.messages`: one after the other, of several queues in turn. Leave it by `aclose` or its task."""
+        names = [queues] if isinstance(queues, str) else list(queues)
+        taken: deque[AsyncMessage] = deque()
+        idle_since = time.monotonic()
+        try:
+            while True:
+                left_s = LISTEN_S if wait is None else min(LISTEN_S, idle_since + wait - time.monotonic())
+                if not taken:
+                    if left_s <= 0:
+                        return
+                    asked = names if len(names) > 1 else names[0]
+                    taken.extend(await self.consume_many(asked, prefetch, wait=left_s))
+                    if not taken:
+                        continue
+                    if len(names) > 1:  # the one that had some is last in the next turn
+                        names.remove(taken[0].queue)
+                        names.append(taken[0].queue)
+                yield taken.popleft()
+                idle_since = time.monotonic()
+        finally:
+            if lasting := [message for message in taken if message.retry]:
+                self._give_back(lasting)
+
+    async def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
+        """As `Client.watch`."""
+        return await self._do(calls.watch(queue, wait))
+
+    async def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
+        """As `Client.confirm`."""
+        return await self._do(calls.confirm(message))
+
+    async def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
+        """As `Client.release`."""
+        return await self._do(calls.release(message, delay))
+
+    async def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
+        """As `Client.extend`."""
+        return await self._do(calls.extend(message, retry))
+
+    async def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
+        """As `Client.bury`."""
+        return await self._do(calls.bury(message, reason))
+
+    async def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
+        """As `Client.peek`."""
+        return await self._do(calls.peek(queue, count))
+
+    async def show(
+        self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
+    ) -> dict[str, Any]:
+        """As `Client.show`."""
+        return await self._do(calls.show(msg_id, queue, key))
+
+    # -- queues and the node -----------------------------------------------------------------------------------
+
+    async def queues(self, pattern: str | None = None) -> list[str]:
+        """As `Client.queues`."""
+        return [row["name"] async for row in self.queue_rows(pattern)]
+
+    async def queue_rows(self, pattern: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """As `Client.queue_rows`."""
+        after: str | None = None
+        missing: set[int] = set()
+        while True:
+            reply = await self.request(Action.LIST, pattern=pattern, after=after)
+            for row in reply["queue_list"]:
+                yield row
+            missing |= set(reply.get("missing_shards", ()))
+            after = reply.get("next")
+            if after is None:
+                break
+        if missing:
+            raise calls.rows_missing(missing, reply)
+
+    async def monitor(self, queue: str) -> dict[str, Any]:
+        """As `Client.monitor`."""
+        return await self.request(Action.MONITOR, queue=queue)
+
+    async def settings(self, queue: str) -> dict[str, Any]:
+        """As `Client.settings`."""
+        return await self._do(calls.settings(queue))
+
+    async def configure(self, queue: str, **settings: Any) -> dict[str, Any]:
+        """As `Client.configure`."""
+        return await self.request(Action.CONFIGURE, queue=queue, **settings)
+
+    async def clear(self, queue: str) -> int:
+        """As `Client.clear`."""
+        return await self._do(calls.count_of(Action.CLEAR, queue))
+
+    async def remove(self, queue: str) -> int:
+        """As `Client.remove`."""
+        return await self._do(calls.count_of(Action.REMOVE, queue))
+
+    async def log(self, after: int = 0, count: int = 100, shard: int = 0) -> dict[str, Any]:
+        """As `Client.log`."""
+        return await self.request(Action.LOG, after=after, count=count, shard=shard)
+
+    async def status(self) -> dict[str, Any]:
+        """As `Client.status`."""
+        return await self.request(Action.NODE_STATUS)
+
+    async def cluster(self) -> dict[str, Any]:
+        """As `Client.cluster`."""
+        return await self.request(Action.CLUSTER, command="status")
+
+    # -- the wire ----------------------------------------------------------------------------------------------
+
+    async def request(self, action: int, **fields: Any) -> dict[str, Any]:
+        """As `Client.request`."""
+        self._at_home()
+        body = calls.body_of(fields)
+        if self._map.counted(time.monotonic()):
+            await self._learn()
+        return await self._request(int(action), body)
+
+    async def _do(self, ask: Ask[T]) -> T:
+        return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
+
+    def _at_home(self) -> None:
+        loop, pid = asyncio.get_running_loop(), os.getpid()
+        if self._home is None:
+            self._home = (loop, pid)
+        elif self._home[1] != pid:
+            raise RuntimeError("this client is of the process that was forked: make another here")
+        elif self._home[0] is not loop:
+            raise RuntimeError("this client is of another asyncio loop: make one for each")
+
+    async def _request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
+        trying = Trying(
+            *(action, body, self._nodes, self._timeout, self._map),
+            now=time.monotonic(),
+            retry_connect=self._retry_connect,
+        )
+        reply = await self._run(trying, action)
+        ended = trying.ended(reply)
+        if ended is not None:
+            return ended
+        held: dict[str, Any] | QuorateError
+        try:
+            held = await self.show(queue=body["queue"], key=body["key"])
+        except QuorateError as error:
+            held = error
+        if trying.is_ours(int(reply["msg_id"]), held):
+            return {**reply, "code": 0}  # the first try had been done before its answer was lost
+        raise refused(reply)
+
+    async def _run(self, trying: Trying, action: int) -> dict[str, Any]:
+        """The last reply to what is tried."""
+        while True:
+            body, left_s, wait_s = trying.next(time.monotonic())
+            try:
+                reply = await self._ask(trying, {"action": action, **body}, left_s, wait_s)
+            except NotLetInError as error:
+                pause_s: float | None = trying.not_let_in(error)
+            except Lost as lost:
+                pause_s = trying.lost(time.monotonic(), lost)
+            else:
+                pause_s = trying.replied(time.monotonic(), reply)
+                if pause_s is None:
+                    return reply
+            if pause_s:
+                await asyncio.sleep(pause_s)
+
+    async def _ask(self, trying: Trying, body: dict[str, Any], left_s: float, wait_s: float) -> Reply:
+        """One try, over the lane that is for such a request."""
+        address = trying.direct or self._nodes.address
+        connect_s = trying.connect_s(left_s) if trying.direct is None else min(trying.connect_s(left_s), DIRECT_S)
+        try:
+            if calls.is_long(body["action"], body):
+                return await self._long(address, connect_s, body, left_s + wait_s)
+            if wait_s:
+                connection = await self._lanes.wait(address, connect_s)
+                return await self._waited(connection, body, left_s + wait_s)
+            return await self._worked(address, connect_s, body, left_s)
+        except (Lost, NotLetInError):
+            self._nodes.ask_elsewhere(address)
+            raise
+
+    async def _worked(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
+        if self._in_flight >= self._max_in_flight:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._held.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._leave()  # it had got its turn
+                raise
+        else:
+            self._in_flight += 1
+        try:
+            connection = await self._lanes.work(address, connect_s)
+            is_consume = body["action"] == Action.CONSUME
+            future = connection.ask(body, timeout_s, self._orphaned if is_consume else None)
+        except BaseException:
+            self._leave()
+            raise
+        future.add_done_callback(self._left)
+        return self._kept_open(connection, await future)
+
+    def _left(self, future: "asyncio.Future[Reply]") -> None:
+        self._leave()
+
+    def _leave(self) -> None:
+        """One more may go, and takes the place."""
+        while self._held:
+            turn = self._held.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._in_flight -= 1
+
+    async def _waited(self, connection: AsyncConnection, body: dict[str, Any], timeout_s: float) -> Reply:
+        future = connection.ask(body, timeout_s, self._orphaned)
+        try:
+            return self._kept_open(connection, await future)
+        except asyncio.CancelledError:
+            if future.cancelled():
+                connection.cancel(future)
+            elif future.done() and future.exception() is None:
+                self._orphaned(future.result())  # it had come, and nobody takes it
+            raise
+
+    async def _long(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
+        connection = await self._lanes.long(address, connect_s)
+        is_wanted = True
+        try:
+            return await self._waited(connection, body, timeout_s)
+        except asyncio.CancelledError:
+            is_wanted = connection.open > 0
+            raise
+        finally:
+            if is_wanted and connection.open:
+                self._spawn(self._end(connection))
+            else:
+                self._lanes.give_back(connection)
+
+    async def _end(self, connection: AsyncConnection) -> None:
+        """What was cancelled on it is answered soon."""
+        until = time.monotonic() + self._timeout
+        while connection.open and not connection.is_closed and time.monotonic() < until:
+            await asyncio.sleep(0.01)
+        self._lanes.give_back(connection)
+
+    def _kept_open(self, connection: AsyncConnection, reply: Reply) -> Reply:
+        """The reply; where it says that another node is to be asked, this connection is for nothing new."""
+        keeps_connection(self._nodes, connection.address, reply)
+        return reply
+
+    def _orphaned(self, reply: Reply) -> None:
+        """A consume's reply, which nobody waits for any more: its messages go back, or wait for the next consume."""
+        messages = [self._delivered(item) for item in items_of(reply)] if reply.get("code") == 0 else []
+        for message in messages:
+            if not message.retry:
+                self._kept.setdefault(message.queue, deque()).append(message)
+        if lasting := [message for message in messages if message.retry]:
+            self._give_back(lasting)
+
+    def _give_back(self, messages: list[AsyncMessage]) -> None:
+        self._spawn(self._released(messages))
+
+    async def _released(self, messages: list[AsyncMessage]) -> None:
+        try:
+            await self.release(messages)
+        except QuorateError as error:
+            log.warning("%d messages come again when their leases end, not at once: %s", len(messages), error)
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _learn(self) -> None:
+        """Ask where the shards are. A client that is not told asks anywhere, as before."""
+        limit_s = min(self._timeout, LEARN_S)
+        trying = Trying(*(int(Action.LEADER), {}, self._nodes, limit_s), now=time.monotonic(), retry_connect=False)
+        try:
+            reply = await self._run(trying, int(Action.LEADER))
+        except QuorateError:
+            self._map.forget()
+        else:
+            self._map.learned(reply, time.monotonic())

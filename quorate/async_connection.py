@@ -1,0 +1,261 @@
+"""One connection of the async client: many requests under way, each known by its number; one write a turn.
+
+A machine around an asyncio transport: nothing here tries again, and nothing decides where to ask.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from quorate.credentials import Credentials
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
+from quorate.keep_alive import keep_alive
+from quorate.lost import Lost, NotLetInError
+from quorate.nodes import Address
+from quorate.protocol import Action
+from quorate.trying import token_refused
+
+REPLY_BYTES_MAX: Final = 64 << 20
+SWEEP_S: Final = 0.25
+"""So often it is looked whether an answer is missing."""
+
+_encode: Final = msgspec.json.Encoder().encode
+_decode: Final = msgspec.json.Decoder().decode
+
+_CANCEL: Final = int(Action.CANCEL)
+
+Reply = dict[str, Any]
+
+
+class Pending:
+    """A request that is not answered yet, until `deadline` (loop time). `late` gets a reply that nobody waits for."""
+
+    __slots__ = ("deadline", "future", "late", "was_flushed")
+
+    def __init__(self, future: "asyncio.Future[Reply]", deadline: float, late: Callable[[Reply], None] | None) -> None:
+        self.future = future
+        self.deadline = deadline
+        self.late = late
+        self.was_flushed = False
+
+
+class AsyncConnection(asyncio.Protocol):
+    """Open to the node at `address`; `open` requests are under way on it. Of one loop."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.is_closed = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._seq = 0
+        self._out: list[bytes] = []
+        self._pending: dict[int, Pending] = {}
+        self._buffer = b""
+        self._raw: tuple[Reply, int] | None = None
+        self._heard_at = self._loop.time()
+        self._sweep: asyncio.TimerHandle | None = None
+
+    @classmethod
+    async def connect(cls, address: Address, timeout_s: float, credentials: Credentials) -> "AsyncConnection":
+        """An open one, which has shown its token. Raises `Lost`, `NotLetInError`."""
+        loop = asyncio.get_running_loop()
+        host, port = address
+        named = f"{host}:{port}"
+        try:
+            context = credentials.context
+            async with asyncio.timeout(timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: cls(address), host, port, ssl=context, server_hostname=host if context is not None else None
+                )
+                if credentials.token is not None:
+                    await connection._authenticate(credentials.token, timeout_s)
+        except QuorateError as error:
+            raise NotLetInError(error) from error
+        except Lost as lost:
+            raise Lost(str(lost), was_sent=False) from lost
+        except TimeoutError as error:
+            raise Lost(f"{named}: not connected in time", was_sent=False) from error
+        except OSError as error:  # TLS errors are
+            why = getattr(error, "verify_message", None)
+            if why:
+                failed = ConnectionFailedError(f"{named}: its certificate is not to be believed: {why}")
+                raise NotLetInError(failed) from error
+            raise Lost(f"{named}: {error}", was_sent=False) from error
+        return connection
+
+    async def _authenticate(self, token: str, timeout_s: float) -> None:
+        try:
+            reply = await self.ask({"action": int(Action.AUTHENTICATE), "token": token}, timeout_s)
+            if (why := token_refused(reply, self.address)) is not None:
+                raise why
+        except BaseException:
+            self.close()
+            raise
+
+    # -- requests ----------------------------------------------------------------------------------------------
+
+    @property
+    def open(self) -> int:
+        """How many requests are not answered."""
+        return len(self._pending)
+
+    def ask(
+        self, body: dict[str, Any], timeout_s: float, late: Callable[[Reply], None] | None = None
+    ) -> "asyncio.Future[Reply]":
+        """Send a request; the future holds its reply, or raises `Lost`, `ProtocolViolationError`.
+
+        When who waits is cancelled, the request is left to end: its reply goes to `late`.
+        """
+        future: asyncio.Future[Reply] = self._loop.create_future()
+        if self.is_closed:
+            future.set_exception(Lost(f"{self._named}: the connection is closed", was_sent=False))
+            return future
+        self._seq = seq = self._seq + 1
+        body["seq"] = seq
+        try:
+            data = _encode(body)
+        except RecursionError:
+            future.set_exception(ValueError("data is nested too deep"))
+            return future
+        self._pending[seq] = Pending(future, self._loop.time() + timeout_s, late)
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(SWEEP_S, self._swept)
+        return future
+
+    def cancel(self, future: "asyncio.Future[Reply]") -> None:
+        """What waits with that future is to wait no more; its reply comes, and goes to `late` if nobody wants it."""
+        for seq, pending in self._pending.items():
+            if pending.future is future:
+                if not self.is_closed:
+                    if not self._out:
+                        self._loop.call_soon(self._flush)
+                    self._out.append(_encode({"action": _CANCEL, "seq": seq}))
+                return
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and out:
+            self._transport.write(b"\n".join([*out, b""]))
+            for pending in reversed(self._pending.values()):
+                if pending.was_flushed:
+                    break
+                pending.was_flushed = True
+
+    def _swept(self) -> None:
+        """What is answered too late is lost to who waits; where nothing is heard at all, so is the connection."""
+        self._sweep = None
+        now = self._loop.time()
+        late = [one for one in self._pending.values() if one.deadline <= now and not one.future.done()]
+        for one in late:
+            one.future.set_exception(Lost(f"{self._named}: no answer in time", was_sent=True))
+        if late and self._heard_at < now - 1.0:
+            self.close()
+        elif self._pending:
+            self._sweep = self._loop.call_later(SWEEP_S, self._swept)
+
+    # -- the transport -----------------------------------------------------------------------------------------
+
+    @property
+    def _named(self) -> str:
+        return f"{self.address[0]}:{self.address[1]}"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As a protocol."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        sock = transport.get_extra_info("socket")
+        if sock is not None:
+            keep_alive(sock)
+
+    def data_received(self, data: bytes) -> None:
+        """As a protocol."""
+        self._heard_at = self._loop.time()
+        if self._buffer:
+            data = self._buffer + data
+        start = 0
+        while True:
+            if self._raw is not None:
+                reply, size = self._raw
+                if len(data) - start < size:
+                    break
+                reply["entries"] = data[start : start + size]
+                start += size
+                self._raw = None
+                self._replied(reply)
+                continue
+            end = data.find(b"\n", start)
+            if end < 0:
+                break
+            line = data[start:end]
+            start = end + 1
+            try:
+                reply = _decode(line)
+                if not isinstance(reply, dict):
+                    raise ValueError("no object")
+            except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+                self._fail(ProtocolViolationError(f"not a reply ({error}): {line[:100]!r}"))
+                return
+            if "bytes" in reply:
+                self._raw = (reply, int(reply["bytes"]))
+                continue
+            self._replied(reply)
+        self._buffer = data[start:]
+        if len(self._buffer) > REPLY_BYTES_MAX:
+            self._fail(ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes"))
+
+    def _replied(self, reply: Reply) -> None:
+        seq = reply.pop("seq", None)
+        if seq is None and reply.get("code") != 0:
+            self._refused(reply)
+            return
+        if reply.get("action") == _CANCEL:
+            return  # what it ended was answered before
+        pending = self._pending.pop(seq, None) if isinstance(seq, int) else None
+        if pending is None:
+            self._fail(ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}"))
+        elif not pending.future.done():
+            pending.future.set_result(reply)
+        elif pending.late is not None:
+            pending.late(reply)
+
+    def _refused(self, reply: Reply) -> None:
+        """The node refuses this client, or could not read what it sent: nothing more is answered here."""
+        waiting = [one for one in self._pending.values() if not one.future.done()]
+        self._pending.clear()
+        if len(waiting) == 1:
+            waiting[0].future.set_result(reply)
+        else:
+            why = f"{self._named}: {reply.get('error')}: {reply.get('reason')}"
+            for one in waiting:
+                one.future.set_exception(Lost(why, was_sent=one.was_flushed))
+        self.close()
+
+    def _fail(self, error: Exception) -> None:
+        waiting = [one for one in self._pending.values() if not one.future.done()]
+        self._pending.clear()
+        for one in waiting:
+            one.future.set_exception(error)
+        self.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """As a protocol."""
+        self.is_closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        waiting = [one for one in self._pending.values() if not one.future.done()]
+        self._pending.clear()
+        why = f"{self._named}: {exc or 'the node closed the connection'}"
+        for one in waiting:
+            one.future.set_exception(Lost(why, was_sent=one.was_flushed))
+
+    def close(self) -> None:
+        """Give it back. What is open is lost."""
+        self.is_closed = True
+        if self._transport is not None:
+            self._transport.abort()

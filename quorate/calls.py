@@ -1,0 +1,144 @@
+"""What each method of a client asks, and how its reply is read: once, for the sync and the async client."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from quorate.actions import LONG_REPLIES
+from quorate.checking import check_fields
+from quorate.errors import RefusedError
+from quorate.messages import (
+    NEVER,
+    RETRY_S,
+    Message,
+    batch_of,
+    checked_headers,
+    id_of,
+    items_of,
+    queues_of,
+    reason_of,
+    settled_of,
+    shown,
+)
+from quorate.payload import to_wire
+from quorate.protocol import Action, ErrorWord
+
+T = TypeVar("T")
+Reply = dict[str, Any]
+
+
+class Ask(NamedTuple, Generic[T]):
+    """A request, and how its reply is read. `fields` None: there is nothing to ask, and `read` is given {}."""
+
+    action: int
+    fields: dict[str, Any] | None
+    read: Callable[[Reply], T]
+
+
+def body_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """What is sent of them: None is left out, but for `data`. Raises TypeError, ValueError for what can't be asked."""
+    body = {name: value for name, value in fields.items() if value is not None or name == "data"}
+    check_fields(body)
+    return body
+
+
+def _itself(reply: Reply) -> Reply:
+    return reply
+
+
+def produce(queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any]) -> Ask[int]:
+    """One message; its id."""
+
+    def read(reply: Reply) -> int:
+        ids = reply.get("msg_ids")
+        return int(ids[0] if ids else reply["msg_id"])
+
+    return Ask(Action.PRODUCE, {"queue": queue, **to_wire(data), "headers": checked_headers(headers), **options}, read)
+
+
+def produce_many(queue: str, messages: Iterable[Any], options: dict[str, Any]) -> Ask[list[int]]:
+    """Several messages; their ids."""
+    options = {"retry": RETRY_S, "ttl": NEVER, **options}
+    options["headers"] = checked_headers(options.get("headers"))
+    fields = {"queue": queue, "messages": batch_of(messages), **options}
+    return Ask(Action.PRODUCE, fields, lambda reply: list(reply["msg_ids"]))
+
+
+def consume(
+    queue: str | Sequence[str], count: int | None, wait: float, consumer: str | None
+) -> Ask[list[dict[str, Any]]]:
+    """Full deliveries, as the node says them."""
+    fields = {**queues_of(queue), "count": count, "wait": wait or None, "consumer": consumer, "full": True}
+    return Ask(Action.CONSUME, fields, items_of)
+
+
+def watch(queue: str | Sequence[str], wait: float) -> Ask[str | None]:
+    """A queue that has a message."""
+    fields = {**queues_of(queue), "wait": wait or None}
+    return Ask(Action.WATCH, fields, lambda reply: reply["queue"] if reply.get("count") is not None else None)
+
+
+def confirm(messages: Message | int | Iterable[Message | int]) -> Ask[int]:
+    """How many were there."""
+    named, asked = settled_of(messages)
+    if not asked:
+        return Ask(Action.CONFIRM, None, lambda reply: 0)
+    return Ask(Action.CONFIRM, named, lambda reply: asked if reply.get("was_repeated") else int(reply["confirmed"]))
+
+
+def release(messages: Message | int | Iterable[Message | int], delay: float) -> Ask[int]:
+    """How many were in flight."""
+    named, asked = settled_of(messages)
+    fields = {**named, "delay": delay or None} if asked else None
+    return Ask(Action.RELEASE, fields, lambda reply: int(reply.get("released", 0)))
+
+
+def extend(messages: Message | int | Iterable[Message | int], retry: float) -> Ask[int]:
+    """How many were in flight."""
+    named, asked = settled_of(messages)
+    fields = {**named, "retry": retry} if asked else None
+    return Ask(Action.EXTEND, fields, lambda reply: int(reply.get("extended", 0)))
+
+
+def bury(messages: Message | int | Iterable[Message | int], reason: str | None) -> Ask[int]:
+    """How many were in flight."""
+    named, asked = settled_of(messages)
+    fields = {**named, "reason": reason_of(reason)} if asked else None
+    return Ask(Action.BURY, fields, lambda reply: int(reply.get("buried", 0)))
+
+
+def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:
+    """The next messages."""
+    return Ask(Action.PEEK, {"queue": queue, "count": count}, lambda reply: [shown(one) for one in reply["messages"]])
+
+
+def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> Ask[dict[str, Any]]:
+    """One message."""
+    fields = {"msg_id": None if msg_id is None else id_of(msg_id), "queue": queue, "key": key}
+    return Ask(Action.SHOW, fields, lambda reply: shown(reply["message"]))
+
+
+def settings(queue: str) -> Ask[dict[str, Any]]:
+    """A queue's settings, looked at."""
+    return Ask(Action.MONITOR, {"queue": queue}, lambda reply: dict(reply["settings"]))
+
+
+def count_of(action: Action, queue: str) -> Ask[int]:
+    """Clear and remove: how many messages there were."""
+    return Ask(action, {"queue": queue}, lambda reply: int(reply["count"]))
+
+
+def plain(action: Action, **fields: Any) -> Ask[dict[str, Any]]:
+    """What is given as the node says it."""
+    return Ask(action, fields, _itself)
+
+
+def rows_missing(missing: set[int], reply: Reply) -> RefusedError:
+    """What is raised behind the last row of a list that shards are missing in."""
+    named = ", ".join(map(str, sorted(missing)))
+    reason = f"the queues of shard {named} are missing: it can't be asked"
+    return RefusedError(ErrorWord.NO_LEADER, reason, reply)
+
+
+def is_long(action: int, body: dict[str, Any]) -> bool:
+    """Whether its reply may hold up what stands behind it on a connection."""
+    return "count" in body or action in LONG_REPLIES

@@ -1,0 +1,62 @@
+"""A message in the hands of who consumed it by a sync client: what it can be told to become."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from quorate.errors import NotInFlightError
+from quorate.messages import Message
+
+if TYPE_CHECKING:
+    from quorate.client import Client
+
+
+@dataclass(frozen=True)
+class DeliveredMessage(Message):
+    """A `Message` of which `client` can say what became of it.
+
+    As a context manager it is confirmed when the block ends, and released when the block raises, unless the block has
+    settled it itself.
+    """
+
+    client: "Client" = field(kw_only=True, repr=False, compare=False)
+    _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was said already what becomes of it."""
+        return bool(self._settled)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._settled or not self.retry:
+            return
+        if kind is None:
+            self.confirm()
+            return
+        with suppress(NotInFlightError):  # its lease is over, or somebody else has it: it comes again anyway
+            self.release()
+
+    def confirm(self) -> bool:
+        """It is done; False: it was not this one's any more."""
+        self._settled.append("confirmed")
+        return self.client.confirm(self) > 0
+
+    def release(self, *, delay: float = 0.0) -> None:
+        """Give it back, due after `delay` seconds."""
+        self._settled.append("released")
+        self.client.release(self, delay=delay)
+
+    def extend(self, retry: float | None = None) -> None:
+        """Keep it for `retry` seconds from now; None: as long as a lease of it lasts."""
+        self.client.extend(self, self.retry if retry is None else retry)
+
+    def bury(self, reason: str | None = None) -> None:
+        """Move it to the dead letter queue of its queue."""
+        self._settled.append("buried")
+        self.client.bury(self, reason)

@@ -1,0 +1,196 @@
+"""One request of a client, tried until it is answered, its time is over, or another try could do it twice.
+
+A machine: the clock and what came of each try in, what is to be sent, how long to pause, and the end out. The sync and
+the async client host it, each with its own way to a node.
+"""
+
+from typing import Any, Final
+
+from quorate.actions import REPEATABLE, WAITS
+from quorate.errors import ConnectionFailedError, QuorateError, RefusedError, UnknownOutcomeError, refused
+from quorate.lost import Lost, NotLetInError
+from quorate.nodes import Address, Nodes
+from quorate.payload import from_wire
+from quorate.protocol import Action, ErrorWord
+from quorate.shard_map import ShardMap
+
+PAUSE_MIN_S: Final = 0.01
+PAUSE_MAX_S: Final = 0.2
+"""Between two tries of a request."""
+
+CONNECT_S: Final = 2.0
+"""Connecting to one of several nodes, TLS and token included, takes no more of a request's time, nor half of it."""
+
+WAIT_SLICE_S: Final = 25.0
+"""A long wait is asked for in slices: a node that is cut off is noticed, and what stands between keeps no account."""
+
+WAIT_MIN_S: Final = 0.01
+
+UNREADABLE: Final = (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON)
+"""Refusals behind which a connection closes."""
+
+
+class Trying:
+    """Times are monotonic seconds. `shard_map` None: any node is asked.
+
+    Without `retry_connect` it is over when each node was tried and none could be reached. `was_repeated`: an earlier
+    try may have been done. `direct`: where the map says that it is done.
+    """
+
+    def __init__(
+        self,
+        action: int,
+        body: dict[str, Any],
+        nodes: Nodes,
+        timeout_s: float,
+        shard_map: ShardMap | None = None,
+        *,
+        now: float,
+        retry_connect: bool = True,
+    ) -> None:
+        self._action = action
+        self._body = body
+        self._nodes = nodes
+        self._timeout_s = timeout_s
+        self._map = shard_map
+        self._retry_connect = retry_connect
+        self.direct = None if shard_map is None else shard_map.address_of(action, body)
+        self.is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
+        self._is_repeatable = action in REPEATABLE or self.is_keyed
+        self.was_repeated = False
+        self._begun = now
+        self._wait_s = float(body.get("wait", 0.0))
+        self._until = now + self._wait_s + timeout_s
+        self._pause_s = PAUSE_MIN_S
+        self._redirects = self._not_let_in = self._not_reached = 0
+
+    def next(self, now: float) -> tuple[dict[str, Any], float, float]:
+        """What is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
+        body, slice_s = self._body, 0.0
+        if self._wait_s:
+            slice_s = min(max(self._begun + self._wait_s - now, 0.001), WAIT_SLICE_S)
+            body = {**body, "wait": slice_s}
+        left_s = max(min(self._until - now - slice_s, self._timeout_s), 0.001)
+        return body, left_s, slice_s
+
+    def connect_s(self, left_s: float) -> float:
+        """How long connecting may take, of a try that may take so long."""
+        return left_s if len(self._nodes) == 1 else min(left_s / 2, CONNECT_S)
+
+    def not_let_in(self, error: NotLetInError) -> float:
+        """A node would have none of this client; returns how long to pause. Raises what its user is told."""
+        self._not_let_in += 1
+        if self._not_let_in >= len(self._nodes) and not self._lost_way():
+            raise error.why from error
+        return 0.0
+
+    def lost(self, now: float, lost: Lost) -> float:
+        """The connection broke; returns how long to pause. Raises `UnknownOutcomeError`, `ConnectionFailedError`."""
+        if self._lost_way() and not lost.was_sent:
+            return 0.0
+        if lost.was_sent and not self._is_repeatable:
+            raise UnknownOutcomeError(str(lost)) from lost
+        self._not_reached = 0 if lost.was_sent else self._not_reached + 1
+        has_tried_all = not self._retry_connect and self._not_reached >= len(self._nodes)
+        if has_tried_all or now + self._pause_s > self._until:
+            kind = UnknownOutcomeError if lost.was_sent or self.was_repeated else ConnectionFailedError
+            raise kind(str(lost)) from lost
+        self.was_repeated = self.was_repeated or lost.was_sent
+        return self._paused()
+
+    def replied(self, now: float, reply: dict[str, Any]) -> float | None:
+        """None: that is the answer. Else how long to pause before the next try."""
+        error = reply.get("error")
+        if error is None and not self._wait_s:
+            return None  # nearly always
+        if self._is_nothing(reply) and now < self._begun + self._wait_s - WAIT_MIN_S:
+            return 0.0  # a slice of the wait is over
+        if not self._may_try_again(reply) or now + self._pause_s > self._until:
+            return None
+        self._lost_way()
+        if error == ErrorWord.REDIRECT and self._redirects < 1:
+            self._redirects += 1
+            return 0.0
+        return self._paused()
+
+    def ended(self, reply: dict[str, Any]) -> dict[str, Any] | None:
+        """The reply, as its user gets it. None: what holds its key may be what an earlier try produced: see `is_ours`.
+
+        Raises `UnknownOutcomeError`, `RefusedError`.
+        """
+        if reply.get("code") == 0:
+            return {**reply, "was_repeated": True} if self.was_repeated else reply
+        error = reply.get("error")
+        if error == ErrorWord.UNKNOWN_OUTCOME:
+            raise UnknownOutcomeError(f"{error}: {reply.get('reason', '')}", reply)
+        is_held = error == ErrorWord.DUPLICATE_KEY and "msg_id" in reply and not reply.get("msg_ids")
+        if self.was_repeated and self.is_keyed and is_held:
+            return None
+        if self.was_repeated and error == ErrorWord.NO_SUCH_READER and self._body.get("command") == "forget":
+            return {"code": 0, "was_repeated": True}  # as that one
+        raise refused(reply)
+
+    def is_ours(self, msg_id: int, held: dict[str, Any] | QuorateError) -> bool:
+        """Whether message `msg_id`, which has the key, is the one that this request produced.
+
+        `held`: what show gives of who has it now, or raises. One that is gone was ours: its key was live when the
+        request was repeated, and somebody has confirmed it since. A client that may not look can't tell: then it
+        raises `UnknownOutcomeError`.
+        """
+        if isinstance(held, RefusedError):
+            if held.error == ErrorWord.NO_SUCH_MESSAGE:
+                return True
+            why = f"a try may have been done, and what holds the key can't be seen: {held.reason}"
+            raise UnknownOutcomeError(why) from held
+        if isinstance(held, QuorateError):
+            return False
+        return bool(held["msg_id"] != msg_id or held["data"] == from_wire(self._body))
+
+    def _paused(self) -> float:
+        pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_MAX_S)
+        return pause_s
+
+    def _is_nothing(self, reply: dict[str, Any]) -> bool:
+        """Whether a consumer that waits was told that there is nothing."""
+        is_empty = "msg_id" not in reply and not reply.get("messages") and reply.get("count") is None
+        return self._action in WAITS and reply.get("code") == 0 and is_empty
+
+    def _lost_way(self) -> bool:
+        """The map was wrong, if it was that which said where to ask: then any node is asked, and may know better."""
+        if self.direct is None or self._map is None:
+            return False
+        self.direct = None
+        self._map.forget()
+        return True
+
+    def _may_try_again(self, reply: dict[str, Any]) -> bool:
+        """Whether another try may get further: the request was not done, or may be done twice."""
+        error = reply.get("error")
+        if error == ErrorWord.UNKNOWN_OUTCOME and self._is_repeatable:
+            self.was_repeated = True
+            return True
+        return error in (ErrorWord.REDIRECT, ErrorWord.STOPPING, ErrorWord.NO_LEADER)
+
+
+def keeps_connection(nodes: Nodes, address: Address, reply: dict[str, Any]) -> bool:
+    """Whether the connection may be used on; otherwise the next is to another node, where the reply says so."""
+    error = reply.get("error")
+    if error is None:
+        return True
+    if error == ErrorWord.REDIRECT:
+        nodes.ask_elsewhere(address, (str(reply["leader_host"]), int(reply["leader_port"])))
+        return False
+    if error in (ErrorWord.STOPPING, ErrorWord.NO_LEADER):
+        nodes.ask_elsewhere(address)  # that one may be cut off, or removed
+        return False
+    return error not in UNREADABLE
+
+
+def token_refused(reply: dict[str, Any], address: Address) -> Exception | None:
+    """What the reply to authenticate means where it is no success: `Lost`, to be tried elsewhere, or a refusal."""
+    if reply.get("code") == 0:
+        return None
+    error = str(reply.get("error", ""))
+    if error in (ErrorWord.STOPPING, ErrorWord.OVERLOADED):
+        return Lost(f"{address[0]}:{address[1]}: {error}: {reply.get('reason', '')}", was_sent=False)
+    return refused(reply)

@@ -1,0 +1,328 @@
+"""A worker: takes messages of queues, hands each to a handler, and says what became of it.
+
+    def handle(message):
+        send_mail(message.data)
+
+    Worker(Client(), "mail", handle).run()
+
+A handler is a plain function, which runs in a thread, or `async`, which runs on a loop of the worker's own. When it
+returns the message is confirmed; when it raises, the message is released and rests for a while (`Backoff`); `Retry(s)`
+says for how long, `Reject(reason)` that it is for nobody: to the dead letter queue. As long as a handler works, its
+message's lease is extended, by a thread of its own, so that a busy or blocked handler loses nothing.
+"""
+
+import asyncio
+import inspect
+import logging
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from queue import SimpleQueue
+from typing import Any, Final
+
+from quorate.client import Client
+from quorate.delivered import DeliveredMessage
+from quorate.errors import NotInFlightError, QuorateError, RefusedError
+from quorate.hands import Backoff, Hands
+from quorate.protocol import BATCH_MAX, ErrorWord
+
+log = logging.getLogger("quorate.worker")
+
+WAIT_S: Final = 5.0
+"""So long a consume waits at most: a worker that is stopped ends within it."""
+
+FAILED_PAUSE_S: Final = 1.0
+"""After a request that failed."""
+
+NO_HANDS_S: Final = 0.5
+
+Handler = Callable[[DeliveredMessage], Any] | Callable[[DeliveredMessage], Awaitable[Any]]
+
+
+class Retry(Exception):  # noqa: N818  # it says what to do, and is no error
+    """A handler raises it: the message comes again after `delay` seconds."""
+
+    def __init__(self, delay: float = 0.0) -> None:
+        super().__init__(delay)
+        self.delay = delay
+
+
+class Reject(Exception):  # noqa: N818
+    """A handler raises it: the message goes to the dead letter queue at once, with that reason."""
+
+    def __init__(self, reason: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Worker:
+    """Works with `concurrency` hands on the messages of `queues`, of which none starves.
+
+    `grace`: so many seconds handlers have to end when it is stopped; then what they hold is released. `counts`: how
+    many messages were done, failed, rejected, and lost to somebody else. A message that can be delivered at most once
+    (`retry` 0) is handed over like all others, and nothing is said of it afterwards.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        queues: str | Sequence[str],
+        handler: Handler,
+        *,
+        concurrency: int = 8,
+        grace: float = 30.0,
+        backoff: Backoff | None = None,
+    ) -> None:
+        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
+            raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
+        self._client = client
+        self._queues = [queues] if isinstance(queues, str) else list(queues)
+        if not self._queues:
+            raise ValueError("queues is empty: at least one is wanted")
+        self._handler = handler
+        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+            getattr(handler, "__call__", None)  # noqa: B004  # whether that is a coroutine function
+        )
+        self._grace_s = grace
+        self._backoff = backoff or Backoff()
+        self._hands: Hands[DeliveredMessage] = Hands(concurrency)
+        self._lock = threading.Condition()
+        self._done: list[DeliveredMessage] = []
+        self._is_stopping = self._has_ended = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._work_to_do: SimpleQueue[DeliveredMessage | None] = SimpleQueue()
+        self.counts = {"done": 0, "failed": 0, "rejected": 0, "lost": 0}
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Work until `stop`, SIGTERM or SIGINT; at the second signal it ends at once.
+
+        Signals are only looked at where this is the main thread.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        before = [(one, signal.signal(one, self._signalled)) for one in (signal.SIGTERM, signal.SIGINT) if is_main]
+        try:
+            self._work()
+        finally:
+            for number, handler in before:
+                signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """Take no more messages; what is in work may end within `grace`. Any thread may call it."""
+        with self._lock:
+            self._is_stopping = True
+            self._lock.notify_all()
+
+    def _signalled(self, number: int, frame: object) -> None:
+        if self._is_stopping:
+            self._grace_s = 0.0
+        self._is_stopping = True  # no lock: the thread that holds it may be the one that is interrupted
+
+    def _work(self) -> None:
+        helpers = [
+            threading.Thread(target=self._keep_extending, name="quorate-leases", daemon=True),
+            threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True),
+        ]
+        if self._is_async:
+            self._loop = asyncio.new_event_loop()
+            helpers.append(threading.Thread(target=self._loop.run_forever, name="quorate-handlers", daemon=True))
+        else:  # daemons: a handler that never ends does not keep the process
+            helpers += [
+                threading.Thread(target=self._keep_handling, name=f"quorate-hand-{n}", daemon=True)
+                for n in range(self._hands.concurrency)
+            ]
+        for helper in helpers:
+            helper.start()
+        try:
+            while not self._is_stopping:
+                self._take_some()
+        finally:
+            self._end(helpers)
+
+    def _end(self, helpers: list[threading.Thread]) -> None:
+        begun = time.monotonic()
+        with self._lock:
+            while len(self._hands) and time.monotonic() < begun + self._grace_s:
+                self._lock.wait(0.1)
+            left = [message for message in self._hands.held if message.retry]
+            for message in self._hands.held:
+                self._hands.drop(message)
+            self._has_ended = True
+            self._lock.notify_all()
+        if left:
+            log.warning("%d messages are given back, whose handlers did not end in time", len(left))
+            self._said("release", left, lambda: self._client.release(left))
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+        for _ in range(self._hands.concurrency):
+            self._work_to_do.put(None)
+        for helper in helpers:
+            helper.join(0.0 if left else WAIT_S)
+
+    # -- taking ------------------------------------------------------------------------------------------------
+
+    def _take_some(self) -> None:
+        with self._lock:
+            free = self._hands.free
+            if free <= 0:
+                self._lock.wait(NO_HANDS_S)
+                return
+        names = self._queues if len(self._queues) > 1 else self._queues[0]
+        try:
+            messages = self._client.consume_many(names, free, wait=WAIT_S)
+        except QuorateError as error:
+            log.warning("nothing can be taken, and is tried again: %s", error)
+            time.sleep(FAILED_PAUSE_S)
+            return
+        if not messages:
+            return
+        if self._is_stopping and (lasting := [message for message in messages if message.retry]):
+            self._said("release", lasting, lambda: self._client.release(lasting))
+            messages = [message for message in messages if not message.retry]
+        if len(self._queues) > 1 and messages:  # the one that had some is last in the next turn
+            self._queues.remove(messages[0].queue)
+            self._queues.append(messages[0].queue)
+        with self._lock:
+            self._hands.take(messages, time.monotonic())
+            self._lock.notify_all()
+        for message in messages:
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._begin, message)
+            else:
+                self._work_to_do.put(message)
+
+    # -- handling ----------------------------------------------------------------------------------------------
+
+    def _keep_handling(self) -> None:
+        while (message := self._work_to_do.get()) is not None:
+            self._handle(message)
+
+    def _handle(self, message: DeliveredMessage) -> None:
+        error: BaseException | None = None
+        try:
+            self._handler(message)
+        except BaseException as raised:  # whatever it is, the message must not be lost
+            error = raised
+        self._handled(message, error)
+
+    def _begin(self, message: DeliveredMessage) -> None:
+        assert self._loop is not None
+        self._loop.create_task(self._handle_async(message))
+
+    async def _handle_async(self, message: DeliveredMessage) -> None:
+        error: BaseException | None = None
+        try:
+            await self._handler(message)
+        except BaseException as raised:
+            error = raised
+        if error is None or not message.retry:
+            self._handled(message, error)
+        else:
+            assert self._loop is not None
+            await self._loop.run_in_executor(None, self._handled, message, error)
+
+    def _handled(self, message: DeliveredMessage, error: BaseException | None) -> None:
+        """The handler has ended: what is said of its message, if it is still this worker's."""
+        with self._lock:
+            if not self._hands.drop(message):
+                return  # it was given back meanwhile
+            if error is None or not message.retry:
+                self.counts["done" if error is None else "failed"] += 1
+                if message.retry and not message.is_settled:
+                    self._done.append(message)
+            self._lock.notify_all()
+        if error is None or not message.retry:
+            if error is not None:
+                log.error("message %d of %s failed, and is gone", message.msg_id, message.queue, exc_info=error)
+        elif isinstance(error, Reject):
+            self._rejected(message, error)
+        elif isinstance(error, Retry):
+            self.counts["failed"] += 1
+            self._said("release", [message], lambda: self._client.release(message, delay=error.delay))
+        else:
+            self.counts["failed"] += 1
+            rest_s = self._backoff.rest_s(message.deliveries)
+            log.error(
+                "message %d of %s failed, and comes again in %.1f s",
+                message.msg_id,
+                message.queue,
+                rest_s,
+                exc_info=error,
+            )
+            self._said("release", [message], lambda: self._client.release(message, delay=rest_s))
+
+    def _rejected(self, message: DeliveredMessage, error: Reject) -> None:
+        self.counts["rejected"] += 1
+        try:
+            self._client.bury(message, error.reason)
+        except NotInFlightError:
+            self._lost([message], "bury")
+        except RefusedError as refused:
+            if refused.error != ErrorWord.FIELD:
+                log.error("message %d could not be buried: %s", message.msg_id, refused)
+                return
+            log.error(
+                "message %d of %s is dropped: %s (%s)", message.msg_id, message.queue, refused.reason, error.reason
+            )
+            self._said("confirm", [message], lambda: self._client.confirm(message))
+        except QuorateError as failed:
+            log.error("message %d could not be buried: %s", message.msg_id, failed)
+
+    def _said(self, what: str, messages: Sequence[DeliveredMessage], say: Callable[[], int]) -> None:
+        try:
+            there = say()
+        except NotInFlightError:
+            there = 0
+        except QuorateError as error:
+            log.warning(
+                "%s of %d messages failed, they come again when their leases end: %s", what, len(messages), error
+            )
+            return
+        if there < len(messages):
+            self._lost(messages, what, len(messages) - there)
+
+    def _lost(self, messages: Sequence[DeliveredMessage], what: str, count: int = 1) -> None:
+        self.counts["lost"] += count
+        ids = ", ".join(str(message.msg_id) for message in messages[:5])
+        log.warning("%s: %d of %d messages were not this worker's any more (%s ...)", what, count, len(messages), ids)
+
+    # -- leases and confirmations, each by a thread of its own -------------------------------------------------
+
+    def _keep_extending(self) -> None:
+        while True:
+            with self._lock:
+                if self._has_ended:
+                    return
+                now = time.monotonic()
+                due = self._hands.due(now) if self._hands.next_at <= now else {}
+                if not due:
+                    self._lock.wait(min(max(self._hands.next_at - now, 0.01), NO_HANDS_S))
+                    continue
+            for lease_s, messages in due.items():
+                self._extend(messages, lease_s)
+
+    def _extend(self, messages: list[DeliveredMessage], lease_s: float) -> None:
+        try:
+            self._client.extend(messages, lease_s)
+        except NotInFlightError:
+            return  # their confirmations tell whose they are
+        except QuorateError as error:
+            log.warning("%d leases could not be extended, and are tried again: %s", len(messages), error)
+            with self._lock:
+                self._hands.failed(messages, time.monotonic())
+            time.sleep(min(lease_s / 10, FAILED_PAUSE_S))
+
+    def _keep_confirming(self) -> None:
+        while True:
+            with self._lock:
+                while not self._done:
+                    if self._has_ended:
+                        return
+                    self._lock.wait()
+                done, self._done = self._done[:BATCH_MAX], self._done[BATCH_MAX:]
+            self._said("confirm", done, self._confirming(done))
+
+    def _confirming(self, done: Iterable[DeliveredMessage]) -> Callable[[], int]:
+        return lambda: self._client.confirm(done)

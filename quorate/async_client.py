@@ -146,6 +146,7 @@ class AsyncClient:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self._timeout)
         self._lanes.close()
+        await asyncio.sleep(0)  # or the loop may end before their sockets are closed
         left = [message for kept in self._kept.values() for message in kept]
         self._kept.clear()
         if left:

@@ -127,7 +127,8 @@ class Worker:
         ]
         if self._is_async:
             self._loop = asyncio.new_event_loop()
-            helpers.append(threading.Thread(target=self._loop.run_forever, name="quorate-handlers", daemon=True))
+            looping = threading.Thread(target=self._keep_looping, args=(self._loop,), name="quorate-loop", daemon=True)
+            helpers.append(looping)
         else:  # daemons: a handler that never ends does not keep the process
             helpers += [
                 threading.Thread(target=self._keep_handling, name=f"quorate-hand-{n}", daemon=True)
@@ -194,6 +195,18 @@ class Worker:
                 self._work_to_do.put(message)
 
     # -- handling ----------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _keep_looping(loop: asyncio.AbstractEventLoop) -> None:
+        """Until it is stopped; handlers that are at work then are cancelled."""
+        loop.run_forever()
+        tasks = asyncio.all_tasks(loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            loop.run_until_complete(asyncio.wait(tasks, timeout=WAIT_S))
+        loop.run_until_complete(loop.shutdown_default_executor())
+        loop.close()
 
     def _keep_handling(self) -> None:
         while (message := self._work_to_do.get()) is not None:

@@ -193,7 +193,7 @@ def made(**arguments: Any) -> Client:
         (lambda c: c.release(None), "there is no message"),
         (lambda c: c.produce("q", 1, headers={"a": 1}), "is no pair of texts"),
         (lambda c: c.produce("q", 1, headers=["a"]), "headers is a list"),
-        (lambda c: c.produce_many("q", [NewMessage(1, headers={"a": b"x"})]), "is no pair of texts"),
+        (lambda c: c.produce_many("q", [NewMessage(1, headers={"a": 5})]), "is no pair of texts"),  # type: ignore[dict-item]
         (lambda c: made(timeout=None), "timeout is None"),
         (lambda c: made(host=5), "host is a int"),
         (lambda c: Client(nodes="127.0.0.1:1111"), "a list of nodes"),

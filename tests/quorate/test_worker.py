@@ -1,0 +1,234 @@
+"""Workers on real nodes: what becomes of messages, and of a worker that is stopped or killed."""
+
+import asyncio
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from quorate import Client, Reject, Retry, Worker
+from quorate.hands import Backoff
+from tests.cluster import wait_for
+from tests.conftest import StartNode
+
+QUICK = Backoff(0.05, 0.1)
+
+
+@contextmanager
+def working(worker: Worker) -> Iterator[None]:
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        worker.stop()
+        thread.join(40)
+        assert not thread.is_alive()
+
+
+def size(client: Client, queue: str = "q") -> int:
+    return int(client.monitor(queue)["size"])
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_handled_is_confirmed_and_several_hands_work_at_once(start_node: StartNode, is_async: bool) -> None:
+    with start_node().client() as client:
+        together = threading.Barrier(4, timeout=20)
+        seen: list[int] = []
+        at_once = asyncio.Event()
+        waiting = [0]
+
+        def handle(message: Any) -> None:
+            together.wait()
+            seen.append(message.data)
+
+        async def handle_async(message: Any) -> None:
+            waiting[0] += 1
+            if waiting[0] == 4:
+                at_once.set()
+            await asyncio.wait_for(at_once.wait(), 20)
+            seen.append(message.data)
+
+        client.produce_many("a", [1, 2])
+        client.produce_many("b", [3, 4])
+        worker = Worker(client, ["a", "b"], handle_async if is_async else handle, concurrency=4)
+        with working(worker):
+            wait_for(lambda: size(client, "a") + size(client, "b") == 0)
+        assert sorted(seen) == [1, 2, 3, 4]
+        assert worker.counts == {"done": 4, "failed": 0, "rejected": 0, "lost": 0}
+
+
+def test_what_fails_comes_again_and_what_is_rejected_is_buried_with_its_reason(
+    start_node: StartNode, caplog: pytest.LogCaptureFixture
+) -> None:
+    with start_node().client() as client:
+        tries: dict[str, int] = {}
+
+        def handle(message: Any) -> None:
+            tries[message.data] = message.deliveries
+            if message.data == "fails" and message.deliveries < 3:
+                raise ZeroDivisionError
+            if message.data == "later" and message.deliveries < 2:
+                raise Retry(0.1)
+            if message.data == "no":
+                raise Reject("no such user")
+
+        client.configure("q", dead_letter="dead")
+        client.produce_many("q", ["fails", "later", "no", "fine"])
+        client.produce("poor", "no")
+        with caplog.at_level(logging.ERROR), working(Worker(client, ["q", "poor"], handle, backoff=QUICK)):
+            wait_for(lambda: size(client) + size(client, "poor") == 0)
+        assert tries == {"fails": 3, "later": 2, "no": 1, "fine": 1}
+        [dead] = client.peek("dead")
+        assert (dead["data"], dead["dead"]["reason"], dead["dead"]["queue"]) == ("no", "no such user", "q")
+        assert "poor' has no dead letter queue" in caplog.text
+        assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_task_of_three_leases_runs_once_though_its_expiry_passes(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        begun: list[float] = []
+
+        def handle(message: Any) -> None:
+            begun.append(time.monotonic())
+            time.sleep(3.2)
+
+        client.produce("q", 1, retry=1, ttl=2)
+        worker = Worker(client, "q", handle)
+        with working(worker):
+            wait_for(lambda: size(client) == 0)
+        assert len(begun) == 1
+        assert worker.counts["done"] == 1
+        assert worker.counts["lost"] == 0
+
+
+def test_one_that_can_not_confirm_any_more_says_so(start_node: StartNode, caplog: pytest.LogCaptureFixture) -> None:
+    with start_node().client() as client:
+        done = threading.Event()
+
+        def handle(message: Any) -> None:
+            client.release(message.msg_id)  # by its number: as if its lease were over
+            again = client.consume("q")
+            assert again is not None
+            done.set()
+
+        client.produce("q", 1)
+        worker = Worker(client, "q", handle)
+        with caplog.at_level(logging.WARNING), working(worker):
+            assert done.wait(20)
+            wait_for(lambda: worker.counts["lost"] == 1)
+        assert "not this worker's any more" in caplog.text
+        assert client.monitor("q")["in_flight"] == 1
+
+
+def test_one_that_is_stopped_lets_handlers_end_and_gives_back_the_rest(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        begun = threading.Semaphore(0)
+        release = threading.Event()
+        ended: list[str] = []
+
+        def handle(message: Any) -> None:
+            begun.release()
+            if message.data == "long":
+                release.wait(30)
+            else:
+                time.sleep(0.3)
+            ended.append(message.data)
+
+        client.produce_many("q", ["short", "long"])
+        worker = Worker(client, "q", handle, concurrency=2, grace=1.0)
+        with working(worker):
+            assert begun.acquire(timeout=20)
+            assert begun.acquire(timeout=20)
+            worker.stop()
+        assert ended == ["short"]
+        again = client.consume("q")
+        assert again is not None
+        assert (again.data, again.deliveries) == ("long", 2)
+        release.set()
+
+
+SCRIPT = """
+import sys, time
+from quorate import Client, Worker
+def handle(message):
+    print("begun", message.data, flush=True)
+    time.sleep(float(sys.argv[2]))
+    print("done", message.data, flush=True)
+Worker(Client("127.0.0.1", int(sys.argv[1])), "q", handle, grace=20).run()
+print("ended", flush=True)
+"""
+
+
+def test_a_signal_ends_it_in_order_and_a_second_one_at_once(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        for handler_s, signals, says in (("1.0", 1, ["done 1", "ended"]), ("60", 2, ["ended"])):
+            client.produce("q", 1)
+            process = subprocess.Popen(
+                [sys.executable, "-c", SCRIPT, str(node.port), handler_s], stdout=subprocess.PIPE, text=True
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == "begun 1\n"
+            for _ in range(signals):
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.3)
+            out, _ = process.communicate(timeout=20)
+            assert out.split("\n")[:-1] == says
+            assert process.returncode == 0
+        again = client.consume("q")
+        assert again is not None, "what was not done was given back"
+        assert again.deliveries == 2
+
+
+def test_a_killed_workers_message_is_begun_again_one_lease_later(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        client.produce("q", 1, retry=2)
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(node.port), "60"], stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun 1\n"
+        time.sleep(1.5)  # it was extended by then
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        killed = time.monotonic()
+        begun: list[float] = []
+        with working(Worker(client, "q", lambda message: begun.append(time.monotonic()))):
+            wait_for(lambda: begun)
+        assert begun[0] - killed < 2 + 1
+
+
+def test_a_worker_goes_on_when_its_node_comes_back(start_node: StartNode) -> None:
+    node = start_node()
+    with Client("127.0.0.1", node.port, timeout=0.5) as client:
+        seen: list[int] = []
+        with working(Worker(client, "q", lambda message: seen.append(message.data))):
+            client.produce("q", 1)
+            wait_for(lambda: seen == [1])
+            node.kill()
+            time.sleep(1)
+            node.start()
+            wait_for(lambda: _produced(client, 2))
+            wait_for(lambda: 2 in seen)
+
+
+def _produced(client: Client, data: int) -> bool:
+    return client.produce("q", data, key="k") > 0
+
+
+@pytest.mark.parametrize("concurrency", [0, -1, True, 1.5, 1001])
+def test_what_means_nothing_is_refused(concurrency: Any) -> None:
+    with pytest.raises(ValueError, match="concurrency"):
+        Worker(Client(), "q", print, concurrency=concurrency)
+    with pytest.raises(ValueError, match="queues is empty"):
+        Worker(Client(), [], print)

@@ -19,6 +19,7 @@ from cli.output import (
     without_escapes,
 )
 from quorate import Client, RefusedError
+from quorate.messages import NEVER, RETRY_S
 from quorate.protocol import ErrorWord
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
@@ -32,13 +33,15 @@ def produce(
     queue: Name,
     data: Annotated[str, typer.Argument(help="The message's text; - reads it from standard input.")],
     delay: Annotated[float | None, typer.Option(help="Seconds from now, or Unix seconds.")] = None,
-    ttl: Annotated[float | None, typer.Option(help="Seconds from now, or Unix seconds.")] = None,
-    retry: Annotated[
-        float | None,
-        typer.Option(help="Seconds until an unconfirmed delivery is repeated; 0, the default: delivered at most once."),
+    ttl: Annotated[
+        float | None, typer.Option(help="Seconds from now, or Unix seconds; without it, it never expires.")
     ] = None,
+    retry: Annotated[
+        float, typer.Option(help="Seconds until an unconfirmed delivery is repeated; 0: delivered at most once.")
+    ] = RETRY_S,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     key: Annotated[str | None, typer.Option(help="Refused while a message of the queue has it.")] = None,
+    header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
     host: Host = "127.0.0.1",
     port: Port = 1111,
@@ -52,7 +55,9 @@ def produce(
         except msgspec.DecodeError as error:
             raise fail(f"--parse: {error}") from error
     with client(host, port) as connection:
-        print(connection.produce(queue, value, delay=delay, ttl=ttl, retry=retry, priority=priority, key=key))
+        options: dict[str, Any] = {"delay": delay, "retry": retry, "priority": priority, "key": key}
+        options["ttl"] = NEVER if ttl is None else ttl
+        print(connection.produce(queue, value, headers=_headers(header or []), **options))
 
 
 @app.command()
@@ -74,7 +79,7 @@ def consume(
         messages = connection.consume_many(queues, count, wait=wait)
         for message in messages:
             if as_json:
-                print_json(message)
+                print_json(message.as_dict())
             else:
                 print(message.msg_id, message.deliveries, _text(message.data))
         sys.stdout.flush()
@@ -97,6 +102,32 @@ def confirm(
     console.print(f"{confirmed} of {len(msg_ids)} confirmed")
     if confirmed < len(msg_ids):
         raise typer.Exit(NOTHING_THERE)
+
+
+@app.command()
+@speaking
+def bury(
+    msg_ids: Annotated[list[int], typer.Argument(help="Ids of messages in flight.")],
+    reason: Annotated[str | None, typer.Option(help="Why; the dead letters say so.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Move messages to the dead letter queue of their queue. Exit code 3 if some were not in flight."""
+    with client(host, port) as connection:
+        buried = connection.bury(msg_ids, reason)
+    console.print(f"{buried} of {len(msg_ids)} buried")
+    if buried < len(msg_ids):
+        raise typer.Exit(NOTHING_THERE)
+
+
+def _headers(given: list[str]) -> dict[str, str]:
+    headers: dict[str, str] = {}
+    for one in given:
+        name, colon, text = one.partition(":")
+        if not colon or not name.strip():
+            raise fail(f"--header {one!r}: NAME: TEXT is wanted")
+        headers[name.strip()] = text.strip()
+    return headers
 
 
 def _absent(connection: Client, queues: list[str]) -> list[RefusedError]:

@@ -59,6 +59,9 @@ def configure(
     default_retry: Annotated[float | None, typer.Option(help="Seconds; 0: at most once.")] = None,
     max_deliveries: Annotated[int | None, typer.Option(help="0: no limit.")] = None,
     dead_letter: Annotated[str | None, typer.Option(help="A queue's name; empty: none.")] = None,
+    expires_after: Annotated[
+        float | None, typer.Option(help="Seconds; it goes when nobody has used it for so long. 0: never.")
+    ] = None,
     pause: Annotated[bool, typer.Option("--pause", help="Accept but do not deliver.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Deliver again.")] = False,
     host: Host = "127.0.0.1",
@@ -68,7 +71,7 @@ def configure(
     if pause and resume:
         raise fail("--pause and --resume exclude each other")
     paused = True if pause else False if resume else None
-    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, paused)
+    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, paused, expires_after)
     if all(setting is None for setting in settings):
         raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
     with client(host, port) as connection:
@@ -80,8 +83,10 @@ def configure(
             max_deliveries=max_deliveries,
             dead_letter=dead_letter,
             paused=paused,
+            expires_after=expires_after,
         )
     columns = ["queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"]
+    columns.append("expires_after")
     print_table(columns, [[reply.get(column, "") for column in columns]])
 
 

@@ -7,7 +7,6 @@ released at once, or, delivered at most once, goes to the next consume of its qu
 
 import asyncio
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -18,18 +17,15 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from quorate import calls
-from quorate.async_connection import AsyncConnection, Reply
+from quorate.async_asking import AsyncAsking
+from quorate.async_connection import Reply
 from quorate.calls import Ask
 from quorate.checking import check_seconds
 from quorate.credentials import Credentials
-from quorate.errors import NotInFlightError, QuorateError, refused
-from quorate.lanes import Lanes
-from quorate.lost import Lost, NotLetInError
+from quorate.errors import NotInFlightError, QuorateError
 from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action
-from quorate.shard_map import ShardMap
-from quorate.trying import Trying, keeps_connection
 from quorate.urls import found
 
 T = TypeVar("T")
@@ -37,10 +33,8 @@ T = TypeVar("T")
 log = logging.getLogger("quorate")
 
 MAX_IN_FLIGHT: Final = 64
-LEARN_S: Final = 1.0
 LISTEN_S: Final = 25.0
-DIRECT_S: Final = 0.5
-"""For so long a shard's own port is tried, before the request goes by any node."""
+"""`messages` asks anew after so long a wait."""
 
 
 @dataclass(frozen=True)
@@ -117,18 +111,17 @@ class AsyncClient:
             raise ValueError(f"max_in_flight is {max_in_flight!r}: from 1 to 100, a node takes 128 of a connection")
         given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
         addresses, shown = found(host, port, nodes, given)
-        self._nodes = Nodes(addresses)
-        self._lanes = Lanes(shown)
-        self._map = ShardMap()
-        self._timeout = check_seconds("timeout", timeout)
-        self._retry_connect = retry_connect
+        timeout_s = check_seconds("timeout", timeout)
+        self._asking = AsyncAsking(
+            Nodes(addresses),
+            shown,
+            self._orphaned,
+            timeout_s=timeout_s,
+            retry_connect=retry_connect,
+            in_flight_max=max_in_flight,
+        )
         self._consumer = consumer
-        self._max_in_flight = max_in_flight
-        self._in_flight = 0
-        self._held: deque[asyncio.Future[None]] = deque()
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._kept: dict[str, deque[AsyncMessage]] = {}
-        self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -143,10 +136,7 @@ class AsyncClient:
 
         What is given back at the moment is waited for.
         """
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._timeout)
-        self._lanes.close()
-        await asyncio.sleep(0)  # or the loop may end before their sockets are closed
+        await self._asking.close()
         left = [message for kept in self._kept.values() for message in kept]
         self._kept.clear()
         if left:
@@ -323,145 +313,10 @@ class AsyncClient:
 
     async def request(self, action: int, **fields: Any) -> dict[str, Any]:
         """As `Client.request`."""
-        self._at_home()
-        body = calls.body_of(fields)
-        if self._map.counted(time.monotonic()):
-            await self._learn()
-        return await self._request(int(action), body)
+        return await self._asking.request(int(action), calls.body_of(fields))
 
     async def _do(self, ask: Ask[T]) -> T:
         return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
-
-    def _at_home(self) -> None:
-        loop, pid = asyncio.get_running_loop(), os.getpid()
-        if self._home is None:
-            self._home = (loop, pid)
-        elif self._home[1] != pid:
-            raise RuntimeError("this client is of the process that was forked: make another here")
-        elif self._home[0] is not loop:
-            raise RuntimeError("this client is of another asyncio loop: make one for each")
-
-    async def _request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
-        trying = Trying(
-            *(action, body, self._nodes, self._timeout, self._map),
-            now=time.monotonic(),
-            retry_connect=self._retry_connect,
-        )
-        reply = await self._run(trying, action)
-        ended = trying.ended(reply)
-        if ended is not None:
-            return ended
-        held: dict[str, Any] | QuorateError
-        try:
-            held = await self.show(queue=body["queue"], key=body["key"])
-        except QuorateError as error:
-            held = error
-        if trying.is_ours(int(reply["msg_id"]), held):
-            return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        raise refused(reply)
-
-    async def _run(self, trying: Trying, action: int) -> dict[str, Any]:
-        """The last reply to what is tried."""
-        while True:
-            body, left_s, wait_s = trying.next(time.monotonic())
-            try:
-                reply = await self._ask(trying, {"action": action, **body}, left_s, wait_s)
-            except NotLetInError as error:
-                pause_s: float | None = trying.not_let_in(error)
-            except Lost as lost:
-                pause_s = trying.lost(time.monotonic(), lost)
-            else:
-                pause_s = trying.replied(time.monotonic(), reply)
-                if pause_s is None:
-                    return reply
-            if pause_s:
-                await asyncio.sleep(pause_s)
-
-    async def _ask(self, trying: Trying, body: dict[str, Any], left_s: float, wait_s: float) -> Reply:
-        """One try, over the lane that is for such a request."""
-        address = trying.direct or self._nodes.address
-        connect_s = trying.connect_s(left_s) if trying.direct is None else min(trying.connect_s(left_s), DIRECT_S)
-        try:
-            if calls.is_long(body["action"], body):
-                return await self._long(address, connect_s, body, left_s + wait_s)
-            if wait_s:
-                connection = await self._lanes.wait(address, connect_s)
-                return await self._waited(connection, body, left_s + wait_s)
-            return await self._worked(address, connect_s, body, left_s)
-        except (Lost, NotLetInError):
-            self._nodes.ask_elsewhere(address)
-            raise
-
-    async def _worked(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
-        if self._in_flight >= self._max_in_flight:
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._held.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._leave()  # it had got its turn
-                raise
-        else:
-            self._in_flight += 1
-        try:
-            connection = await self._lanes.work(address, connect_s)
-            is_consume = body["action"] == Action.CONSUME
-            future = connection.ask(body, timeout_s, self._orphaned if is_consume else None)
-        except BaseException:
-            self._leave()
-            raise
-        future.add_done_callback(self._left)
-        return self._kept_open(connection, await future)
-
-    def _left(self, future: "asyncio.Future[Reply]") -> None:
-        self._leave()
-
-    def _leave(self) -> None:
-        """One more may go, and takes the place."""
-        while self._held:
-            turn = self._held.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                return
-        self._in_flight -= 1
-
-    async def _waited(self, connection: AsyncConnection, body: dict[str, Any], timeout_s: float) -> Reply:
-        future = connection.ask(body, timeout_s, self._orphaned)
-        try:
-            return self._kept_open(connection, await future)
-        except asyncio.CancelledError:
-            if future.cancelled():
-                connection.cancel(future)
-            elif future.done() and future.exception() is None:
-                self._orphaned(future.result())  # it had come, and nobody takes it
-            raise
-
-    async def _long(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
-        connection = await self._lanes.long(address, connect_s)
-        is_wanted = True
-        try:
-            return await self._waited(connection, body, timeout_s)
-        except asyncio.CancelledError:
-            is_wanted = connection.open > 0
-            raise
-        finally:
-            if is_wanted and connection.open:
-                self._spawn(self._end(connection))
-            else:
-                self._lanes.give_back(connection)
-
-    async def _end(self, connection: AsyncConnection) -> None:
-        """What was cancelled on it is answered soon."""
-        until = time.monotonic() + self._timeout
-        while connection.open and not connection.is_closed and time.monotonic() < until:
-            await asyncio.sleep(0.01)
-        self._lanes.give_back(connection)
-
-    def _kept_open(self, connection: AsyncConnection, reply: Reply) -> Reply:
-        """The reply; where it says that another node is to be asked, this connection is for nothing new."""
-        keeps_connection(self._nodes, connection.address, reply)
-        return reply
 
     def _orphaned(self, reply: Reply) -> None:
         """A consume's reply, which nobody waits for any more: its messages go back, or wait for the next consume."""
@@ -473,26 +328,10 @@ class AsyncClient:
             self._give_back(lasting)
 
     def _give_back(self, messages: list[AsyncMessage]) -> None:
-        self._spawn(self._released(messages))
+        self._asking.spawn(self._released(messages))
 
     async def _released(self, messages: list[AsyncMessage]) -> None:
         try:
             await self.release(messages)
         except QuorateError as error:
             log.warning("%d messages come again when their leases end, not at once: %s", len(messages), error)
-
-    def _spawn(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _learn(self) -> None:
-        """Ask where the shards are. A client that is not told asks anywhere, as before."""
-        limit_s = min(self._timeout, LEARN_S)
-        trying = Trying(*(int(Action.LEADER), {}, self._nodes, limit_s), now=time.monotonic(), retry_connect=False)
-        try:
-            reply = await self._run(trying, int(Action.LEADER))
-        except QuorateError:
-            self._map.forget()
-        else:
-            self._map.learned(reply, time.monotonic())

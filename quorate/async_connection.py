@@ -52,7 +52,7 @@ class AsyncConnection(asyncio.Protocol):
         self._seq = 0
         self._out: list[bytes] = []
         self._pending: dict[int, Pending] = {}
-        self._buffer = b""
+        self._buffer = bytearray()
         self._raw: tuple[Reply, int] | None = None
         self._heard_at = self._loop.time()
         self._sweep: asyncio.TimerHandle | None = None
@@ -176,9 +176,22 @@ class AsyncConnection(asyncio.Protocol):
         """As a protocol."""
         self._heard_at = self._loop.time()
         if self._buffer:
-            data = self._buffer + data
+            self._buffer += data
+            wanted = self._raw[1] if self._raw is not None else 0
+            if (len(self._buffer) < wanted) if wanted else (b"\n" not in data):
+                if len(self._buffer) > REPLY_BYTES_MAX:
+                    self._fail(ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes"))
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        start = self._read(data)
+        if start < len(data) and not self.is_closed:
+            self._buffer += memoryview(data)[start:]
+
+    def _read(self, data: bytes) -> int:
+        """What is whole of it goes to who waits; returns where the rest begins."""
         start = 0
-        while True:
+        while not self.is_closed:
             if self._raw is not None:
                 reply, size = self._raw
                 if len(data) - start < size:
@@ -197,16 +210,17 @@ class AsyncConnection(asyncio.Protocol):
                 reply = _decode(line)
                 if not isinstance(reply, dict):
                     raise ValueError("no object")
-            except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+                size = int(reply["bytes"]) if "bytes" in reply else 0
+                if not 0 <= size <= REPLY_BYTES_MAX:
+                    raise ValueError(f"followed by {size} bytes")
+            except (msgspec.DecodeError, UnicodeDecodeError, TypeError, ValueError) as error:
                 self._fail(ProtocolViolationError(f"not a reply ({error}): {line[:100]!r}"))
-                return
+                break
             if "bytes" in reply:
-                self._raw = (reply, int(reply["bytes"]))
-                continue
-            self._replied(reply)
-        self._buffer = data[start:]
-        if len(self._buffer) > REPLY_BYTES_MAX:
-            self._fail(ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes"))
+                self._raw = (reply, size)
+            else:
+                self._replied(reply)
+        return start
 
     def _replied(self, reply: Reply) -> None:
         seq = reply.pop("seq", None)

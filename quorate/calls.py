@@ -82,7 +82,13 @@ def confirm(messages: Message | int | Iterable[Message | int]) -> Ask[int]:
     named, asked = settled_of(messages)
     if not asked:
         return Ask(Action.CONFIRM, None, lambda reply: 0)
-    return Ask(Action.CONFIRM, named, lambda reply: asked if reply.get("was_repeated") else int(reply["confirmed"]))
+
+    def read(reply: Reply) -> int:
+        if reply.get("was_repeated"):  # what is neither there nor in other hands was confirmed by an earlier try
+            return asked - int(reply.get("elsewhere", 0))
+        return int(reply["confirmed"])
+
+    return Ask(Action.CONFIRM, named, read)
 
 
 def release(messages: Message | int | Iterable[Message | int], delay: float) -> Ask[int]:

@@ -14,25 +14,18 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from quorate import calls
+from quorate.asking import Asking
 from quorate.calls import Ask
 from quorate.checking import check_seconds
-from quorate.connection import Connection
 from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
-from quorate.errors import QuorateError, RefusedError, refused
-from quorate.lost import Lost, NotLetInError
+from quorate.errors import RefusedError
 from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
-from quorate.pool import Pool
 from quorate.protocol import Action, ErrorWord
-from quorate.shard_map import ShardMap
-from quorate.trying import Trying, keeps_connection
 from quorate.urls import DEFAULT_PORT, found
 
 T = TypeVar("T")
-
-LEARN_S: Final = 1.0
-"""A request waits no longer for the map of the shards, which is only advice."""
 
 LISTEN_S: Final = 25.0
 """`messages` asks anew after so long a wait."""
@@ -81,11 +74,8 @@ class Client:
     ) -> None:
         given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
         addresses, shown = found(host, port, nodes, given)
-        self._nodes = Nodes(addresses)
-        self._pool = Pool(self._nodes, shown)
-        self._map = ShardMap()
-        self._timeout = check_seconds("timeout", timeout)
-        self._retry_connect = retry_connect
+        timeout_s = check_seconds("timeout", timeout)
+        self._asking = Asking(Nodes(addresses), shown, timeout_s, retry_connect=retry_connect)
         self._consumer = consumer
 
     def __enter__(self) -> Self:
@@ -98,7 +88,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; the next request opens one again."""
-        self._pool.close()
+        self._asking.close()
 
     # -- messages ----------------------------------------------------------------------------------------------
 
@@ -304,72 +294,7 @@ class Client:
         Raises TypeError, ValueError for what can't be asked. The reply has `was_repeated` if an earlier try may have
         been done.
         """
-        body = calls.body_of(fields)
-        if self._map.counted(time.monotonic()):
-            self._learn()
-        trying = Trying(
-            *(int(action), body, self._nodes, self._timeout, self._map),
-            now=time.monotonic(),
-            retry_connect=self._retry_connect,
-        )
-        reply = self._run(trying, int(action))
-        ended = trying.ended(reply)
-        if ended is not None:
-            return ended
-        held: dict[str, Any] | QuorateError
-        try:
-            held = self.show(queue=body["queue"], key=body["key"])
-        except QuorateError as error:
-            held = error
-        if trying.is_ours(int(reply["msg_id"]), held):
-            return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        raise refused(reply)
+        return self._asking.request(int(action), calls.body_of(fields))
 
     def _do(self, ask: Ask[T]) -> T:
         return ask.read({} if ask.fields is None else self.request(ask.action, **ask.fields))
-
-    def _run(self, trying: Trying, action: int) -> dict[str, Any]:
-        """The last reply to what is tried."""
-        while True:
-            body, left_s, wait_s = trying.next(time.monotonic())
-            try:
-                connection = self._pool.take(trying.connect_s(left_s), trying.direct)
-                reply = self._ask(connection, {"action": action, **body}, left_s + wait_s)
-            except NotLetInError as error:
-                pause_s: float | None = trying.not_let_in(error)
-            except Lost as lost:
-                pause_s = trying.lost(time.monotonic(), lost)
-            else:
-                pause_s = trying.replied(time.monotonic(), reply)
-                if pause_s is None:
-                    return reply
-            if pause_s:
-                time.sleep(pause_s)
-
-    def _ask(self, connection: Connection, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
-        try:
-            reply = connection.exchange(body, timeout_s)
-        except Lost:
-            connection.close()
-            self._nodes.ask_elsewhere(connection.address)
-            raise
-        except BaseException:
-            connection.close()
-            raise
-        if keeps_connection(self._nodes, connection.address, reply):
-            self._pool.give_back(connection)
-        else:
-            connection.close()
-        return reply
-
-    def _learn(self) -> None:
-        """Ask where the shards are. A client that is not told asks anywhere, as before."""
-        limit_s = min(self._timeout, LEARN_S)
-        trying = Trying(*(int(Action.LEADER), {}, self._nodes, limit_s), now=time.monotonic(), retry_connect=False)
-        try:
-            reply = self._run(trying, int(Action.LEADER))
-        except QuorateError:
-            self._map.forget()
-        else:
-            self._map.learned(reply, time.monotonic())

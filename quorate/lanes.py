@@ -28,10 +28,14 @@ class Lanes:
         self._waits: list[AsyncConnection] = []
         self._idle: list[AsyncConnection] = []
 
-    async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
-        """The one that all share; whoever comes first connects, and the others wait for that."""
+    def open_work(self, address: Address) -> AsyncConnection | None:
+        """The one that all share, if it is open."""
         connection = self._work.get(address)
-        if connection is not None and not connection.is_closed:
+        return None if connection is None or connection.is_closed else connection
+
+    async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
+        """The one that all share, opened; whoever comes first connects, and the others wait for that."""
+        if (connection := self.open_work(address)) is not None:
             return connection
         task = self._connecting.get(address)
         if task is None:

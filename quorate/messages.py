@@ -1,7 +1,7 @@
 """Messages as the library has them, and how requests about them are said: for the sync and the async client."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from quorate.checking import check_names
@@ -38,6 +38,15 @@ class Message:
     due_at: float = 0.0
     retry: float = 0.0
     dead: dict[str, Any] | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
+        named = {name: getattr(self, name) for name in FIELDS if name != "data"}
+        return {**named, **to_wire(self.data)}
+
+
+FIELDS: Final = tuple(one.name for one in fields(Message))
+"""What every message has, whoever holds it."""
 
 
 @dataclass(frozen=True)

@@ -253,8 +253,9 @@ def delivery_fault(request: Request) -> str | None:
 class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     """What every reply says. `action` is 0 where the request could not be read that far.
 
-    `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `cancelled`: how
-    many waits were ended.
+    `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `elsewhere`: how
+    many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
+    ended.
     """
 
     action: int
@@ -275,6 +276,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     count: int | None = None
     buried: int | None = None
     cancelled: int | None = None
+    elsewhere: int | None = None
 
 
 class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):

@@ -60,9 +60,12 @@ class Trying:
         self.was_repeated = False
         self._begun = now
         self._wait_s = float(body.get("wait", 0.0))
-        self._until = now + self._wait_s + timeout_s
         self._pause_s = PAUSE_MIN_S
         self._redirects = self._not_let_in = self._not_reached = 0
+
+    @property
+    def _until(self) -> float:
+        return self._begun + self._wait_s + self._timeout_s
 
     def next(self, now: float) -> tuple[dict[str, Any], float, float]:
         """What is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""

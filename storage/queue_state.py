@@ -8,13 +8,26 @@ messages themselves are in `ShardState.messages`.
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from storage.message import Message, is_dropped
 from storage.order import Order
 from storage.records import Configure, Place
 
 DEFAULT_TTL_S: Final = 3600.0
+
+
+class NewQueue(NamedTuple):
+    """The settings of a queue that is not configured (`max_size` 0: no limit; times in seconds)."""
+
+    max_size: int = 0
+    default_ttl_s: float = DEFAULT_TTL_S
+    default_retry_s: float = 0.0
+
+
+ORIGINAL: Final = NewQueue()
+"""What holds where no record says otherwise, as in the original."""
+
 NEVER: Final = math.inf
 PIECE_KEYS: Final = 2000
 """So many keys are made and sorted in some 2 ms."""
@@ -58,11 +71,11 @@ class QueueState:
         "waiting",
     )
 
-    def __init__(self, name: str, max_size: int = 0) -> None:
+    def __init__(self, name: str, new: NewQueue = ORIGINAL) -> None:
         self.name = name
-        self.max_size = max_size
-        self.default_ttl_s = DEFAULT_TTL_S
-        self.default_retry_s = 0.0
+        self.max_size = new.max_size
+        self.default_ttl_s = new.default_ttl_s
+        self.default_retry_s = new.default_retry_s
         self.max_deliveries = 0
         self.dead_letter: str | None = None
         self.paused = False

@@ -28,6 +28,9 @@ MORE: Final = {
 }
 """Attributes and methods."""
 
+DOORS: Final = {"quorate/Client", "quorate/AsyncClient"}
+"""They have a method for each thing that an application asks, and nothing else: those do not count."""
+
 MADE_FOR_EACH_MESSAGE: Final = {"Message"}
 """Its fields are its parameters, by place: keywords cost as much again."""
 
@@ -55,7 +58,9 @@ def test_a_class_has_few_attributes_and_methods() -> None:
         for kind in ast.walk(tree)
         if isinstance(kind, ast.ClassDef)
     }
-    over = {name: size for name, size in sizes.items() if size[0] > ATTRIBUTES or size[1] > METHODS}
+    over = {
+        name: size for name, size in sizes.items() if size[0] > ATTRIBUTES or (size[1] > METHODS and name not in DOORS)
+    }
     assert over.keys() == MORE.keys(), "one more is over the limits, or one is not any more"
     assert [name for name, size in over.items() if size[0] > MORE[name][0] or size[1] > MORE[name][1]] == []
 

@@ -92,7 +92,7 @@ class Settled(Gathered):
         refusals: list[Reply] = []
         for reply in self.replies:
             any_done = any_done or reply.code == Code.OK
-            for name in ("confirmed", "released", "extended", "buried"):
+            for name in ("confirmed", "elsewhere", "released", "extended", "buried"):
                 count = getattr(reply, name)
                 if count is not None:
                     setattr(total, name, (getattr(total, name) or 0) + count)

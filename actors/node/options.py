@@ -175,6 +175,24 @@ OPTIONS: Final = (
     Option("log_prefix", "", "log lines go to this path with .log behind it; empty: to standard error"),
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),
+    Option(
+        *(
+            "default_ttl",
+            3600.0,
+            "so long (s) after they are due messages of a queue that is not configured expire, or as they say",
+        ),
+        *(0.001, 31_536_000),
+        is_live=True,
+    ),
+    Option(
+        *(
+            "default_retry",
+            0.0,
+            "so long (s) an unconfirmed delivery there is waited for before it is repeated; 0: at most once",
+        ),
+        *(0, 31_536_000),
+        is_live=True,
+    ),
     Option("queue_log_size", 1_000_000, "records that the change log keeps", 100, 10**9),
     Option("log_retention_records", 10_000_000, "as many are kept for the log's named readers", 100, 10**10),
     Option("log_retention_bytes", 8192 * MIB, "so much of the log (bytes) at most is kept for them", MIB, 2**53),

@@ -18,6 +18,7 @@ from actors.queues.broker import Limits
 from net.clients.connection_contract import ConnectionLimits
 from net.protocols.session import RequestLimits
 from quorate.version import VERSION
+from storage.queue_state import NewQueue
 from storage.records import Member
 
 log = logging.getLogger("quorate.worker")
@@ -64,7 +65,7 @@ def _share(config: NodeConfig, name: str) -> int:
 def broker_limits(config: NodeConfig) -> Limits:
     """What a shard takes on: its share of what the node does."""
     return Limits(
-        queue_size=config["queue_size"],
+        new_queue=NewQueue(config["queue_size"], float(config["default_ttl"]), float(config["default_retry"])),
         queues_max=_share(config, "max_queues"),
         memory_bytes_max=configuration.memory_bytes_max(config) // config["shards"],
         data_bytes_max=config["max_data_bytes"],

@@ -36,7 +36,7 @@ from quorate.protocol import (
 )
 from storage.message import Message, weight
 from storage.message_ids import message_id
-from storage.queue_state import DEFAULT_TTL_S, QueueState
+from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import EXPIRE, HEADERS, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
 from storage.state import ShardState
 
@@ -72,13 +72,13 @@ assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "e
 
 
 class Limits(NamedTuple):
-    """What a shard takes on. Bytes, seconds and counts; `queue_size` is a new queue's `max_size` (0: no limit).
+    """What a shard takes on. Bytes, seconds and counts; `new_queue` is what a new queue is set to.
 
     `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
     have open, so that its end is always noticed.
     """
 
-    queue_size: int = 0
+    new_queue: NewQueue = ORIGINAL
     queues_max: int = 100_000
     memory_bytes_max: int = 8 << 30
     data_bytes_max: int = 1 << 20
@@ -107,7 +107,7 @@ class Broker:
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
         self.readers = Readers(self.ledger, around)
         self.queries = Queries(self.ledger, self.delivery, around, self.readers)
-        self.admin = QueueAdmin(self.ledger, self.delivery, limits.queue_size, limits.queues_max)
+        self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.disk_full: str | None = None
@@ -198,7 +198,7 @@ class Broker:
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
         self._limits = limits
-        self.admin.set_limits(limits.queue_size, limits.queues_max)
+        self.admin.set_limits(limits.new_queue, limits.queues_max)
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.
@@ -310,7 +310,7 @@ class Broker:
         now = self.ledger.now
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         if not ttl:
-            expires_at = max(due_at, now) + (DEFAULT_TTL_S if queue is None else queue.default_ttl_s)
+            expires_at = max(due_at, now) + (self.ledger.new_queue if queue is None else queue).default_ttl_s
             if expires_at > TIME_MAX_S:
                 expires_at = TIME_MAX_S
         else:
@@ -325,7 +325,7 @@ class Broker:
                 )
                 return None
         if retry is None:
-            retry = 0.0 if queue is None else queue.default_retry_s
+            retry = (self.ledger.new_queue if queue is None else queue).default_retry_s
         if key is not None and queue is not None and (holder := queue.keys.get(key)) is not None:
             reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
             reply.msg_id = holder
@@ -362,7 +362,7 @@ class Broker:
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""
-        max_size = self._limits.queue_size if queue is None else queue.max_size
+        max_size = self._limits.new_queue.max_size if queue is None else queue.max_size
         if max_size and (0 if queue is None else queue.size) + count > max_size:
             self.ledger.refuse(
                 call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"

@@ -15,7 +15,7 @@ from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
 from storage.message_ids import message_id
-from storage.queue_state import QueueState
+from storage.queue_state import ORIGINAL, QueueState
 from storage.records import LEVEL
 from storage.state import ShardState
 
@@ -41,15 +41,15 @@ class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
     `majority` is of the cluster's voters; `is_leased`: no other node can be leading now, so what this one knows of a
-    message holds. `committed`: how far the state is settled, all of it unless said otherwise. `queue_size` is a new
-    queue's `max_size`, `level` the feature level that records may use.
+    message holds. `committed`: how far the state is settled, all of it unless said otherwise. `new_queue` is what
+    a new queue is set to, `level` the feature level that records may use.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
         self.state = state
         self.now = state.time
         self.committed = state.trans_id if committed is None else committed
-        self.queue_size = 0
+        self.new_queue = ORIGINAL
         self.level = LEVEL
         self.records: list[Made] = []
         self._together: list[tuple[int, int]] = []
@@ -86,12 +86,12 @@ class Ledger:
 
     def records_to_make(self, queue: str) -> int:
         """How many records `make_queue` would append."""
-        return 1 if self.queue_size and queue not in self.state.queues else 0
+        return 1 if self.new_queue != ORIGINAL and queue not in self.state.queues else 0
 
     def make_queue(self, name: str) -> None:
-        """Note a new queue's limit before its first message: it must not depend on who replays the log."""
+        """Note what a new queue is set to before its first message: it must not depend on who replays the log."""
         if self.records_to_make(name):
-            self.append(QueueState(name, self.queue_size).settings())
+            self.append(QueueState(name, self.new_queue).settings())
 
     def produced(self, message: Message) -> None:
         """The message of a produce record just appended is placed when that is committed."""

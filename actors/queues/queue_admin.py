@@ -15,7 +15,7 @@ from actors.queues.ledger import Ledger
 from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
 from storage.message import Message
 from storage.message_ids import message_id, named
-from storage.queue_state import DEFAULT_TTL_S, QueueState
+from storage.queue_state import NewQueue, QueueState
 from storage.records import WORKERS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
@@ -58,20 +58,20 @@ class _Clearing:
 
 
 class QueueAdmin:
-    """Does it for one shard. `queue_size` is a new queue's `max_size`; there may be `queues_max` queues."""
+    """Does it for one shard. `new_queue` is what a new queue is set to; there may be `queues_max` queues."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, queue_size: int, queues_max: int) -> None:
+    def __init__(self, ledger: Ledger, delivery: Delivery, new_queue: NewQueue, queues_max: int) -> None:
         self._ledger = ledger
         self._delivery = delivery
         self._state = ledger.state
         self._clearings: list[_Clearing] = []
-        self.set_limits(queue_size, queues_max)
+        self.set_limits(new_queue, queues_max)
 
-    def set_limits(self, queue_size: int, queues_max: int) -> None:
+    def set_limits(self, new_queue: NewQueue, queues_max: int) -> None:
         """Take over new limits; what is there already stays."""
-        self._queue_size = queue_size
+        self._new_queue = new_queue
         self._queues_max = queues_max
-        self._ledger.queue_size = queue_size
+        self._ledger.new_queue = new_queue
 
     @property
     def has_more(self) -> bool:
@@ -99,11 +99,11 @@ class QueueAdmin:
         queue = self._state.queues.get(request.queue)
         if queue is None and len(self._state.queues) >= self._queues_max:
             return self._ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
-        wanted = (queue or QueueState(request.queue, self._queue_size)).settings()
+        wanted = (queue or QueueState(request.queue, self._new_queue)).settings()
         asked = Configure(
             request.queue,
             _or(request.max_size, wanted.max_size),
-            _or(request.default_ttl, wanted.default_ttl_s) or DEFAULT_TTL_S,
+            _or(request.default_ttl, wanted.default_ttl_s) or self._new_queue.default_ttl_s,
             _or(request.default_retry, wanted.default_retry_s),
             _or(request.max_deliveries, wanted.max_deliveries),
             wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
@@ -201,7 +201,7 @@ class QueueAdmin:
         queue = self._state.queues.get(clearing.queue)
         if (call is None or call.request.action == Action.REMOVE) and queue is not None:
             if queue.size:  # produced since: they are a new queue's, with nothing of the old one's settings
-                self._ledger.append(QueueState(clearing.queue, self._queue_size).settings())
+                self._ledger.append(QueueState(clearing.queue, self._new_queue).settings())
             else:
                 self._ledger.append(Remove(clearing.queue))
                 self._delivery.forget_queue(clearing.queue)

@@ -21,7 +21,9 @@ class Settling:
     """Confirm, release, extend and bury, by the ids that a request names.
 
     With `delivery` a request says which delivery of each message it is about: one that has been handed out again since
-    is in other hands, and what is asked about it is as if it were not in flight.
+    is in other hands, and what is asked about it is as if it were not in flight. A delivery that the log does not know
+    yet was given by a leader whose record of it was lost in a crash: nobody was given a later one, so a confirmation
+    of it is the newest consumer's.
     """
 
     def __init__(self, ledger: Ledger, delivery: Delivery) -> None:
@@ -73,27 +75,43 @@ class Settling:
         counts = _deliveries_of(request, delivery)
         return _only(found, lambda message: message.deliveries == counts[message.msg_id])
 
+    @staticmethod
+    def _not_later(request: Request, found: dict[str, list[Message]]) -> dict[str, list[Message]]:
+        """Those of the messages that nobody was given after the delivery which the request means."""
+        delivery = request.delivery
+        if delivery is None:
+            return found
+        counts = _deliveries_of(request, delivery)
+        return _only(found, lambda message: message.deliveries <= counts[message.msg_id])
+
     def confirm(self, call: Call) -> None:
         """The messages are done: they go away for good."""
         request = call.request
         msg_id: Any = request.msg_id
         confirmed = 0
+        elsewhere: int | None = None
         if msg_id is not None and request.msg_ids is None and not isinstance(request.delivery, list):
             message = self._message(call, msg_id)
-            if message is not None and (request.delivery is None or message.deliveries == request.delivery):
-                confirmed = 1
-                self._ledger.append(_Confirm(message.queue, [msg_id], [newest_record(message)]))
+            if message is not None:
+                if request.delivery is None or message.deliveries <= request.delivery:
+                    confirmed = 1
+                    self._ledger.append(_Confirm(message.queue, [msg_id], [newest_record(message)]))
+                else:
+                    elsewhere = 1
         else:
             ids = self._named(call)
             if ids is None:
                 return
-            for name, messages in self._meant(request, self._found(call, ids)).items():
+            found = self._found(call, ids)
+            for name, messages in self._not_later(request, found).items():
                 confirmed += len(messages)
                 self._ledger.append(_Confirm(name, *named(messages)))
+            elsewhere = sum(map(len, found.values())) - confirmed or None
         queue, seq = request.queue, request.seq
-        self._ledger.park(
-            call, _Reply(action=_CONFIRM, code=0, queue=queue, seq=seq, msg_id=msg_id, confirmed=confirmed)
-        )
+        reply = _Reply(action=_CONFIRM, code=0, queue=queue, seq=seq, msg_id=msg_id, confirmed=confirmed)
+        if elsewhere is not None:
+            reply.elsewhere = elsewhere
+        self._ledger.park(call, reply)
 
     def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is."""

@@ -72,7 +72,8 @@ class Load:
                 again = f"delivery {message.deliveries} of {message.msg_id}"
                 self.problems.append(f"{again} was asked for {begun - confirmed_at:.4f} s after its confirmation")
             self.maybe_confirmed.add(message.msg_id)
-        client.confirm(message)
+        if not client.confirm(message):
+            return  # a crash made another delivery of it early, and that one is confirmed
         with self._lock:
             self.confirmed[message.msg_id] = time.monotonic()
 

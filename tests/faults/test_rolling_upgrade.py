@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from actors.node.launch import SUPERVISOR, launch
-from storage.records import LEVEL
+from quorate import RefusedError
+from quorate.protocol import Action
+from storage.records import LEVEL, READERS_LEVEL
 from tests.cluster import Cluster
 from tests.faults.load import Load
 from tests.node import Node
@@ -72,8 +74,16 @@ def test_a_cluster_of_an_earlier_version_is_upgraded_node_by_node_under_load(
             load.stop()
         with cluster.leader().client() as client:
             load.check(client)
-            assert {row["level"] for row in client.status()["shards"]} == {LEVEL}, "it was the earlier one's already"
+            assert {row["level"] for row in client.status()["shards"]} == {READERS_LEVEL}, "nobody has raised it"
             client.produce("bytes", b"\xff")
+            with pytest.raises(RefusedError, match="qctl cluster upgrade"):
+                client.produce("new", "x", headers={"a": "b"})
+            client.request(Action.CLUSTER, command="upgrade")
+            assert {row["level"] for row in client.status()["shards"]} == {LEVEL}
+            client.produce("new", "x", headers={"a": "b"})
+            message = client.consume("new")
+            assert message is not None
+            assert message.headers == {"a": "b"}
         for node in cluster.nodes.values():
             assert "Traceback" not in node.log
             assert "CRITICAL" not in node.log

@@ -235,7 +235,7 @@ def test_a_client_learns_where_the_shards_are_and_asks_there(start_node: StartNo
         with Client(port=ports[1]) as direct:
             assert direct.status()["pid"] == rows(client)[1]["pid"]
             assert direct.monitor(QUEUES[2])["size"] == 13, "a worker's own port serves everything, too"
-        connected = {connection.address[1] for connection in client._pool._idle}
+        connected = {connection.address[1] for connection in client._asking._pool._idle}
         assert connected == {node.port, *ports.values()}
         os.kill(rows(client)[1]["pid"], signal.SIGKILL)
         for n in range(60):

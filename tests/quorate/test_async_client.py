@@ -195,7 +195,7 @@ def test_a_produce_that_is_cancelled_is_left_to_end(start_node: StartNode) -> No
             assert left
             size = (await client.monitor("q"))["size"]
             assert 2 <= size <= 201
-            assert client._in_flight == 0
+            assert client._asking._in_flight == 0
 
     run(go())
 

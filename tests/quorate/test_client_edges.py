@@ -39,12 +39,12 @@ def test_a_child_has_connections_of_its_own_and_nobody_gets_anothers_reply(start
     """Of 600 consumes in forked processes 130 returned the other process's message."""
     with start_node().client() as client:
         ids = {name: client.produce(name, name, retry=60) for name in ("parent", "child")}
-        assert client._pool._idle
+        assert client._asking._pool._idle
 
         def show_own() -> str:
-            mine = {connection._socket.getsockname() for connection in client._pool._idle}
+            mine = {connection._socket.getsockname() for connection in client._asking._pool._idle}
             shown = {client.show(ids["child"])["data"] for _ in range(200)}
-            its = {connection._socket.getsockname() for connection in client._pool._idle}
+            its = {connection._socket.getsockname() for connection in client._asking._pool._idle}
             return f"{sorted(shown)} {len(mine)} {len(its)}"
 
         done: list[str] = []
@@ -60,7 +60,7 @@ def test_a_child_has_connections_of_its_own_and_nobody_gets_anothers_reply(start
 def test_a_child_can_ask_although_a_thread_held_a_lock_at_the_fork(start_node: StartNode) -> None:
     with start_node().client() as client:
         client.produce("q", "x")
-        with client._pool._lock, client._map._lock:
+        with client._asking._pool._lock, client._asking._map._lock:
             assert in_child(lambda: str(client.monitor("q")["size"])) == "1"
 
 

@@ -272,7 +272,7 @@ class SimulatedNode:
             frame_bytes_max=limits.frame_bytes_max,
             keyring=network.keyring,
         )
-        self.limits = Limits(queue_size=0, data_bytes_max=500)
+        self.limits = Limits(data_bytes_max=500)
         self.request_limits = RequestLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from actors.queues.ledger import REPLICATED_S
+from storage.queue_state import NewQueue
 from storage.records import Deliver, Produce
 from tests.actors.queues.shard import Shard
 
@@ -351,7 +352,7 @@ def test_a_message_that_expires_when_it_is_due_is_delivered_once(offset: float) 
 
 
 def test_a_new_queues_limit_is_in_the_log_and_not_that_of_who_replays_it() -> None:
-    shard = Shard(queue_size=2)
+    shard = Shard(new_queue=NewQueue(2))
     msg_id = shard.ask(1, queue="q", data="x")["msg_id"]
     assert shard.ask(12, msg_id=msg_id)["message"]["queue"] == "q"
     assert shard.replayed().queues["q"].max_size == 2
@@ -360,7 +361,7 @@ def test_a_new_queues_limit_is_in_the_log_and_not_that_of_who_replays_it() -> No
 
 
 def test_a_dead_letter_queue_that_is_made_so_has_the_limit_of_a_new_queue() -> None:
-    shard = Shard(queue_size=7)
+    shard = Shard(new_queue=NewQueue(7))
     shard.ask(5, queue="q", max_deliveries=1, dead_letter="dead")
     shard.ask(1, queue="q", data="x", retry=1)
     shard.ask(2, queue="q")
@@ -416,3 +417,17 @@ def test_what_was_true_is_told_when_a_majority_has_confirmed_the_leader_since() 
     ledger.lease(5.0, 6.0)
     shard.settle()
     assert shard.replies[look]["size"] == 1
+
+
+def test_a_node_may_set_what_a_new_queue_is_set_to() -> None:
+    """It stands in the log, so that another leader's own settings change nothing of a queue that is there."""
+    shard = Shard(new_queue=NewQueue(0, 60.0, 5.0))
+    msg_id = shard.ask(1, queue="q", data="x")["msg_id"]
+    message = shard.ask(12, msg_id=msg_id)["message"]
+    assert (message["retry"], message["expires_at"]) == (5, shard.now + 60)
+    assert shard.replayed().queues["q"].settings() == shard.state.queues["q"].settings()
+    assert shard.ask(4, queue="q")["settings"]["default_retry"] == 5
+    assert shard.ask(5, queue="other", max_size=3)["default_ttl"] == 60
+    assert shard.ask(5, queue="other", default_ttl=0)["default_ttl"] == 60
+    second = shard.ask(1, queue="q", messages=[{"data": "y"}, {"data": "z", "retry": 0}])["msg_ids"]
+    assert [shard.ask(12, msg_id=one)["message"]["retry"] for one in second] == [5, 0]

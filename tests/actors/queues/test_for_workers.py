@@ -62,9 +62,18 @@ def test_a_late_consumer_can_do_nothing_to_what_another_works_on() -> None:
         assert late["error"] == "not_in_flight", action
         assert "delivered again" in late["reason"]
     assert shard.ask(3, msg_id=msg_id, delivery=1)["confirmed"] == 0
-    assert shard.ask(3, msg_ids=[msg_id], delivery=[1])["confirmed"] == 0
+    late = shard.ask(3, msg_ids=[msg_id, 7], delivery=[1, 1])
+    assert (late["confirmed"], late["elsewhere"]) == (0, 1)
     assert shard.ask(10, msg_id=msg_id, delivery=2, retry=50)["extended"] == 1
     assert shard.ask(3, msg_ids=[msg_id], delivery=[2])["confirmed"] == 1
+
+
+def test_a_delivery_whose_record_a_crash_has_lost_is_confirmed_as_long_as_nobody_had_a_later_one() -> None:
+    shard = Shard()
+    one, two = (shard.ask(1, queue="q", data="x", retry=2)["msg_id"] for _ in range(2))
+    assert shard.ask(3, msg_id=one, delivery=1)["confirmed"] == 1, "what gave it away is not in this log"
+    reply = shard.ask(3, msg_ids=[one, two], delivery=[1, 1])
+    assert (reply["confirmed"], reply.get("elsewhere")) == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""How the sync client asks: one request, tried over pooled connections until it is answered or its time is over."""
+
+import time
+from typing import Any, Final
+
+from quorate.connection import Connection
+from quorate.credentials import Credentials
+from quorate.errors import QuorateError, refused
+from quorate.lost import Lost, NotLetInError
+from quorate.nodes import Nodes
+from quorate.payload import from_wire
+from quorate.pool import Pool
+from quorate.protocol import Action
+from quorate.shard_map import ShardMap
+from quorate.trying import Trying, keeps_connection
+
+LEARN_S: Final = 1.0
+"""A request waits no longer for the map of the shards, which is only advice."""
+
+_SHOW: Final = int(Action.SHOW)
+_LEADER: Final = int(Action.LEADER)
+
+
+class Asking:
+    """Requests to any of `nodes`, each within `timeout_s` beyond what it asks to wait. Any thread may use it."""
+
+    def __init__(self, nodes: Nodes, shown: Credentials, timeout_s: float, *, retry_connect: bool) -> None:
+        self._nodes = nodes
+        self._pool = Pool(nodes, shown)
+        self._map = ShardMap()
+        self._timeout_s = timeout_s
+        self._retry_connect = retry_connect
+
+    def close(self) -> None:
+        """Close the connections; the next request opens one again."""
+        self._pool.close()
+
+    def request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a request. Raises what `Client` says."""
+        if self._map.counted(time.monotonic()):
+            self._learn()
+        return self._request(action, body)
+
+    def _request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
+        trying = Trying(
+            *(action, body, self._nodes, self._timeout_s, self._map),
+            now=time.monotonic(),
+            retry_connect=self._retry_connect,
+        )
+        reply = self._run(trying, action)
+        ended = trying.ended(reply)
+        if ended is not None:
+            return ended
+        held: dict[str, Any] | QuorateError
+        try:
+            shown = self._request(_SHOW, {"queue": body["queue"], "key": body["key"]})["message"]
+            held = {**shown, "data": from_wire(shown)}
+        except QuorateError as error:
+            held = error
+        if trying.is_ours(int(reply["msg_id"]), held):
+            return {**reply, "code": 0}  # the first try had been done before its answer was lost
+        raise refused(reply)
+
+    def _run(self, trying: Trying, action: int) -> dict[str, Any]:
+        """The last reply to what is tried."""
+        while True:
+            body, left_s, wait_s = trying.next(time.monotonic())
+            try:
+                connection = self._pool.take(trying.connect_s(left_s), trying.direct)
+                reply = self._ask(connection, {"action": action, **body}, left_s + wait_s)
+            except NotLetInError as error:
+                pause_s: float | None = trying.not_let_in(error)
+            except Lost as lost:
+                pause_s = trying.lost(time.monotonic(), lost)
+            else:
+                pause_s = trying.replied(time.monotonic(), reply)
+                if pause_s is None:
+                    return reply
+            if pause_s:
+                time.sleep(pause_s)
+
+    def _ask(self, connection: Connection, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
+        try:
+            reply = connection.exchange(body, timeout_s)
+        except Lost:
+            connection.close()
+            self._nodes.ask_elsewhere(connection.address)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        if keeps_connection(self._nodes, connection.address, reply):
+            self._pool.give_back(connection)
+        else:
+            connection.close()
+        return reply
+
+    def _learn(self) -> None:
+        """Ask where the shards are. A client that is not told asks anywhere, as before."""
+        limit_s = min(self._timeout_s, LEARN_S)
+        trying = Trying(*(_LEADER, {}, self._nodes, limit_s), now=time.monotonic(), retry_connect=False)
+        try:
+            reply = self._run(trying, _LEADER)
+        except QuorateError:
+            self._map.forget()
+        else:
+            self._map.learned(reply, time.monotonic())

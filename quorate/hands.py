@@ -29,19 +29,13 @@ class Held(Generic[MessageT]):
 
 
 class Hands(Generic[MessageT]):
-    """Of one worker, with `concurrency` hands. Times are monotonic seconds."""
+    """Of one worker. Times are monotonic seconds."""
 
-    def __init__(self, concurrency: int) -> None:
-        self.concurrency = concurrency
+    def __init__(self) -> None:
         self._held: dict[int, Held[MessageT]] = {}
 
     def __len__(self) -> int:
         return len(self._held)
-
-    @property
-    def free(self) -> int:
-        """How many hands are free."""
-        return self.concurrency - len(self._held)
 
     @property
     def held(self) -> list[MessageT]:

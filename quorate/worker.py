@@ -24,12 +24,13 @@ from typing import Any, Final
 from quorate.client import Client
 from quorate.delivered import DeliveredMessage
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
-from quorate.hands import Backoff, Hands
+from quorate.hands import Backoff
+from quorate.leases import Leases
 from quorate.protocol import BATCH_MAX, ErrorWord
 
 log = logging.getLogger("quorate.worker")
 
-WAIT_S: Final = 5.0
+WAIT_S: Final = 1.0
 """So long a consume waits at most: a worker that is stopped ends within it."""
 
 FAILED_PAUSE_S: Final = 1.0
@@ -86,7 +87,8 @@ class Worker:
         )
         self._grace_s = grace
         self._backoff = backoff or Backoff()
-        self._hands: Hands[DeliveredMessage] = Hands(concurrency)
+        self._concurrency = concurrency
+        self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
         self._done: list[DeliveredMessage] = []
         self._is_stopping = self._has_ended = False
@@ -121,10 +123,7 @@ class Worker:
         self._is_stopping = True  # no lock: the thread that holds it may be the one that is interrupted
 
     def _work(self) -> None:
-        helpers = [
-            threading.Thread(target=self._keep_extending, name="quorate-leases", daemon=True),
-            threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True),
-        ]
+        helpers = [threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True)]
         if self._is_async:
             self._loop = asyncio.new_event_loop()
             looping = threading.Thread(target=self._keep_looping, args=(self._loop,), name="quorate-loop", daemon=True)
@@ -132,7 +131,7 @@ class Worker:
         else:  # daemons: a handler that never ends does not keep the process
             helpers += [
                 threading.Thread(target=self._keep_handling, name=f"quorate-hand-{n}", daemon=True)
-                for n in range(self._hands.concurrency)
+                for n in range(self._concurrency)
             ]
         for helper in helpers:
             helper.start()
@@ -145,19 +144,18 @@ class Worker:
     def _end(self, helpers: list[threading.Thread]) -> None:
         begun = time.monotonic()
         with self._lock:
-            while len(self._hands) and time.monotonic() < begun + self._grace_s:
+            while len(self._leases) and time.monotonic() < begun + self._grace_s:
                 self._lock.wait(0.1)
-            left = [message for message in self._hands.held if message.retry]
-            for message in self._hands.held:
-                self._hands.drop(message)
+            left = [message for message in self._leases.drop_all() if message.retry]
             self._has_ended = True
             self._lock.notify_all()
+        self._leases.close()
         if left:
             log.warning("%d messages are given back, whose handlers did not end in time", len(left))
             self._said("release", left, lambda: self._client.release(left))
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
-        for _ in range(self._hands.concurrency):
+        for _ in range(self._concurrency):
             self._work_to_do.put(None)
         for helper in helpers:
             helper.join(0.0 if left else WAIT_S)
@@ -166,7 +164,7 @@ class Worker:
 
     def _take_some(self) -> None:
         with self._lock:
-            free = self._hands.free
+            free = self._concurrency - len(self._leases)
             if free <= 0:
                 self._lock.wait(NO_HANDS_S)
                 return
@@ -185,9 +183,7 @@ class Worker:
         if len(self._queues) > 1 and messages:  # the one that had some is last in the next turn
             self._queues.remove(messages[0].queue)
             self._queues.append(messages[0].queue)
-        with self._lock:
-            self._hands.take(messages, time.monotonic())
-            self._lock.notify_all()
+        self._leases.take(messages)
         for message in messages:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._begin, message)
@@ -238,9 +234,9 @@ class Worker:
 
     def _handled(self, message: DeliveredMessage, error: BaseException | None) -> None:
         """The handler has ended: what is said of its message, if it is still this worker's."""
+        if not self._leases.drop(message):
+            return  # it was given back meanwhile
         with self._lock:
-            if not self._hands.drop(message):
-                return  # it was given back meanwhile
             if error is None or not message.retry:
                 self.counts["done" if error is None else "failed"] += 1
                 if message.retry and not message.is_settled:
@@ -301,31 +297,7 @@ class Worker:
         ids = ", ".join(str(message.msg_id) for message in messages[:5])
         log.warning("%s: %d of %d messages were not this worker's any more (%s ...)", what, count, len(messages), ids)
 
-    # -- leases and confirmations, each by a thread of its own -------------------------------------------------
-
-    def _keep_extending(self) -> None:
-        while True:
-            with self._lock:
-                if self._has_ended:
-                    return
-                now = time.monotonic()
-                due = self._hands.due(now) if self._hands.next_at <= now else {}
-                if not due:
-                    self._lock.wait(min(max(self._hands.next_at - now, 0.01), NO_HANDS_S))
-                    continue
-            for lease_s, messages in due.items():
-                self._extend(messages, lease_s)
-
-    def _extend(self, messages: list[DeliveredMessage], lease_s: float) -> None:
-        try:
-            self._client.extend(messages, lease_s)
-        except NotInFlightError:
-            return  # their confirmations tell whose they are
-        except QuorateError as error:
-            log.warning("%d leases could not be extended, and are tried again: %s", len(messages), error)
-            with self._lock:
-                self._hands.failed(messages, time.monotonic())
-            time.sleep(min(lease_s / 10, FAILED_PAUSE_S))
+    # -- confirmations, by a thread of their own ----------------------------------------------------------------
 
     def _keep_confirming(self) -> None:
         while True:

@@ -16,7 +16,7 @@ def message(msg_id: int, retry: float, deliveries: int = 1) -> Message:
     st.floats(0.01, 0.3),
 )
 def test_every_lease_is_extended_before_it_is_half_over(arrivals: list[tuple[float, float]], step: float) -> None:
-    hands: Hands[Message] = Hands(100)
+    hands: Hands[Message] = Hands()
     leased_at: dict[int, float] = {}
     arrivals = sorted(arrivals, key=lambda one: one[1])
     now = 0.0
@@ -38,10 +38,9 @@ def test_every_lease_is_extended_before_it_is_half_over(arrivals: list[tuple[flo
 
 
 def test_what_is_due_about_now_goes_together_and_what_failed_soon_again() -> None:
-    hands: Hands[Message] = Hands(3)
+    hands: Hands[Message] = Hands()
     hands.take([message(1, 30), message(2, 30)], 0.0)
     hands.take([message(3, 30)], 1.5)
-    assert hands.free == 0
     assert hands.next_at == 10
     assert [one.msg_id for one in hands.due(10.0)[30]] == [1, 2, 3]
     assert hands.next_at == 20
@@ -51,7 +50,7 @@ def test_what_is_due_about_now_goes_together_and_what_failed_soon_again() -> Non
 
 
 def test_only_the_delivery_that_is_held_is_let_go() -> None:
-    hands: Hands[Message] = Hands(3)
+    hands: Hands[Message] = Hands()
     hands.take([message(1, 30, deliveries=2)], 0.0)
     assert not hands.drop(message(1, 30, deliveries=1))
     assert not hands.drop(message(5, 30))

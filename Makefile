@@ -5,6 +5,7 @@ RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 SPARK := $(VENV)/.spark
 COMPILED := $(VENV)/.compiled
+PEERS := build/peers/.installed
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
@@ -12,7 +13,7 @@ SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.
 BESIDE := --numprocesses 3 --dist loadgroup
 QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_stale_reads.py
 
-.PHONY: demo demo-data test compiled interpreted wheel check lint types lock clean
+.PHONY: demo demo-data test peers compiled interpreted wheel check lint types lock clean
 demo: $(COMPILED)
 	$(RUN) -m bench.demo
 
@@ -22,7 +23,7 @@ demo-data: $(SPARK) $(COMPILED)
 
 # All tests, with the code that this machine runs; where that is compiled, the quick ones interpreted, too, and those that
 # plant bugs.
-test: $(SPARK) $(COMPILED)
+test: $(SPARK) $(COMPILED) $(PEERS)
 	$(RUN) -m pytest $(BESIDE)
 	if $(RUN) -m quorate_compiled --is-compiled; then QUORATE_COMPILE=0 $(RUN) -m pytest $(BESIDE) $(QUICK); fi
 
@@ -69,6 +70,19 @@ $(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock
 	$(RUN) -m data.java || $(PIP) --require-hashes -r requirements-jdk.lock
 	touch $(SPARK)
 
+# Task queues and frameworks that our modules for them are tested with, in an environment of their own, and those of their
+# own tests that ours must pass, from their source distributions.
+peers: $(PEERS)
+PEERS_PIP := build/peers/venv/bin/python -m pip --quiet --disable-pip-version-check
+$(PEERS): requirements-peers.lock peers-src.lock quorate/pyproject.toml
+	rm -rf build/peers && mkdir -p build/peers/src
+	$(PYTHON) -m venv build/peers/venv
+	$(PEERS_PIP) install --require-hashes -r requirements-peers.lock
+	$(PEERS_PIP) install --no-deps --no-build-isolation --editable ./quorate
+	$(PEERS_PIP) download --no-deps --no-build-isolation --no-binary :all: --require-hashes -r peers-src.lock -d build/peers
+	for packed in build/peers/*.tar.gz; do tar xz -C build/peers/src -f $$packed; done
+	touch $(PEERS)
+
 # Renews the pins; needs uv (pip install uv). Those of Spark and Java hold to the first.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	--no-emit-find-links --no-emit-package quorate-client --upgrade
@@ -76,6 +90,7 @@ lock:
 	$(COMPILE) --extra dev --output-file requirements.lock pyproject.toml
 	$(COMPILE) --extra spark --constraint requirements.lock --output-file requirements-spark.lock pyproject.toml
 	$(COMPILE) --extra jdk --constraint requirements.lock --output-file requirements-jdk.lock pyproject.toml
+	$(COMPILE) --output-file requirements-peers.lock peers.in
 
 clean:
 	rm -rf $(VENV) build *.egg-info

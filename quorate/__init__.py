@@ -27,6 +27,7 @@ from quorate.version import VERSION
 if TYPE_CHECKING:
     from quorate.async_client import AsyncClient, AsyncMessage
     from quorate.client import Client, DeliveredMessage
+    from quorate.interrupt import Interrupt
     from quorate.messages import NEVER, Message, NewMessage
     from quorate.worker import Reject, Retry, Worker
 
@@ -48,6 +49,7 @@ _HOME = {
     "AsyncMessage": "async_client",
     "Client": "client",
     "DeliveredMessage": "client",
+    "Interrupt": "interrupt",
     "NEVER": "messages",
     "Message": "messages",
     "NewMessage": "messages",
@@ -65,6 +67,7 @@ __all__ = [
     "ConnectionFailedError",
     "DeliveredMessage",
     "DuplicateKeyError",
+    "Interrupt",
     "Message",
     "NewMessage",
     "NotAllowedError",

@@ -6,6 +6,7 @@ from typing import Any, Final
 from quorate.connection import Connection
 from quorate.credentials import Credentials
 from quorate.errors import QuorateError, refused
+from quorate.interrupt import Interrupt
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Nodes
 from quorate.payload import from_wire
@@ -16,6 +17,9 @@ from quorate.trying import Trying, keeps_connection
 
 LEARN_S: Final = 1.0
 """A request waits no longer for the map of the shards, which is only advice."""
+
+NOTHING_THERE: Final[dict[str, Any]] = {"code": 0}
+"""What a wait that is interrupted before it begins is answered."""
 
 _SHOW: Final = int(Action.SHOW)
 _LEADER: Final = int(Action.LEADER)
@@ -35,19 +39,19 @@ class Asking:
         """Close the connections; the next request opens one again."""
         self._pool.close()
 
-    def request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a request. Raises what `Client` says."""
+    def request(self, action: int, body: dict[str, Any], interrupt: Interrupt | None = None) -> dict[str, Any]:
+        """The reply to a request. Raises what `Client` says. `interrupt` ends a wait early."""
         if self._map.counted(time.monotonic()):
             self._learn()
-        return self._request(action, body)
+        return self._request(action, body, interrupt)
 
-    def _request(self, action: int, body: dict[str, Any]) -> dict[str, Any]:
+    def _request(self, action: int, body: dict[str, Any], interrupt: Interrupt | None = None) -> dict[str, Any]:
         trying = Trying(
             *(action, body, self._nodes, self._timeout_s, self._map),
             now=time.monotonic(),
             retry_connect=self._retry_connect,
         )
-        reply = self._run(trying, action)
+        reply = self._run(trying, action, interrupt)
         ended = trying.ended(reply)
         if ended is not None:
             return ended
@@ -61,13 +65,15 @@ class Asking:
             return {**reply, "code": 0}  # the first try had been done before its answer was lost
         raise refused(reply)
 
-    def _run(self, trying: Trying, action: int) -> dict[str, Any]:
+    def _run(self, trying: Trying, action: int, interrupt: Interrupt | None = None) -> dict[str, Any]:
         """The last reply to what is tried."""
         while True:
+            if interrupt is not None and interrupt.is_set:
+                return NOTHING_THERE
             body, left_s, wait_s = trying.next(time.monotonic())
             try:
                 connection = self._pool.take(trying.connect_s(left_s), trying.direct)
-                reply = self._ask(connection, {"action": action, **body}, left_s + wait_s)
+                reply = self._ask(connection, {"action": action, **body}, left_s + wait_s, interrupt)
             except NotLetInError as error:
                 pause_s: float | None = trying.not_let_in(error)
             except Lost as lost:
@@ -79,10 +85,12 @@ class Asking:
             if pause_s:
                 time.sleep(pause_s)
 
-    def _ask(self, connection: Connection, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def _ask(
+        self, connection: Connection, body: dict[str, Any], timeout_s: float, interrupt: Interrupt | None
+    ) -> dict[str, Any]:
         """One try. What is left on a connection after anything else than a reply is nobody's: it is closed."""
         try:
-            reply = connection.exchange(body, timeout_s)
+            reply = connection.exchange(body, timeout_s, interrupt)
         except Lost:
             connection.close()
             self._nodes.ask_elsewhere(connection.address)

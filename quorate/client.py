@@ -20,6 +20,7 @@ from quorate.checking import check_seconds
 from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import RefusedError
+from quorate.interrupt import Interrupt
 from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
@@ -124,14 +125,22 @@ class Client:
         """
         return self._do(calls.produce_many(queue, messages, options))
 
-    def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> DeliveredMessage | None:
-        """The next message of the queue, or of the first of several that has one; None after `wait` seconds without."""
-        items = self._do(calls.consume(queue, None, wait, self._consumer))
+    def consume(
+        self, queue: str | Sequence[str], *, wait: float = 0.0, interrupt: Interrupt | None = None
+    ) -> DeliveredMessage | None:
+        """The next message of the queue, or of the first of several that has one; None after `wait` seconds without.
+
+        `interrupt` ends the wait early, from another thread: no message is lost by that.
+        """
+        items = self._do(calls.consume(queue, None, wait, self._consumer), interrupt)
         return self._delivered(items[0]) if items else None
 
-    def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[DeliveredMessage]:
+    def consume_many(
+        self, queue: str | Sequence[str], count: int, *, wait: float = 0.0, interrupt: Interrupt | None = None
+    ) -> list[DeliveredMessage]:
         """Up to `count` messages of one queue."""
-        return [self._delivered(item) for item in self._do(calls.consume(queue, count, wait, self._consumer))]
+        asked = calls.consume(queue, count, wait, self._consumer)
+        return [self._delivered(item) for item in self._do(asked, interrupt)]
 
     def _delivered(self, item: dict[str, Any]) -> DeliveredMessage:
         return DeliveredMessage(**fields_of(item), client=self)
@@ -296,5 +305,7 @@ class Client:
         """
         return self._asking.request(int(action), calls.body_of(fields))
 
-    def _do(self, ask: Ask[T]) -> T:
-        return ask.read({} if ask.fields is None else self.request(ask.action, **ask.fields))
+    def _do(self, ask: Ask[T], interrupt: Interrupt | None = None) -> T:
+        if ask.fields is None:
+            return ask.read({})
+        return ask.read(self._asking.request(int(ask.action), calls.body_of(ask.fields), interrupt))

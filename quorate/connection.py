@@ -1,5 +1,6 @@
 """One connection of the client library: a request out, a reply in, and what is certain when it breaks."""
 
+import selectors
 import socket
 import ssl
 import time
@@ -9,6 +10,7 @@ import msgspec
 
 from quorate.credentials import NOTHING, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError
+from quorate.interrupt import Interrupt
 from quorate.keep_alive import keep_alive
 from quorate.lost import Lost
 from quorate.nodes import Address
@@ -25,6 +27,7 @@ NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACK
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
 AUTHENTICATE: Final = int(Action.AUTHENTICATE)
+CANCEL: Final = int(Action.CANCEL)
 
 
 class Connection:
@@ -97,15 +100,21 @@ class Connection:
         except OSError:
             return True
 
-    def exchange(self, body: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+    def exchange(self, body: dict[str, Any], timeout_s: float, interrupt: Interrupt | None = None) -> dict[str, Any]:
         """Send a request and return its reply. Raises `Lost`, `ProtocolViolationError`.
+
+        When `interrupt` is set the node is told to end the wait, and its reply comes soon.
 
         It gets a number of its own (`seq`), and what comes back must have it: a reply to another request, or of
         another process, is never taken for this one's. Only a refusal of the whole client, or of what could not be
         read, has none.
         """
         self._seq = seq = self._seq + 1
-        reply = self._exchange(msgspec.json.encode({**body, "seq": seq}) + b"\n", timeout_s)
+        data = msgspec.json.encode({**body, "seq": seq}) + b"\n"
+        if interrupt is None:
+            reply = self._exchange(data, timeout_s)
+        else:
+            reply = self._interruptible(data, timeout_s, interrupt)
         if reply.get("seq", None if reply.get("code") == 0 else seq) != seq:
             raise ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}")
         reply.pop("seq", None)
@@ -113,8 +122,30 @@ class Connection:
             reply["seq"] = body["seq"]
         return reply
 
+    def _interruptible(self, data: bytes, timeout_s: float, interrupt: Interrupt) -> dict[str, Any]:
+        """An exchange whose wait may be ended. What the node says of that makes the connection stale."""
+        until = time.monotonic() + timeout_s
+        last_words = self._send(data, timeout_s)
+        if last_words is not None:
+            return last_words
+        has_more = getattr(self._socket, "pending", None)  # what TLS holds already makes no socket readable
+        if not self._buffer and not (has_more and has_more()):
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                selector.register(interrupt, selectors.EVENT_READ)
+                found = {key.fileobj for key, _ in selector.select(timeout_s)}
+            if interrupt in found:
+                self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
+                until = min(until, time.monotonic() + LAST_WORDS_S)
+        return self._answer(until)
+
     def _exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
         until = time.monotonic() + timeout_s
+        last_words = self._send(data, timeout_s)
+        return self._answer(until) if last_words is None else last_words
+
+    def _send(self, data: bytes, timeout_s: float) -> dict[str, Any] | None:
+        """Raises `Lost`; returns what the node said before it broke the connection."""
         self._socket.settimeout(timeout_s)
         try:
             self._socket.sendall(data)
@@ -123,6 +154,9 @@ class Connection:
             if reply is not None:
                 return reply
             raise Lost(self._said(error), was_sent=True) from error
+        return None
+
+    def _answer(self, until: float) -> dict[str, Any]:
         try:
             return self._read_reply(until)
         except OSError as error:

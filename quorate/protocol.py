@@ -105,7 +105,9 @@ Seconds = Annotated[float, Meta(ge=0, le=TIME_MAX_S)]
 Duration = Annotated[float, Meta(ge=0, le=31_536_000)]
 MsgId = Annotated[int, Meta(ge=1, le=MSG_ID_MAX)]
 TransId = Annotated[int, Meta(ge=0, le=MSG_ID_MAX)]
-Priority = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
+PRIORITY_MAX: Final = 2**31 - 1
+
+Priority = Annotated[int, Meta(ge=-PRIORITY_MAX - 1, le=PRIORITY_MAX)]
 Count = Annotated[int, Meta(ge=1, le=BATCH_MAX)]
 WholeNumber = Annotated[int, Meta(ge=0, le=MSG_ID_MAX)]
 

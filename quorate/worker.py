@@ -17,21 +17,29 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Final
 
 from quorate.client import Client
+from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
 from quorate.hands import Backoff
+from quorate.interrupt import Interrupt
 from quorate.leases import Leases
 from quorate.protocol import BATCH_MAX, ErrorWord
 
 log = logging.getLogger("quorate.worker")
 
-WAIT_S: Final = 1.0
-"""So long a consume waits at most: a worker that is stopped ends within it."""
+WAIT_S: Final = 25.0
+"""So long a consume waits; stopping interrupts it."""
+
+CONFIRM_S: Final = 10.0
+"""So long a worker that stops tries to confirm what was done."""
+
+ENDED_S: Final = 5.0
+"""So long it waits for threads that have nothing more to do."""
 
 FAILED_PAUSE_S: Final = 1.0
 """After a request that failed."""
@@ -90,8 +98,9 @@ class Worker:
         self._concurrency = concurrency
         self._leases: Leases[DeliveredMessage] = Leases(client)
         self._lock = threading.Condition()
-        self._done: list[DeliveredMessage] = []
-        self._is_stopping = self._has_ended = False
+        self._confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(client, self._confirmed)
+        self._interrupt = Interrupt()
+        self._is_stopping = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._work_to_do: SimpleQueue[DeliveredMessage | None] = SimpleQueue()
         self.counts = {"done": 0, "failed": 0, "rejected": 0, "lost": 0}
@@ -116,14 +125,16 @@ class Worker:
         with self._lock:
             self._is_stopping = True
             self._lock.notify_all()
+        self._interrupt.set()
 
     def _signalled(self, number: int, frame: object) -> None:
         if self._is_stopping:
             self._grace_s = 0.0
         self._is_stopping = True  # no lock: the thread that holds it may be the one that is interrupted
+        self._interrupt.set()
 
     def _work(self) -> None:
-        helpers = [threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True)]
+        helpers: list[threading.Thread] = []
         if self._is_async:
             self._loop = asyncio.new_event_loop()
             looping = threading.Thread(target=self._keep_looping, args=(self._loop,), name="quorate-loop", daemon=True)
@@ -147,9 +158,8 @@ class Worker:
             while len(self._leases) and time.monotonic() < begun + self._grace_s:
                 self._lock.wait(0.1)
             left = [message for message in self._leases.drop_all() if message.retry]
-            self._has_ended = True
-            self._lock.notify_all()
         self._leases.close()
+        self._confirms.close(CONFIRM_S)
         if left:
             log.warning("%d messages are given back, whose handlers did not end in time", len(left))
             self._said("release", left, lambda: self._client.release(left))
@@ -158,7 +168,7 @@ class Worker:
         for _ in range(self._concurrency):
             self._work_to_do.put(None)
         for helper in helpers:
-            helper.join(0.0 if left else WAIT_S)
+            helper.join(0.0 if left else ENDED_S)
 
     # -- taking ------------------------------------------------------------------------------------------------
 
@@ -170,7 +180,7 @@ class Worker:
                 return
         names = self._queues if len(self._queues) > 1 else self._queues[0]
         try:
-            messages = self._client.consume_many(names, free, wait=WAIT_S)
+            messages = self._client.consume_many(names, free, wait=WAIT_S, interrupt=self._interrupt)
         except QuorateError as error:
             log.warning("nothing can be taken, and is tried again: %s", error)
             time.sleep(FAILED_PAUSE_S)
@@ -200,7 +210,7 @@ class Worker:
         for task in tasks:
             task.cancel()
         if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=WAIT_S))
+            loop.run_until_complete(asyncio.wait(tasks, timeout=ENDED_S))
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
 
@@ -239,10 +249,10 @@ class Worker:
         with self._lock:
             if error is None or not message.retry:
                 self.counts["done" if error is None else "failed"] += 1
-                if message.retry and not message.is_settled:
-                    self._done.append(message)
             self._lock.notify_all()
         if error is None or not message.retry:
+            if error is None and message.retry and not message.is_settled:
+                self._confirms.confirm(message)
             if error is not None:
                 log.error("message %d of %s failed, and is gone", message.msg_id, message.queue, exc_info=error)
         elif isinstance(error, Reject):
@@ -297,17 +307,8 @@ class Worker:
         ids = ", ".join(str(message.msg_id) for message in messages[:5])
         log.warning("%s: %d of %d messages were not this worker's any more (%s ...)", what, count, len(messages), ids)
 
-    # -- confirmations, by a thread of their own ----------------------------------------------------------------
-
-    def _keep_confirming(self) -> None:
-        while True:
-            with self._lock:
-                while not self._done:
-                    if self._has_ended:
-                        return
-                    self._lock.wait()
-                done, self._done = self._done[:BATCH_MAX], self._done[BATCH_MAX:]
-            self._said("confirm", done, self._confirming(done))
-
-    def _confirming(self, done: Iterable[DeliveredMessage]) -> Callable[[], int]:
-        return lambda: self._client.confirm(done)
+    def _confirmed(self, messages: Sequence[DeliveredMessage], there: int | Exception) -> None:
+        if isinstance(there, Exception):
+            log.warning("%d messages could not be confirmed, and come again: %s", len(messages), there)
+        elif there < len(messages):
+            self._lost(messages, "confirm", len(messages) - there)

@@ -1,0 +1,137 @@
+"""Confirmations that are gathered: what comes while one request is under way goes with the next.
+
+`Confirms`: each thread waits for its own. Whoever comes while none is under way asks, for all that have come by then;
+so one thread alone waits for one request, and many together for two at most. `LaterConfirms`: nobody waits, a thread
+of its own asks.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from quorate.after_fork import forget_after_fork
+from quorate.client import Client
+from quorate.messages import Message
+from quorate.protocol import BATCH_MAX
+
+MessageT = TypeVar("MessageT", bound=Message)
+
+
+class _Batch:
+    """Messages that are confirmed together; `error` is what that raised."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.is_done = False
+        self.error: Exception | None = None
+
+
+class Confirms:
+    """Of one client. Any thread may use it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client: Final = client
+        self.after_fork()
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: what waited is its parent's."""
+        self._lock = threading.Condition()
+        self._gathering = _Batch()
+        self._is_asking = False
+
+    def confirm(self, message: Message) -> None:
+        """Returns when it is confirmed, or was another's or gone already. Raises what `Client.confirm` does."""
+        with self._lock:
+            while len(self._gathering.messages) >= BATCH_MAX:
+                self._lock.wait()
+            batch = self._gathering
+            batch.messages.append(message)
+            while self._is_asking and not batch.is_done:
+                self._lock.wait()
+            if not batch.is_done:
+                self._is_asking = True
+                self._gathering = _Batch()
+        if not batch.is_done:
+            self._ask(batch)
+        if batch.error is not None:
+            raise batch.error
+
+    def _ask(self, batch: _Batch) -> None:
+        try:
+            self._client.confirm(batch.messages)
+        except Exception as error:
+            batch.error = error
+        with self._lock:
+            batch.is_done = True
+            self._is_asking = False
+            self._lock.notify_all()
+
+
+class LaterConfirms(Generic[MessageT]):
+    """Confirmed soon by a thread of its own, which begins with the first. Any thread may use it.
+
+    `told` gets each batch and how many of it there were, or what confirming them raised: they come again then.
+    """
+
+    def __init__(self, client: Client, told: Callable[[Sequence[MessageT], int | Exception], None]) -> None:
+        self._client: Final = client
+        self._told = told
+        self.after_fork()
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: what is to be confirmed is its parent's."""
+        self._lock = threading.Condition()
+        self._waiting: list[MessageT] = []
+        self._is_asking = self._has_ended = False
+        self._thread: threading.Thread | None = None
+
+    def confirm(self, message: MessageT) -> None:
+        """It is done."""
+        with self._lock:
+            self._waiting.append(message)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True)
+                self._thread.start()
+            elif not self._is_asking:
+                self._lock.notify_all()
+
+    def flush(self, timeout_s: float) -> bool:
+        """Wait until all is confirmed; whether it is."""
+        until = time.monotonic() + timeout_s
+        with self._lock:
+            while self._waiting or self._is_asking:
+                left_s = until - time.monotonic()
+                if left_s <= 0:
+                    return False
+                self._lock.wait(left_s)
+        return True
+
+    def close(self, timeout_s: float) -> None:
+        """Confirm what is left, for so long at most."""
+        self.flush(timeout_s)
+        with self._lock:
+            self._has_ended = True
+            self._lock.notify_all()
+
+    def _keep_confirming(self) -> None:
+        while True:
+            with self._lock:
+                while not self._waiting:
+                    if self._has_ended:
+                        return
+                    self._lock.wait()
+                done, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+                self._is_asking = True
+            try:
+                there: int | Exception = self._client.confirm(done)
+            except Exception as error:
+                there = error
+            try:
+                self._told(done, there)
+            finally:
+                with self._lock:
+                    self._is_asking = False
+                    self._lock.notify_all()

@@ -1,0 +1,354 @@
+"""A dramatiq broker: `dramatiq.set_broker(QuorateBroker("quorate://127.0.0.1:1111"))`.
+
+Delays, priorities, redelivery and dead letters are the node's. A delayed message waits there, not in a worker; what a
+worker holds, also in its own queue, is kept in flight by a thread and comes again when that worker dies; what is
+rejected goes to the dead letter queue. A queue NAME is `{NAMESPACE.NAME}`, its dead letters are in
+`{NAMESPACE.NAME}.XQ`: the braces keep both in one shard.
+"""
+
+import base64
+import logging
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
+from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
+
+from quorate.client import Client
+from quorate.confirms import Confirms
+from quorate.delivered import DeliveredMessage
+from quorate.errors import ConnectionFailedError, NotAllowedError, NotInFlightError, QuorateError, RefusedError
+from quorate.leases import Leases
+from quorate.protocol import BATCH_MAX, PRIORITY_MAX, REASON_MAX, ErrorWord
+
+log = logging.getLogger("quorate.dramatiq")
+
+LEASE_S: Final = 60.0
+JOIN_INTERVAL_MS: Final = 20
+KEY_BYTES: Final = 12
+"""Of a random key, by which an enqueue that is tried again is known: 96 bits."""
+
+
+class QuorateBroker(Broker):
+    """Talks to the node or cluster at `url`, or by `client`; further `options` are those of `Client`.
+
+    `lease`: seconds after which the messages of a worker that is not heard of any more begin again. Without
+    `broker_priority` among a message's options the actor's `priority` orders the whole queue, lower first, not only
+    what a worker has fetched.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        client: Client | None = None,
+        namespace: str = "dramatiq",
+        lease: float = LEASE_S,
+        middleware: list[Middleware] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(middleware=middleware)
+        if client is not None and (url is not None or options):
+            raise ValueError("a client is given, and what it is to be made of as well: one of them is wanted")
+        self.client = client or Client(url, **options)
+        self.namespace = namespace
+        self.lease_s = lease
+        self.leases: Leases[DeliveredMessage] = Leases(self.client)
+        self.confirms = Confirms(self.client)
+        self.queues: dict[str, None] = {}
+
+    def close(self) -> None:
+        """Give its connections back. What is held comes again when its lease ends."""
+        self.leases.close()
+        self.client.close()
+
+    def queue_of(self, queue_name: str) -> str:
+        """The node's name of a queue."""
+        return f"{{{self.namespace}.{queue_name}}}"
+
+    def dead_letters_of(self, queue_name: str) -> str:
+        """The node's name of the queue's dead letter queue."""
+        return f"{self.queue_of(queue_name)}.XQ"
+
+    def declare_queue(self, queue_name: str) -> None:
+        """Workers listen to it from now on. The node learns of it with its first message or worker."""
+        if queue_name not in self.queues:
+            self.emit_before("declare_queue", queue_name)
+            self.queues[queue_name] = None
+            self.emit_after("declare_queue", queue_name)
+
+    def get_declared_queues(self) -> set[str]:
+        """All declared queues."""
+        return set(self.queues)
+
+    def get_declared_delay_queues(self) -> set[str]:
+        """None: the node delays."""
+        return set()
+
+    def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
+        """Put the message into its queue, due after `delay` ms; returns when it is on disk.
+
+        Raises dramatiq's `ConnectionClosed` when no node can be reached; RefusedError when the node refuses.
+        """
+        self.declare_queue(message.queue_name)
+        self.emit_before("enqueue", message, delay)
+        try:
+            self.client.produce(
+                self.queue_of(message.queue_name),
+                packed(message.encode()),
+                delay=None if not delay or delay < 0 else delay / 1000,
+                retry=self.lease_s,
+                priority=self._priority_of(message),
+                key=base64.b64encode(os.urandom(KEY_BYTES)).decode(),
+            )
+        except ConnectionFailedError as error:
+            raise ConnectionClosed(error) from error
+        self.emit_after("enqueue", message, delay)
+        return message
+
+    def _priority_of(self, message: Message[Any]) -> int | None:
+        priority = message.options.get("broker_priority")
+        if priority is None:
+            actor = self.actors.get(message.actor_name)
+            priority = 0 if actor is None else -actor.priority
+        return max(-PRIORITY_MAX, min(int(priority), PRIORITY_MAX)) or None
+
+    def consume(self, queue_name: str, prefetch: int = 1, timeout: int = 5000) -> Consumer:
+        """Messages of the queue, `prefetch` at most that are not acknowledged; `timeout`: ms without one."""
+        consumer = QuorateConsumer(self, queue_name, prefetch, timeout / 1000)
+        try:
+            self.set_dead_letters(queue_name)
+        except NotAllowedError as error:
+            log.warning("%s: its dead letters are copied, not moved: %s", queue_name, error.reason)
+        except ConnectionFailedError as error:
+            raise ConnectionClosed(error) from error
+        return consumer
+
+    def set_dead_letters(self, queue_name: str) -> None:
+        """What is rejected from now on goes to the dead letter queue. Raises `QuorateError`."""
+        queue, dead_letter = self.queue_of(queue_name), self.dead_letters_of(queue_name)
+        try:
+            if self.client.settings(queue)["dead_letter"] == dead_letter:
+                return
+        except RefusedError:
+            pass  # it is not there yet, or may not be looked at
+        self.client.configure(queue, dead_letter=dead_letter)
+
+    def flush(self, queue_name: str) -> None:
+        """Drop all messages of the queue, delayed and dead ones, too."""
+        for name in (self.queue_of(queue_name), self.dead_letters_of(queue_name)):
+            try:
+                self.client.clear(name)
+            except RefusedError as error:
+                if error.error != ErrorWord.NO_SUCH_QUEUE:
+                    raise
+
+    def flush_all(self) -> None:
+        """Drop all messages of all declared queues."""
+        for queue_name in self.queues:
+            self.flush(queue_name)
+
+    def join(
+        self,
+        queue_name: str,
+        *,
+        interval: int = JOIN_INTERVAL_MS,
+        timeout: int | None = None,
+        min_successes: int | None = None,
+        idle_time: int | None = None,
+    ) -> None:
+        """Return when no message of the queue is left, delayed and in work ones included.
+
+        `interval` and `timeout` are ms. The last two are taken for the sake of who comes from RabbitMQ, and mean
+        nothing here: the node counts exactly. Raises `QueueJoinTimeout`, and `QueueNotFound` for one that is not declared.
+        """
+        if queue_name not in self.queues:
+            raise QueueNotFound(queue_name)
+        until = None if timeout is None else time.monotonic() + timeout / 1000
+        while self._counts_of(self.queue_of(queue_name))["size"]:
+            if until is not None and time.monotonic() >= until:
+                raise QueueJoinTimeout(queue_name)
+            time.sleep(interval / 1000)
+
+    def get_queue_message_counts(self, queue_name: str) -> tuple[int, int, int]:
+        """How many messages of the queue are due or in work, how many are delayed, and how many are dead."""
+        waiting = self._counts_of(self.queue_of(queue_name))
+        dead = self._counts_of(self.dead_letters_of(queue_name))
+        return waiting["size"] - waiting["delayed"], waiting["delayed"], dead["size"]
+
+    def _counts_of(self, queue: str) -> dict[str, int]:
+        try:
+            return self.client.monitor(queue)
+        except RefusedError as error:
+            if error.error == ErrorWord.NO_SUCH_QUEUE:
+                return {"size": 0, "delayed": 0}
+            raise
+
+
+class QuorateMessage(MessageProxy):
+    """A message with the delivery by which the node knows it."""
+
+    def __init__(self, message: Message[Any], delivered: DeliveredMessage) -> None:
+        super().__init__(message)
+        self.delivered = delivered
+
+
+class QuorateConsumer(Consumer):
+    """Takes as many messages as may be held. `ack` and `nack` may be called from any thread; dramatiq's workers do."""
+
+    def __init__(self, broker: QuorateBroker, queue_name: str, prefetch: int, timeout_s: float) -> None:
+        self._broker = broker
+        self._name = queue_name
+        self._queue = broker.queue_of(queue_name)
+        self._prefetch = min(prefetch, BATCH_MAX)
+        self._timeout_s = timeout_s
+        self._lock = threading.Condition()
+        self._held: dict[int, DeliveredMessage] = {}
+        self._fetched: deque[DeliveredMessage] = deque()
+
+    def __next__(self) -> QuorateMessage | None:
+        """The next message; None after the time-out, or for one that could not be read and is dead by now."""
+        if not self._fetched:
+            self._fetch()
+        if not self._fetched:
+            return None
+        delivered = self._fetched.popleft()
+        try:
+            return QuorateMessage(Message.decode(unpacked(delivered.data)), delivered)
+        except Exception:  # whatever an encoder raises
+            log.exception("message %d of %s can't be read, and goes to the dead letters", delivered.msg_id, self._queue)
+            self._drop(delivered)
+            self._bury(delivered, "it can't be decoded")
+            return None
+
+    def _fetch(self) -> None:
+        with self._lock:
+            if len(self._held) >= self._prefetch:
+                self._lock.wait(self._timeout_s)
+            room = self._prefetch - len(self._held)
+        if room <= 0:
+            return
+        try:
+            messages = self._broker.client.consume_many(self._queue, room, wait=self._timeout_s)
+        except ConnectionFailedError as error:
+            raise ConnectionClosed(error) from error
+        self._broker.leases.take(messages)
+        with self._lock:
+            self._held.update((message.msg_id, message) for message in messages)
+        self._fetched.extend(messages)
+
+    def _drop(self, delivered: DeliveredMessage) -> None:
+        """It is not held any more."""
+        self._broker.leases.drop(delivered)
+        with self._lock:
+            held = self._held.get(delivered.msg_id)
+            if held is not None and held.deliveries == delivered.deliveries:
+                del self._held[delivered.msg_id]
+            self._lock.notify_all()
+
+    def ack(self, message: MessageProxy) -> None:
+        """It is done. One that is another's by now, or gone, is left alone."""
+        delivered = _delivered(message)
+        if delivered is None:
+            return
+        if delivered.retry:
+            try:
+                self._broker.confirms.confirm(delivered)
+            except ConnectionFailedError as error:
+                raise ConnectionClosed(error) from error
+        self._drop(delivered)
+
+    def nack(self, message: MessageProxy) -> None:
+        """To the dead letter queue, with the exception as the reason."""
+        delivered = _delivered(message)
+        if delivered is None:
+            return
+        error = message._exception
+        reason = "it was rejected" if error is None else f"{type(error).__name__}: {error}"[:REASON_MAX]
+        if delivered.retry:
+            try:
+                self._bury(delivered, reason)
+            except ConnectionFailedError as failed:
+                raise ConnectionClosed(failed) from failed
+        self._drop(delivered)
+
+    def _bury(self, delivered: DeliveredMessage, reason: str) -> None:
+        broker = self._broker
+        for is_first in (True, False):
+            try:
+                broker.client.bury(delivered, reason)
+            except NotInFlightError:
+                return  # its lease was over: it comes again
+            except RefusedError as error:
+                if error.error == ErrorWord.NO_SUCH_MESSAGE:
+                    return
+                if error.error != ErrorWord.FIELD or not is_first:
+                    raise
+                try:
+                    broker.set_dead_letters(self._name)
+                except NotAllowedError:
+                    self._copy(delivered, reason)
+                    return
+            else:
+                return
+
+    def _copy(self, delivered: DeliveredMessage, reason: str) -> None:
+        """What bury does, for a client that may not set where dead letters go. A crash in between doubles it."""
+        headers = {**delivered.headers, "reason": reason}
+        self._broker.client.produce(self._broker.dead_letters_of(self._name), delivered.data, headers=headers)
+        self._broker.client.confirm(delivered)
+
+    def requeue(self, messages: Iterable[MessageProxy]) -> None:
+        """They come again at once, to whichever worker."""
+        self._release([one for message in messages if (one := _delivered(message)) is not None])
+
+    def close(self) -> None:
+        """What was fetched and not handed out is given back. It may be called again."""
+        fetched = list(self._fetched)
+        self._fetched.clear()
+        try:
+            self._release(fetched)
+        except ConnectionClosed as error:
+            log.warning("%d messages come again when their leases end: %s", len(fetched), error)
+
+    def _release(self, messages: list[DeliveredMessage]) -> None:
+        for message in messages:
+            self._drop(message)
+        lasting = [message for message in messages if message.retry]
+        if not lasting:
+            return
+        try:
+            self._broker.client.release(lasting)
+        except ConnectionFailedError as error:
+            raise ConnectionClosed(error) from error
+        except RefusedError as error:
+            if error.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_IN_FLIGHT):
+                raise
+        except QuorateError as error:
+            log.warning("%d messages come again when their leases end: %s", len(lasting), error)
+
+
+def packed(data: bytes) -> str | bytes:
+    """As a text where it is one: what the console and other clients can read."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data
+
+
+def unpacked(data: Any) -> bytes:
+    """What was packed. Raises `DecodeError` for what no dramatiq has sent."""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, bytes):
+        return data
+    raise DecodeError(f"a message is text or bytes, not a {type(data).__name__}", data, None)
+
+
+def _delivered(message: MessageProxy) -> DeliveredMessage | None:
+    """None: it came from another broker, and means nothing here."""
+    return message.delivered if isinstance(message, QuorateMessage) else None

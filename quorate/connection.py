@@ -123,7 +123,7 @@ class Connection:
         return reply
 
     def _interruptible(self, data: bytes, timeout_s: float, interrupt: Interrupt) -> dict[str, Any]:
-        """An exchange whose wait may be ended. What the node says of that makes the connection stale."""
+        """An exchange whose wait may be ended."""
         until = time.monotonic() + timeout_s
         last_words = self._send(data, timeout_s)
         if last_words is not None:
@@ -137,6 +137,12 @@ class Connection:
             if interrupt in found:
                 self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
                 until = min(until, time.monotonic() + LAST_WORDS_S)
+                reply = self._answer(until)
+                try:
+                    self._read_reply(until)  # to the cancel: it comes behind that answer
+                except (OSError, ProtocolViolationError):
+                    self._buffer += b"?"  # it is stale from now on
+                return reply
         return self._answer(until)
 
     def _exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:

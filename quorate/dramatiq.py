@@ -6,9 +6,7 @@ rejected goes to the dead letter queue. A queue NAME is `{NAMESPACE.NAME}`, its 
 `{NAMESPACE.NAME}.XQ`: the braces keep both in one shard.
 """
 
-import base64
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -23,14 +21,13 @@ from quorate.confirms import Confirms
 from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, NotAllowedError, NotInFlightError, QuorateError, RefusedError
 from quorate.leases import Leases
+from quorate.messages import random_key
 from quorate.protocol import BATCH_MAX, PRIORITY_MAX, REASON_MAX, ErrorWord
 
 log = logging.getLogger("quorate.dramatiq")
 
 LEASE_S: Final = 60.0
 JOIN_INTERVAL_MS: Final = 20
-KEY_BYTES: Final = 12
-"""Of a random key, by which an enqueue that is tried again is known: 96 bits."""
 
 
 class QuorateBroker(Broker):
@@ -103,7 +100,7 @@ class QuorateBroker(Broker):
                 delay=None if not delay or delay < 0 else delay / 1000,
                 retry=self.lease_s,
                 priority=self._priority_of(message),
-                key=base64.b64encode(os.urandom(KEY_BYTES)).decode(),
+                key=random_key(),
             )
         except ConnectionFailedError as error:
             raise ConnectionClosed(error) from error
@@ -164,7 +161,7 @@ class QuorateBroker(Broker):
         """Return when no message of the queue is left, delayed and in work ones included.
 
         `interval` and `timeout` are ms. The last two are taken for the sake of who comes from RabbitMQ, and mean
-        nothing here: the node counts exactly. Raises `QueueJoinTimeout`, and `QueueNotFound` for one that is not declared.
+        nothing here: the node counts exactly. Raises `QueueJoinTimeout`; `QueueNotFound` for one not declared.
         """
         if queue_name not in self.queues:
             raise QueueNotFound(queue_name)

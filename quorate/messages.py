@@ -1,5 +1,7 @@
 """Messages as the library has them, and how requests about them are said: for the sync and the async client."""
 
+import base64
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
@@ -170,6 +172,11 @@ def settled_of(messages: "Message | int | Iterable[Message | int]") -> tuple[dic
     if listed and all(isinstance(one, Message) for one in listed):
         named["delivery"] = [one.deliveries for one in listed if isinstance(one, Message)]
     return named, len(set(named["msg_ids"]))
+
+
+def random_key() -> str:
+    """A key by which a produce that is tried again is known, so that it is done once: 96 random bits."""
+    return base64.b64encode(os.urandom(12)).decode()
 
 
 def reason_of(reason: str | None) -> str | None:

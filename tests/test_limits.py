@@ -28,8 +28,8 @@ MORE: Final = {
 }
 """Attributes and methods."""
 
-DOORS: Final = {"quorate/Client", "quorate/AsyncClient"}
-"""They have a method for each thing that an application asks, and nothing else: those do not count."""
+DOORS: Final = {"quorate/Client", "quorate/AsyncClient", "quorate/Channel"}
+"""They have a method for each thing that an application (or kombu) asks: those do not count."""
 
 MADE_FOR_EACH_MESSAGE: Final = {"Message"}
 """Its fields are its parameters, by place: keywords cost as much again."""

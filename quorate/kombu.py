@@ -1,0 +1,220 @@
+"""A kombu transport: Celery on Quorate by its broker's URL, `quorate://127.0.0.1:1111`.
+
+`import quorate.kombu` makes the scheme known to kombu; `broker_transport = "quorate.kombu:Transport"` does without. The
+`celery` command knows it by itself, where this package's extra is installed.
+
+A queue of Celery's is a queue of the node, with a `prefix` if there is one. What a worker holds is kept in flight by a
+thread, whatever its pool, and comes again one `lease` after that worker died. A task's eta is the message's `delay`:
+the node holds it. Priorities from 0 to 9, higher first as in AMQP. Fanout, topic and direct exchanges work between
+processes: what is bound to which is kept in the node (`kombu_bindings`).
+"""
+
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Final
+
+from kombu.transport import TRANSPORT_ALIASES, virtual
+from kombu.utils.url import parse_url
+
+from quorate.after_fork import forget_after_fork
+from quorate.client import Client
+from quorate.confirms import LaterConfirms
+from quorate.delivered import DeliveredMessage
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
+from quorate.kombu_channel import CLOSE_S, Channel
+from quorate.leases import Leases
+from quorate.protocol import Action
+
+log = logging.getLogger("quorate.kombu")
+
+SCHEME: Final = "quorate"
+TRANSPORT_ALIASES[SCHEME] = "quorate.kombu:Transport"
+
+
+class Transport(virtual.Transport):
+    """Talks to the node of its URL, and to those of the other URLs when that one is away.
+
+    `transport_options`: `lease` (s), `native_eta`, `invert_priority`, `prefix` (or the path of the URL and a dot),
+    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on). The URL's
+    password is the token.
+    """
+
+    Channel = Channel
+    default_port = 1111
+    driver_type = SCHEME
+    driver_name = SCHEME
+    polling_interval = None
+    connection_errors = (*virtual.Transport.connection_errors, ConnectionFailedError, ProtocolViolationError)
+    channel_errors = virtual.Transport.channel_errors
+    recoverable_connection_errors = connection_errors
+    recoverable_channel_errors = channel_errors
+    implements = virtual.Transport.implements.extend(
+        asynchronous=True, exchange_type=frozenset({"direct", "topic", "fanout"})
+    )
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.is_closed = False
+        self._broker: Client | None = None
+        self._arrived = threading.Condition()
+        self._begin()
+        forget_after_fork(self)
+
+    def _begin(self) -> None:
+        self._waiting: deque[tuple[Any, DeliveredMessage]] = deque()
+        self._error: QuorateError | None = None
+        self._hub: Any = None
+
+    def after_fork(self) -> None:
+        """In a child: the connection, what it holds and its loop are its parent's."""
+        self._arrived = threading.Condition()
+        self._begin()
+        self.is_closed = True
+
+    # -- the connection ----------------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> Client:
+        """The node, or the cluster."""
+        assert self._broker is not None, "connections are established first"
+        return self._broker
+
+    @property
+    def prefix(self) -> str:
+        """Before each queue's name."""
+        options, path = self.client.transport_options, (self.client.virtual_host or "").strip("/")
+        return str(options.get("prefix", f"{path}." if path else ""))
+
+    def establish_connection(self) -> "Transport":
+        """Connect. Raises `ConnectionFailedError`, and `RefusedError` for a token that is none."""
+        here = (self.client.hostname or "127.0.0.1", int(self.client.port or self.default_port))
+        options = self._options()
+        timeout_s = float(self.client.connect_timeout or CLOSE_S)
+        with Client(nodes=[here], timeout=timeout_s, retry_connect=False, **options) as first:
+            first.request(Action.LEADER)
+        nodes = [here, *(one for one in self._others() if one != here)]
+        timeout_s = float(self.client.transport_options.get("timeout", 10.0))
+        self._broker = Client(nodes=nodes, timeout=timeout_s, consumer=socket.gethostname(), **options)
+        self.leases: Leases[DeliveredMessage] = Leases(self._broker)
+        self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self._broker, _told)
+        self.is_closed = False
+        self._begin()
+        super().establish_connection()
+        return self
+
+    def _options(self) -> dict[str, Any]:
+        given, ssl = self.client.transport_options, self.client.ssl
+        files = {**given, **(ssl if isinstance(ssl, dict) else {})}
+        names = {"ca": ("ca", "ca_certs"), "cert": ("cert", "certfile"), "key": ("key", "keyfile")}
+        found = {name: next((files[one] for one in known if files.get(one)), None) for name, known in names.items()}
+        password = self.client.password
+        token = password() if callable(password) else password
+        return {"token": token or None, "tls": bool(ssl) or bool(given.get("tls")), **found}
+
+    def _others(self) -> list[tuple[str, int]]:
+        """The other URLs that kombu was given: nodes of the same cluster."""
+        parsed = [parse_url(url) for url in self.client.alt or () if "://" in url]
+        return [(one["hostname"] or "127.0.0.1", int(one["port"] or self.default_port)) for one in parsed]
+
+    def verify_connection(self, connection: Any) -> bool:
+        """Whether it is open; what a node that is away costs is found by requests."""
+        return not self.is_closed and self._broker is not None
+
+    def close_connection(self, connection: Any) -> None:
+        """Give back what is held, and confirm what is done."""
+        super().close_connection(connection)
+        self.is_closed = True
+        if self._broker is not None:
+            self.confirms.close(CLOSE_S)
+            self.leases.close()
+            self._broker.close()
+
+    def _collect(self, connection: Any) -> None:
+        """As kombu asks when a connection is lost, or is not this process's: nothing is said."""
+        self.is_closed = True
+        for channel in [*self._avail_channels, *self.channels]:
+            channel.forget()
+        self._avail_channels.clear()
+        self.channels.clear()
+        if self._broker is not None:
+            self._broker.close()
+
+    # -- what has come -----------------------------------------------------------------------------------------
+
+    def register_with_event_loop(self, connection: Any, loop: Any) -> None:
+        """What comes is handed over by the loop from now on."""
+        with self._arrived:
+            self._hub = loop
+        loop.call_soon(self._hand_over)
+
+    def arrived(self, channel: Any, messages: list[DeliveredMessage]) -> None:
+        """In a taker's thread."""
+        with self._arrived:
+            self._waiting.extend((channel, message) for message in messages)
+            self._arrived.notify_all()
+            hub = self._hub
+        if hub is not None:
+            hub.call_soon(self._hand_over)
+
+    def failed(self, error: QuorateError) -> None:
+        """In a taker's thread: whoever drives this connection is told."""
+        with self._arrived:
+            if self.is_closed:
+                return
+            self._error = error
+            self._arrived.notify_all()
+            hub = self._hub
+        if hub is not None:
+            hub.call_soon(self._hand_over)
+
+    def waiting_for(self, channel: Any) -> int:
+        """How many messages have come for the channel and are not handed over."""
+        with self._arrived:
+            return sum(1 for one, _ in self._waiting if one is channel)
+
+    def take_back(self, channel: Any, queue: str) -> list[DeliveredMessage]:
+        """Those of them that are of the queue, which nobody gets now."""
+        with self._arrived:
+            found = [message for one, message in self._waiting if one is channel and message.queue == queue]
+            gone = {message.msg_id for message in found}
+            self._waiting = deque(pair for pair in self._waiting if pair[1].msg_id not in gone)
+        return found
+
+    def _hand_over(self) -> int:
+        """All that has come; returns how many. Raises what a taker met."""
+        count = 0
+        while True:
+            with self._arrived:
+                error, self._error = self._error, None
+                if error is None and not self._waiting:
+                    return count
+                channel, message = self._waiting.popleft() if error is None else (None, None)
+            if error is not None:
+                raise error
+            assert channel is not None
+            assert message is not None
+            count += 1
+            channel.hand_over(message)
+            channel._taker.has_room()
+
+    def drain_events(self, connection: Any, timeout: float | None = None) -> None:
+        """Hand over what has come, at least one message. Raises `TimeoutError` after `timeout` seconds without."""
+        until = None if timeout is None else time.monotonic() + timeout
+        while not self._hand_over():
+            with self._arrived:
+                if self._waiting or self._error is not None:
+                    continue
+                left_s = None if until is None else until - time.monotonic()
+                if left_s is not None and left_s <= 0:
+                    raise TimeoutError
+                self._arrived.wait(left_s)
+
+
+def _told(messages: Any, there: int | Exception) -> None:
+    if isinstance(there, Exception):
+        log.warning("%d messages could not be acknowledged, and come again: %s", len(messages), there)
+    elif there < len(messages):
+        log.warning("%d of %d acknowledged messages were others' by then", len(messages) - there, len(messages))

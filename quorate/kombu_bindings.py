@@ -1,0 +1,108 @@
+"""What is bound to which exchange, for all processes: kept in the node, as messages that nobody consumes.
+
+A binding is a message of the queue `PREFIXkombu.bindings.EXCHANGE`, with a key, so that it stands there once: routing
+key, pattern, queue, how long the queue's messages live (ms, or null), and whether the queue goes when it is unused.
+Such a queue's binding goes with it: who reads it and does not find the queue removes it.
+"""
+
+import hashlib
+import time
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from quorate.client import Client
+from quorate.errors import DuplicateKeyError, RefusedError
+from quorate.protocol import ErrorWord
+
+BINDINGS_MAX: Final = 1000
+"""Of one exchange: as many as a node shows at once."""
+
+TABLE_S: Final = 1.0
+"""So long it is believed what is bound to an exchange."""
+
+NOT_THERE: Final = (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_QUEUE)
+
+Row = tuple[str, str | None, str]
+
+
+class Table(NamedTuple):
+    """What was bound at `read_at` (monotonic s): rows of routing key, pattern and queue, and queues' times to live."""
+
+    read_at: float
+    rows: list[Row]
+    ttls_ms: dict[str, int]
+
+
+class Bindings:
+    """Of one channel, with queues' names as kombu has them."""
+
+    def __init__(self, client: Client, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._tables: dict[str, Table] = {}
+
+    def _queue(self, exchange: str) -> str:
+        return f"{self._prefix}kombu.bindings.{exchange}"
+
+    def counts(self, queue: str) -> dict[str, Any] | None:
+        """A queue's counts and settings; None: there is none."""
+        try:
+            return self._client.monitor(self._prefix + queue)
+        except RefusedError as error:
+            if error.error == ErrorWord.NO_SUCH_QUEUE:
+                return None
+            raise
+
+    def bind(self, exchange: str, row: Row, ttl_ms: int | None) -> None:
+        """From now on what goes to the exchange and fits goes to the queue as well."""
+        self.forget(exchange)
+        counts = self.counts(row[2])
+        is_passing = counts is not None and bool(counts["settings"]["expires_after"])
+        with suppress(DuplicateKeyError):
+            self._client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
+
+    def unbind(self, exchange: str, row: Row) -> None:
+        """It does no more."""
+        self.forget(exchange)
+        try:
+            shown = self._client.show(queue=self._queue(exchange), key=_key(row))
+        except RefusedError as error:
+            if error.error not in NOT_THERE:
+                raise
+        else:
+            self._client.confirm(shown["msg_id"])
+
+    def forget(self, exchange: str) -> None:
+        """The next look is at the node."""
+        self._tables.pop(exchange, None)
+
+    def table(self, exchange: str) -> Table:
+        """What is bound to the exchange, by whichever process."""
+        now = time.monotonic()
+        table = self._tables.get(exchange)
+        if table is not None and now < table.read_at + TABLE_S:
+            return table
+        table = self._tables[exchange] = Table(now, [], {})
+        for shown in self._shown(exchange):
+            routing_key, pattern, queue, ttl_ms, is_passing = shown["data"]
+            if is_passing and self.counts(queue) is None:
+                self._client.confirm(shown["msg_id"])
+                continue
+            table.rows.append((routing_key, pattern, queue))
+            if ttl_ms is not None:
+                table.ttls_ms[queue] = ttl_ms
+        return table
+
+    def _shown(self, exchange: str) -> list[dict[str, Any]]:
+        try:
+            return self._client.peek(self._queue(exchange), BINDINGS_MAX)
+        except RefusedError as error:
+            if error.error in NOT_THERE:
+                return []
+            raise
+
+
+def _key(row: Row) -> str:
+    return hashlib.blake2b(msgspec.json.encode(row), digest_size=16).hexdigest()

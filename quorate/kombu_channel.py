@@ -1,0 +1,406 @@
+"""A channel of the kombu transport: its consumers, what they hold, and what is published by it."""
+
+import logging
+import threading
+import time
+from datetime import UTC, datetime
+from queue import Empty
+from typing import Any, Final
+
+import msgspec
+from kombu.transport import virtual
+from kombu.transport.base import to_rabbitmq_queue_arguments
+from kombu.utils.json import dumps
+
+from quorate.delivered import DeliveredMessage
+from quorate.errors import ConnectionFailedError, NotInFlightError, RefusedError
+from quorate.kombu_bindings import Bindings, Row
+from quorate.messages import NEVER, random_key
+from quorate.protocol import ErrorWord
+from quorate.taking import Taker
+
+log = logging.getLogger("quorate.kombu")
+
+LEASE_S: Final = 60.0
+UNLIMITED: Final = 64
+"""So many messages wait to be handed over at most, where no prefetch count limits them."""
+
+UNUSED_S: Final = 300.0
+"""A queue that is to be deleted with its last consumer goes after so long without one."""
+
+CLOSE_S: Final = 5.0
+"""So long closing waits for what is under way."""
+
+DEAD: Final = ".XQ"
+
+
+class QoS(virtual.QoS):
+    """Which messages are not acknowledged; tells the channel what became of each."""
+
+    restore_at_shutdown = False
+
+    def ack(self, delivery_tag: str) -> None:
+        """It is done."""
+        super().ack(delivery_tag)
+        self.channel.acked(delivery_tag)
+
+    def reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """It goes back into its queue, or to the dead letters."""
+        super().ack(delivery_tag)
+        self.channel.rejected(delivery_tag, requeue)
+
+
+class Channel(virtual.Channel):
+    """One of a transport's channels: its consumers, and what they hold."""
+
+    QoS = QoS
+    supports_fanout = True
+    do_restore = False
+    body_encoding = "base64"
+    from_transport_options = (*virtual.Channel.from_transport_options, "native_eta", "invert_priority", "lease")
+
+    native_eta = True
+    """The node holds a message until its task's eta; else the worker does."""
+
+    invert_priority = False
+    """0 is first, as kombu's Redis transport has it."""
+
+    lease: float = LEASE_S
+
+    def __init__(self, connection: Any, **options: Any) -> None:
+        super().__init__(connection, **options)
+        self.transport = connection
+        self._lock = threading.Lock()
+        self._held: dict[str, DeliveredMessage] = {}
+        self._unacknowledged: set[str] = set()
+        self.bindings = Bindings(connection.broker, connection.prefix)
+        self._ttls_ms: dict[str, int] = {}
+        self._taker = Taker(connection.broker, self._room, self._arrived, connection.failed)
+
+    # -- consuming ---------------------------------------------------------------------------------------------
+
+    def basic_consume(self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **options: Any) -> None:
+        """Its messages go to `callback` from now on; with `no_ack` each is done with that."""
+        super().basic_consume(queue, no_ack, callback, consumer_tag, **options)
+        if no_ack:
+            self._unacknowledged.add(queue)
+        self._taker.set_queues([self._named(one) for one in self._active_queues])
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """No more to that consumer; what had come for it and was not handed over is released."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue is not None and queue not in self._active_queues:
+            self._unacknowledged.discard(queue)
+            self._taker.set_queues([self._named(one) for one in self._active_queues])
+            self._release(self.transport.take_back(self, self._named(queue)))
+
+    def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
+        """So many messages may be held."""
+        super().basic_qos(prefetch_size, prefetch_count, apply_global)
+        self._taker.has_room()
+
+    def _room(self) -> int:
+        if self.closed or self.transport.is_closed:
+            return 0
+        prefetch = self.qos.prefetch_count
+        with self._lock:
+            return prefetch - len(self._held) if prefetch else UNLIMITED - self.transport.waiting_for(self)
+
+    def _arrived(self, messages: list[DeliveredMessage]) -> None:
+        """In the taker's thread."""
+        self._hold(messages)
+        if self.closed or self._unnamed(messages[0].queue) not in self._active_queues:
+            self._release(messages)
+        else:
+            self.transport.arrived(self, messages)
+
+    def _hold(self, messages: list[DeliveredMessage]) -> None:
+        self.transport.leases.take(messages)
+        with self._lock:
+            self._held.update((_tag(message), message) for message in messages)
+
+    def hand_over(self, message: DeliveredMessage) -> None:
+        """To its consumer, in the thread of whom kombu calls."""
+        queue = self._unnamed(message.queue)
+        if self.closed or queue not in self._active_queues:
+            self._release([message])
+            return
+        no_ack = queue in self._unacknowledged
+        self.transport._deliver(self._raw(message, queue), queue)
+        if no_ack:
+            self.acked(_tag(message))
+
+    def _get(self, queue: str, timeout: float | None = None) -> dict[str, Any]:
+        message = self.transport.broker.consume(self._named(queue))
+        if message is None:
+            raise Empty
+        self._hold([message])
+        return self._raw(message, queue)
+
+    def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:
+        """The next message, or None."""
+        message = super().basic_get(queue, no_ack, **options)
+        if message is not None and no_ack:
+            self.acked(message.delivery_tag)
+        return message
+
+    @staticmethod
+    def _raw(message: DeliveredMessage, queue: str) -> dict[str, Any]:
+        """As kombu put it in; what another client has produced as if kombu had."""
+        data = message.data
+        if not isinstance(data, dict) or not isinstance(data.get("properties"), dict) or "body" not in data:
+            is_bytes = isinstance(data, bytes)
+            data = {
+                "body": data.decode("latin-1") if is_bytes else dumps(data),
+                "content-type": "application/data" if is_bytes else "application/json",
+                "content-encoding": "binary" if is_bytes else "utf-8",
+                "headers": dict(message.headers),
+                "properties": {"priority": 0},
+            }
+        properties = data["properties"]
+        properties["delivery_tag"] = _tag(message)
+        where = properties.setdefault("delivery_info", {"exchange": "", "routing_key": queue})
+        if message.deliveries > 1:
+            where["redelivered"] = True
+        return data
+
+    # -- what becomes of a message -----------------------------------------------------------------------------
+
+    def acked(self, tag: str) -> None:
+        """It is done: confirmed soon, by a thread. Any thread may call it, also when the channel is closed."""
+        message = self._drop(tag)
+        if message is not None and message.retry:
+            self.transport.confirms.confirm(message)
+
+    def rejected(self, tag: str, requeue: bool) -> None:
+        """Back into its queue at once, or to the dead letters."""
+        message = self._drop(tag)
+        if message is None or not message.retry:
+            return
+        if requeue:
+            self._release([message])
+        else:
+            self._bury(message)
+
+    def _drop(self, tag: str) -> DeliveredMessage | None:
+        with self._lock:
+            message = self._held.pop(tag, None)
+        if message is not None:
+            self.transport.leases.drop(message)
+            self._taker.has_room()
+        return message
+
+    def _release(self, messages: list[DeliveredMessage]) -> None:
+        for message in messages:
+            self._drop(_tag(message))
+        lasting = [message for message in messages if message.retry]
+        if not lasting:
+            return
+        try:
+            self.transport.broker.release(lasting)
+        except (NotInFlightError, ConnectionFailedError) as error:
+            log.debug("%d messages come again when their leases end: %s", len(lasting), error)
+        except RefusedError as error:
+            if error.error != ErrorWord.NO_SUCH_MESSAGE:
+                raise
+
+    def _bury(self, message: DeliveredMessage) -> None:
+        broker = self.transport.broker
+        for is_first in (True, False):
+            try:
+                broker.bury(message, "it was rejected")
+            except NotInFlightError:
+                return  # its lease was over: it comes again
+            except RefusedError as error:
+                if error.error == ErrorWord.NO_SUCH_MESSAGE:
+                    return
+                if error.error != ErrorWord.FIELD or not is_first:
+                    raise
+                broker.configure(message.queue, dead_letter=dead_letters_of(message.queue))
+            else:
+                return
+
+    def _restore(self, message: Any) -> None:
+        self.rejected(message.delivery_tag, requeue=True)
+
+    def forget(self) -> None:
+        """The connection is gone: nothing is said any more, and what is held comes again when its lease ends."""
+        self.closed = True
+        self._taker.close(0)
+        with self._lock:
+            held, self._held = list(self._held.values()), {}
+        for message in held:
+            self.transport.leases.drop(message)
+
+    def close(self) -> None:
+        """End its consumers, and give back what they hold."""
+        if self.closed:
+            return
+        super().close()
+        self._taker.close(CLOSE_S)
+        with self._lock:
+            held = list(self._held.values())
+        self._release(held)
+
+    # -- publishing --------------------------------------------------------------------------------------------
+
+    def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
+        """A text goes as it is, so that others can read it; bytes by base64."""
+        if isinstance(body, str):
+            return body, None
+        encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
+        return encoded
+
+    def _put(self, queue: str, message: dict[str, Any], **options: Any) -> None:
+        properties, headers = message["properties"], message.get("headers") or {}
+        due_at = _eta_of(headers) if self.native_eta else None
+        ttl_s = self._ttl_of(queue, properties, headers)
+        if ttl_s is not None and due_at is not None:
+            ttl_s = max(due_at - time.time(), 0.0) + ttl_s
+        priority = self._get_message_priority(message)
+        self.transport.broker.produce(
+            self._named(queue),
+            _plain(message),
+            delay=due_at,
+            ttl=NEVER if ttl_s is None else ttl_s,
+            retry=self.lease,
+            priority=(-priority if self.invert_priority else priority) or None,
+            key=random_key(),
+            expire=None if ttl_s is None else "drop",
+        )
+
+    def _ttl_of(self, queue: str, properties: dict[str, Any], headers: dict[str, Any]) -> float | None:
+        """Seconds; None: it does not expire. A task that says when it does goes to its worker, which revokes it."""
+        found = [self._ttls_ms[queue]] if queue in self._ttls_ms else []
+        if properties.get("expiration") and not headers.get("expires"):
+            found.append(int(properties["expiration"]))
+        return max(min(found), 1) / 1000 if found else None
+
+    def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **options: Any) -> None:
+        self.bindings.forget(exchange)
+        for queue in dict.fromkeys(queue for _, _, queue in self.get_table(exchange)):
+            self._put(queue, message, **options)
+
+    def _lookup(self, exchange: str, routing_key: str, default: str | None = None) -> list[str]:
+        if exchange and not self.typeof(exchange).lookup(self.get_table(exchange), exchange, routing_key, default):
+            self.bindings.forget(exchange)  # who wants it may have come just now
+        found: list[str] = super()._lookup(exchange, routing_key, default)
+        return found
+
+    # -- queues and exchanges ----------------------------------------------------------------------------------
+
+    def prepare_queue_arguments(self, arguments: dict[str, Any] | None, **options: Any) -> dict[str, Any]:
+        """Under RabbitMQ's names."""
+        prepared: dict[str, Any] = to_rabbitmq_queue_arguments(arguments, **options)
+        return prepared
+
+    def _new_queue(self, queue: str, auto_delete: bool = False, **options: Any) -> None:
+        arguments = options.get("arguments") or {}
+        settings: dict[str, Any] = {}
+        expires_ms = arguments.get("x-expires")
+        if expires_ms or auto_delete:
+            settings["expires_after"] = expires_ms / 1000 if expires_ms else UNUSED_S
+        if arguments.get("x-max-length"):
+            settings["max_size"] = arguments["x-max-length"]
+        if arguments.get("x-message-ttl") is not None:
+            self._ttls_ms[queue] = arguments["x-message-ttl"]
+        if settings:
+            self.transport.broker.configure(self._named(queue), **settings)
+
+    def _has_queue(self, queue: str, **options: Any) -> bool:
+        return self.bindings.counts(queue) is not None
+
+    def _size(self, queue: str) -> int:
+        counts = self.bindings.counts(queue)
+        return 0 if counts is None else int(counts["ready"] + counts["delayed"])
+
+    def _purge(self, queue: str) -> int:
+        self.transport.confirms.flush(CLOSE_S)
+        try:
+            return self.transport.broker.clear(self._named(queue))
+        except RefusedError as error:
+            if error.error == ErrorWord.NO_SUCH_QUEUE:
+                return 0
+            raise
+
+    def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
+        """The queue goes, with all in it and what binds it."""
+        counts = self.bindings.counts(queue)
+        if counts is None or (if_empty and counts["ready"] + counts["delayed"]):
+            return
+        if if_unused and counts["wait_status"]:
+            return
+        for binding in list(self.state.queue_bindings(queue)):
+            self.queue_unbind(queue, binding.exchange, binding.routing_key, binding.arguments)
+        self.state.queue_bindings_delete(queue)
+        self._delete(queue)
+
+    def _delete(self, queue: str, *where: Any, **options: Any) -> None:
+        try:
+            self.transport.broker.remove(self._named(queue))
+        except RefusedError as error:
+            if error.error != ErrorWord.NO_SUCH_QUEUE:
+                raise
+
+    def queue_bind(
+        self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **options: Any
+    ) -> None:
+        """Of what goes to the exchange, what fits the key goes to the queue as well."""
+        self.state.exchanges.setdefault(
+            exchange or "amq.direct",
+            {"type": "direct", "durable": True, "auto_delete": False, "arguments": {}, "table": []},
+        )
+        super().queue_bind(queue, exchange, routing_key, arguments, **options)
+
+    def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        self.bindings.bind(exchange, (routing_key, pattern, queue), self._ttls_ms.get(queue))
+
+    def queue_unbind(
+        self, queue: str, exchange: str | None = None, routing_key: str = "", arguments: Any = None, **options: Any
+    ) -> None:
+        """No more of the exchange goes to the queue."""
+        exchange = exchange or "amq.direct"
+        self.state.binding_delete(queue, exchange, routing_key)
+        self.bindings.unbind(exchange, self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments))
+
+    def get_table(self, exchange: str) -> list[Row]:
+        """What is bound to the exchange, by whichever process: routing key, pattern, queue."""
+        table = self.bindings.table(exchange)
+        self._ttls_ms.update(table.ttls_ms)
+        return table.rows
+
+    def _named(self, queue: str) -> str:
+        return self.transport.prefix + queue
+
+    def _unnamed(self, name: str) -> str:
+        return name[len(self.transport.prefix) :]
+
+
+def dead_letters_of(queue: str) -> str:
+    """The node's name of a queue's dead letter queue: in the same shard, by what stands in braces."""
+    return f"{queue}{DEAD}" if "{" in queue else f"{{{queue}}}{DEAD}"
+
+
+def _tag(message: DeliveredMessage) -> str:
+    """Another one for each delivery."""
+    return f"{message.msg_id}.{message.deliveries}"
+
+
+def _plain(message: dict[str, Any]) -> Any:
+    """What JSON can hold of it; kombu knows how it says dates and the like."""
+    return msgspec.json.decode(dumps(message))
+
+
+def _eta_of(headers: dict[str, Any]) -> float | None:
+    """Unix seconds; None: at once. One without a time zone means the worker's, which knows it."""
+    text = headers.get("eta")
+    if not isinstance(text, str):
+        return None
+    try:
+        eta = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if eta.tzinfo is None or eta <= datetime.now(UTC):
+        return None
+    return eta.timestamp()

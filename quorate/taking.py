@@ -1,0 +1,118 @@
+"""Takes messages for somebody who holds so many at most: a thread that waits at the node as long as there is room.
+
+For frameworks that want to be told when something has come. When other queues are wanted the wait is interrupted, and a
+message that comes all the same is handed over like all others; so none waits out its lease for that.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from quorate.client import Client
+from quorate.delivered import DeliveredMessage
+from quorate.errors import QuorateError
+from quorate.interrupt import Interrupt
+from quorate.protocol import BATCH_MAX
+
+log = logging.getLogger("quorate")
+
+WAIT_S: Final = 25.0
+SETTLED_S: Final = 1.0
+FAILED_PAUSE_S: Final = 1.0
+"""After an error that was told, while nobody does anything about it."""
+
+
+class Taker:
+    """For one holder. `room`: how many more it takes; `arrived` and `failed` are told, in the taker's thread."""
+
+    def __init__(
+        self,
+        client: Client,
+        room: Callable[[], int],
+        arrived: Callable[[list[DeliveredMessage]], None],
+        failed: Callable[[QuorateError], None],
+    ) -> None:
+        self._client = client
+        self._room = room
+        self._arrived = arrived
+        self._failed = failed
+        self._queues: list[str] = []
+        self._lock = threading.Condition()
+        self._interrupt = Interrupt()
+        self._thread: threading.Thread | None = None
+        self._is_closed = self._is_asking = False
+        self._asked = 0
+
+    def set_queues(self, queues: Sequence[str]) -> None:
+        """Take from these from now on, in turn; from none: nothing.
+
+        Returns when what was asked before is answered and handed over, or after a second without an answer.
+        """
+        with self._lock:
+            if self._is_closed or set(queues) == set(self._queues):
+                return
+            self._queues = list(dict.fromkeys(queues))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keep_taking, name="quorate-taker", daemon=True)
+                self._thread.start()
+                return
+            self._interrupt.set()
+            self._lock.notify_all()
+            asked, until = self._asked, time.monotonic() + SETTLED_S
+            while self._asked == asked and self._is_asking and time.monotonic() < until:
+                self._lock.wait(SETTLED_S)
+
+    def has_room(self) -> None:
+        """There is room again, perhaps."""
+        with self._lock:
+            self._lock.notify_all()
+
+    def close(self, timeout_s: float) -> None:
+        """Take no more; waits so long for what is under way. What comes later is handed over all the same."""
+        with self._lock:
+            self._is_closed = True
+            self._interrupt.set()
+            self._lock.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout_s)
+
+    def _keep_taking(self) -> None:
+        while True:
+            with self._lock:
+                while not self._is_closed and (not self._queues or self._room() <= 0):
+                    self._lock.wait()
+                if self._is_closed:
+                    return
+                queues = list(self._queues)
+                count = min(self._room(), BATCH_MAX)
+                self._interrupt.clear()
+                self._is_asking = True
+                self._asked += 1
+            has_failed = not self._take(queues, count)
+            with self._lock:
+                self._is_asking = False
+                self._lock.notify_all()
+                if has_failed and not self._is_closed:
+                    self._lock.wait(FAILED_PAUSE_S)
+
+    def _take(self, queues: list[str], count: int) -> bool:
+        names = queues if len(queues) > 1 else queues[0]
+        try:
+            found = self._client.consume_many(names, count, wait=WAIT_S, interrupt=self._interrupt)
+        except QuorateError as error:
+            self._failed(error)
+            return False
+        if found:
+            self._served(found[0].queue)
+            self._arrived(found)
+        return True
+
+    def _served(self, queue: str) -> None:
+        """The one that had some is last in the next turn."""
+        with self._lock:
+            if len(self._queues) > 1 and queue in self._queues:
+                self._queues.remove(queue)
+                self._queues.append(queue)

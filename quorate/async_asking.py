@@ -8,10 +8,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from quorate import calls
-from quorate.async_connection import AsyncConnection, Reply
+from quorate.async_connection import AsyncConnection, Reply, encode
 from quorate.credentials import Credentials
-from quorate.errors import QuorateError, refused
-from quorate.lanes import Lanes
+from quorate.errors import ConnectionFailedError, QuorateError, refused
+from quorate.lanes import Lane, Lanes
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
 from quorate.payload import from_wire
@@ -20,6 +20,15 @@ from quorate.shard_map import ShardMap
 from quorate.trying import Trying, keeps_connection
 
 LEARN_S: Final = 1.0
+SILENT_S: Final = 1.0
+CLOSING_S: Final = 0.005
+LARGE_BYTES: Final = 1 << 16
+"""What is larger has a connection of its own: if the node can't take it, nothing else is lost with it."""
+
+LONGS_MAX: Final = 16
+"""So many requests with long replies are under way at once."""
+
+CLOSED: Final = "the client was closed"
 DIRECT_S: Final = 0.5
 """For so long a shard's own port is tried, before the request goes by any node."""
 
@@ -46,7 +55,7 @@ class AsyncAsking:
         in_flight_max: int,
     ) -> None:
         self._nodes = nodes
-        self._lanes = Lanes(shown)
+        self._lanes = Lanes(shown, max(timeout_s, SILENT_S))
         self._map = ShardMap()
         self._orphaned = orphaned
         self._timeout_s = timeout_s
@@ -54,25 +63,45 @@ class AsyncAsking:
         self._in_flight_max = in_flight_max
         self._in_flight = 0
         self._held: deque[asyncio.Future[None]] = deque()
+        self._longs = asyncio.Semaphore(LONGS_MAX)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
         self._home: tuple[asyncio.AbstractEventLoop, int] | None = None
 
     async def close(self) -> None:
-        """Close the connections; what is given back at the moment is waited for."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self._timeout_s)
-        self._lanes.close()
+        """End what waits, let everything else end, and close the connections. Nothing new may be asked.
+
+        Raises RuntimeError away from its loop and process: a child of a fork leaves its parent's connections alone.
+        """
+        self._at_home()
+        self._is_closed = True
+        until = time.monotonic() + self._timeout_s
+        try:
+            self._lanes.cancel_waits()
+            while (self._tasks or self._lanes.open or self._held) and time.monotonic() < until:
+                await asyncio.sleep(CLOSING_S)
+                self._lanes.cancel_waits()
+        finally:
+            self._lanes.close()
+            for task in self._tasks:
+                task.cancel()
         await asyncio.sleep(0)  # or the loop may end before their sockets are closed
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Something that `close` waits for, and nobody else."""
+    def spawn(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Something that `close` waits for."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
-    async def request(self, action: int, body: dict[str, Any]) -> Reply:
-        """The reply to a request. Raises what `Client` says; RuntimeError away from its loop and process."""
+    async def request(self, action: int, body: dict[str, Any], *, is_last: bool = False) -> Reply:
+        """The reply to a request. Raises what `Client` says; RuntimeError away from its loop and process.
+
+        When the client is closed there is none but what gives messages back, which `is_last`.
+        """
         self._at_home()
+        if self._is_closed and not is_last:
+            raise ConnectionFailedError(CLOSED)
         if self._map.counted(time.monotonic()):
             await self._learn()
         return await self._request(action, body)
@@ -116,10 +145,14 @@ class AsyncAsking:
                 pause_s: float | None = trying.not_let_in(error)
             except Lost as lost:
                 pause_s = trying.lost(time.monotonic(), lost)
+                if self._is_closed:
+                    raise ConnectionFailedError(CLOSED) from lost
             else:
                 pause_s = trying.replied(time.monotonic(), reply)
                 if pause_s is None:
                     return reply
+                if self._is_closed and wait_s:
+                    raise ConnectionFailedError(CLOSED)
             if pause_s:
                 await asyncio.sleep(pause_s)
 
@@ -130,36 +163,69 @@ class AsyncAsking:
         address = trying.direct or self._nodes.address
         connect_s = trying.connect_s(left_s) if trying.direct is None else min(trying.connect_s(left_s), DIRECT_S)
         try:
-            if calls.is_long(body["action"], body):
-                return await self._long(address, connect_s, body, left_s + wait_s)
-            if wait_s:
-                connection = await self._lanes.wait(address, connect_s)
-                return await self._answered(connection, body, left_s + wait_s, waits=True)
-            return await self._worked(address, connect_s, body, left_s)
+            data = encode(body)
+        except RecursionError as error:
+            raise ValueError("data is nested too deep") from error
+        is_consume = body["action"] == _CONSUME
+        try:
+            if wait_s or len(data) > LARGE_BYTES or calls.is_long(body["action"], body):
+                is_shared = wait_s and not calls.is_long(body["action"], body)
+                if wait_s:
+                    lane = (self._lanes.wait if is_shared else self._lanes.long)(address, connect_s)
+                    return await self._beside(lane, data, left_s + wait_s, is_consume=is_consume, waits=True)
+                return await self._long(address, connect_s, data, left_s, is_consume=is_consume)
+            return await self._worked(address, connect_s, data, left_s, is_consume=is_consume)
         except (Lost, NotLetInError):
             self._nodes.ask_elsewhere(address)
             raise
 
-    async def _worked(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
+    async def _worked(
+        self, address: Address, connect_s: float, data: bytes, left_s: float, *, is_consume: bool
+    ) -> Reply:
         """Over the connection that all share, when it is its turn."""
+        until = time.monotonic() + left_s
         if self._in_flight >= self._in_flight_max:
-            await self._turn()
+            await self._turn(left_s)
         else:
             self._in_flight += 1
         try:
             connection = self._lanes.open_work(address) or await self._lanes.work(address, connect_s)
-            return await self._answered(connection, body, timeout_s, waits=False)
-        finally:
+        except BaseException:
             self._leave()
+            raise
+        left_s = max(until - time.monotonic(), 0.001)
+        future = connection.ask(data, left_s, late=self._orphaned if is_consume else None, ended=self._leave)
+        return await self._answered(connection, future, is_consume=is_consume, waits=False)
 
-    async def _turn(self) -> None:
+    async def _long(self, address: Address, connect_s: float, data: bytes, left_s: float, *, is_consume: bool) -> Reply:
+        """Over a connection of its own, of which there are so many at a time."""
+        until = time.monotonic() + left_s
+        try:
+            async with asyncio.timeout(left_s):
+                await self._longs.acquire()
+        except TimeoutError as error:
+            raise Lost(f"{LONGS_MAX} long requests are not answered", was_sent=False) from error
+        try:
+            left_s = max(until - time.monotonic(), 0.001)
+            lane = self._lanes.long(address, connect_s)
+            return await self._beside(lane, data, left_s, is_consume=is_consume, waits=False)
+        finally:
+            self._longs.release()
+
+    async def _turn(self, left_s: float) -> None:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._held.append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
+            async with asyncio.timeout(left_s):
+                await turn
+        except (asyncio.CancelledError, TimeoutError) as error:
             if turn.done() and not turn.cancelled():
                 self._leave()  # it had got its turn
+            elif turn in self._held:
+                self._held.remove(turn)
+            if isinstance(error, TimeoutError):
+                why = f"{self._in_flight_max} requests are not answered, and no place became free in time"
+                raise Lost(why, was_sent=False) from error
             raise
 
     def _leave(self) -> None:
@@ -171,29 +237,26 @@ class AsyncAsking:
                 return
         self._in_flight -= 1
 
-    async def _long(self, address: Address, connect_s: float, body: dict[str, Any], timeout_s: float) -> Reply:
-        """Over a connection of its own: what stands behind it would be held up."""
-        connection = await self._lanes.long(address, connect_s)
+    async def _beside(self, lane: Lane, data: bytes, timeout_s: float, *, is_consume: bool, waits: bool) -> Reply:
+        """Over a lane on which there is a place: what stands behind it elsewhere would be held up."""
         try:
-            return await self._answered(connection, body, timeout_s, waits="wait" in body)
-        finally:
-            if connection.open and not connection.is_closed:
-                self.spawn(self._end(connection))  # what was cancelled on it is answered soon
-            else:
-                self._lanes.give_back(connection)
-
-    async def _end(self, connection: AsyncConnection) -> None:
-        until = time.monotonic() + self._timeout_s
-        while connection.open and not connection.is_closed and time.monotonic() < until:
-            await asyncio.sleep(0.01)
-        self._lanes.give_back(connection)
+            connection = await lane.opened()
+        except BaseException:
+            self._lanes.left(lane)
+            raise
+        future = connection.ask(
+            data,
+            timeout_s,
+            late=self._orphaned if is_consume else None,
+            ended=lambda: self._lanes.left(lane),
+            waits=waits,
+        )
+        return await self._answered(connection, future, is_consume=is_consume, waits=waits)
 
     async def _answered(
-        self, connection: AsyncConnection, body: dict[str, Any], timeout_s: float, *, waits: bool
+        self, connection: AsyncConnection, future: "asyncio.Future[Reply]", *, is_consume: bool, waits: bool
     ) -> Reply:
         """The reply. When the task is cancelled the node is told, of what waits; a consume's reply is never dropped."""
-        is_consume = body["action"] == _CONSUME
-        future = connection.ask(body, timeout_s, self._orphaned if is_consume else None)
         try:
             reply = await future
         except asyncio.CancelledError:

@@ -10,7 +10,6 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -22,10 +21,10 @@ from quorate.async_connection import Reply
 from quorate.calls import Ask
 from quorate.checking import check_seconds
 from quorate.credentials import Credentials
-from quorate.errors import NotInFlightError, QuorateError
-from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
+from quorate.errors import NotInFlightError, QuorateError, RefusedError
+from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of, names_of
 from quorate.nodes import Address, Nodes
-from quorate.protocol import Action
+from quorate.protocol import Action, ErrorWord
 from quorate.urls import found
 
 T = TypeVar("T")
@@ -59,8 +58,15 @@ class AsyncMessage(Message):
         if kind is None:
             await self.confirm()
             return
-        with suppress(NotInFlightError):  # its lease is over, or somebody else has it: it comes again anyway
-            await asyncio.shield(self.release())
+        self._settled.append("released")
+        released = self.client.give_back([self])
+        if not isinstance(error, asyncio.CancelledError):  # that one is not to be held up
+            await asyncio.shield(released)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it was said already what becomes of it."""
+        return bool(self._settled)
 
     async def confirm(self) -> bool:
         """It is done; False: it was not this one's any more."""
@@ -204,7 +210,7 @@ class AsyncClient:
         self, queues: str | Sequence[str], *, prefetch: int = 1, wait: float | None = None
     ) -> AsyncIterator[AsyncMessage]:
         """As `Client.messages`: one after the other, of several queues in turn. Leave it by `aclose` or its task."""
-        names = [queues] if isinstance(queues, str) else list(queues)
+        names = names_of(queues)
         taken: deque[AsyncMessage] = deque()
         idle_since = time.monotonic()
         try:
@@ -223,8 +229,7 @@ class AsyncClient:
                 yield taken.popleft()
                 idle_since = time.monotonic()
         finally:
-            if lasting := [message for message in taken if message.retry]:
-                self._give_back(lasting)
+            self._not_handed_out(taken)
 
     async def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
         """As `Client.watch`."""
@@ -301,6 +306,31 @@ class AsyncClient:
         """As `Client.log`."""
         return await self.request(Action.LOG, after=after, count=count, shard=shard)
 
+    async def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> dict[str, Any]:
+        """As `Client.raw_log`."""
+        return await self.request(Action.LOG, after=after, shard=shard, count=count, raw=True)
+
+    async def set_position(self, reader: str, trans_id: int, shard: int = 0) -> None:
+        """As `Client.set_position`."""
+        await self.request(Action.POSITION, reader=reader, trans_id=trans_id, shard=shard)
+
+    async def position(self, reader: str, shard: int = 0) -> int | None:
+        """As `Client.position`."""
+        try:
+            return int((await self.request(Action.POSITION, reader=reader, shard=shard))["trans_id"])
+        except RefusedError as refused:
+            if refused.error == ErrorWord.NO_SUCH_READER:
+                return None
+            raise
+
+    async def readers(self, shard: int = 0) -> list[dict[str, Any]]:
+        """As `Client.readers`."""
+        return list((await self.request(Action.POSITION, shard=shard))["readers"])
+
+    async def forget_reader(self, reader: str, shard: int = 0) -> None:
+        """As `Client.forget_reader`."""
+        await self.request(Action.POSITION, reader=reader, command="forget", shard=shard)
+
     async def status(self) -> dict[str, Any]:
         """As `Client.status`."""
         return await self.request(Action.NODE_STATUS)
@@ -319,19 +349,28 @@ class AsyncClient:
         return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
 
     def _orphaned(self, reply: Reply) -> None:
-        """A consume's reply, which nobody waits for any more: its messages go back, or wait for the next consume."""
-        messages = [self._delivered(item) for item in items_of(reply)] if reply.get("code") == 0 else []
+        """A consume's reply, which nobody waits for any more."""
+        if reply.get("code") == 0:
+            self._not_handed_out([self._delivered(item) for item in items_of(reply)])
+
+    def _not_handed_out(self, messages: Iterable[AsyncMessage]) -> None:
+        """They go back, or, delivered at most once, wait for the next consume of their queue."""
+        messages = list(messages)
         for message in messages:
             if not message.retry:
                 self._kept.setdefault(message.queue, deque()).append(message)
         if lasting := [message for message in messages if message.retry]:
-            self._give_back(lasting)
+            self.give_back(lasting)
 
-    def _give_back(self, messages: list[AsyncMessage]) -> None:
-        self._asking.spawn(self._released(messages))
+    def give_back(self, messages: Sequence[AsyncMessage]) -> "asyncio.Task[None]":
+        """Release them soon; `close` waits for that. Where it fails they come when their leases end."""
+        return self._asking.spawn(self._released(messages))
 
-    async def _released(self, messages: list[AsyncMessage]) -> None:
+    async def _released(self, messages: Sequence[AsyncMessage]) -> None:
+        ask = calls.release(messages, 0.0)
         try:
-            await self.release(messages)
+            await self._asking.request(int(ask.action), calls.body_of(ask.fields or {}), is_last=True)
+        except NotInFlightError:
+            pass  # their leases were over, or somebody else has them
         except QuorateError as error:
             log.warning("%d messages come again when their leases end, not at once: %s", len(messages), error)

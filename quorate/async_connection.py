@@ -4,12 +4,14 @@ A machine around an asyncio transport: nothing here tries again, and nothing dec
 """
 
 import asyncio
+import select
+import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from quorate.credentials import Credentials
+from quorate.credentials import NO_TLS, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
 from quorate.keep_alive import keep_alive
 from quorate.lost import Lost, NotLetInError
@@ -18,10 +20,11 @@ from quorate.protocol import Action
 from quorate.trying import token_refused
 
 REPLY_BYTES_MAX: Final = 64 << 20
+HUNG_UP: Final[int] = getattr(select, "POLLRDHUP", 0)
 SWEEP_S: Final = 0.25
 """So often it is looked whether an answer is missing."""
 
-_encode: Final = msgspec.json.Encoder().encode
+encode: Final = msgspec.json.Encoder().encode
 _decode: Final = msgspec.json.Decoder().decode
 
 _CANCEL: Final = int(Action.CANCEL)
@@ -30,23 +33,39 @@ Reply = dict[str, Any]
 
 
 class Pending:
-    """A request that is not answered yet, until `deadline` (loop time). `late` gets a reply that nobody waits for."""
+    """A request that is not answered yet, until `deadline` (loop time). `late` gets a reply that nobody waits for.
 
-    __slots__ = ("deadline", "future", "late", "was_flushed")
+    `ended` is told when it is answered, or is not going to be. `waits`: the node may be told to end it.
+    """
 
-    def __init__(self, future: "asyncio.Future[Reply]", deadline: float, late: Callable[[Reply], None] | None) -> None:
+    __slots__ = ("deadline", "ended", "future", "late", "waits", "was_flushed")
+
+    def __init__(
+        self,
+        future: "asyncio.Future[Reply]",
+        deadline: float,
+        late: Callable[[Reply], None] | None,
+        ended: Callable[[], None] | None,
+        waits: bool,
+    ) -> None:
         self.future = future
         self.deadline = deadline
         self.late = late
+        self.ended = ended
+        self.waits = waits
         self.was_flushed = False
 
 
 class AsyncConnection(asyncio.Protocol):
-    """Open to the node at `address`; `open` requests are under way on it. Of one loop."""
+    """Open to the node at `address`; `open` requests are under way on it. Of one loop.
 
-    def __init__(self, address: Address) -> None:
+    A node from which nothing is heard for `silent_s` while an answer is overdue is taken for lost.
+    """
+
+    def __init__(self, address: Address, silent_s: float) -> None:
         self.address = address
         self.is_closed = False
+        self._silent_s = silent_s
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._seq = 0
@@ -58,7 +77,9 @@ class AsyncConnection(asyncio.Protocol):
         self._sweep: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def connect(cls, address: Address, timeout_s: float, credentials: Credentials) -> "AsyncConnection":
+    async def connect(
+        cls, address: Address, timeout_s: float, credentials: Credentials, silent_s: float
+    ) -> "AsyncConnection":
         """An open one, which has shown its token. Raises `Lost`, `NotLetInError`."""
         loop = asyncio.get_running_loop()
         host, port = address
@@ -67,7 +88,11 @@ class AsyncConnection(asyncio.Protocol):
             context = credentials.context
             async with asyncio.timeout(timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: cls(address), host, port, ssl=context, server_hostname=host if context is not None else None
+                    lambda: cls(address, silent_s),
+                    host,
+                    port,
+                    ssl=context,
+                    server_hostname=host if context is not None else None,
                 )
                 if credentials.token is not None:
                     await connection._authenticate(credentials.token, timeout_s)
@@ -77,17 +102,18 @@ class AsyncConnection(asyncio.Protocol):
             raise Lost(str(lost), was_sent=False) from lost
         except TimeoutError as error:
             raise Lost(f"{named}: not connected in time", was_sent=False) from error
-        except OSError as error:  # TLS errors are
-            why = getattr(error, "verify_message", None)
-            if why:
-                failed = ConnectionFailedError(f"{named}: its certificate is not to be believed: {why}")
-                raise NotLetInError(failed) from error
+        except ssl.SSLCertVerificationError as error:
+            failed = ConnectionFailedError(f"{named}: its certificate is not to be believed: {error.verify_message}")
+            raise NotLetInError(failed) from error
+        except (OSError, UnicodeError) as error:  # TLS errors are the former, names that can't be the latter
+            if isinstance(error, ssl.SSLError) and error.reason in NO_TLS:
+                raise NotLetInError(ConnectionFailedError(f"{named}: it does not speak TLS")) from error
             raise Lost(f"{named}: {error}", was_sent=False) from error
         return connection
 
     async def _authenticate(self, token: str, timeout_s: float) -> None:
         try:
-            reply = await self.ask({"action": int(Action.AUTHENTICATE), "token": token}, timeout_s)
+            reply = await self.ask(encode({"action": int(Action.AUTHENTICATE), "token": token}), timeout_s)
             if (why := token_refused(reply, self.address)) is not None:
                 raise why
         except BaseException:
@@ -102,40 +128,68 @@ class AsyncConnection(asyncio.Protocol):
         return len(self._pending)
 
     def ask(
-        self, body: dict[str, Any], timeout_s: float, late: Callable[[Reply], None] | None = None
+        self,
+        body: bytes,
+        timeout_s: float,
+        *,
+        late: Callable[[Reply], None] | None = None,
+        ended: Callable[[], None] | None = None,
+        waits: bool = False,
     ) -> "asyncio.Future[Reply]":
-        """Send a request; the future holds its reply, or raises `Lost`, `ProtocolViolationError`.
+        """Send a request, a JSON object without a number; the future holds its reply, or raises `Lost`.
 
         When who waits is cancelled, the request is left to end: its reply goes to `late`.
         """
         future: asyncio.Future[Reply] = self._loop.create_future()
+        if not self._pending and self._has_hung_up():
+            self.close()
         if self.is_closed:
             future.set_exception(Lost(f"{self._named}: the connection is closed", was_sent=False))
+            if ended is not None:
+                ended()
             return future
         self._seq = seq = self._seq + 1
-        body["seq"] = seq
-        try:
-            data = _encode(body)
-        except RecursionError:
-            future.set_exception(ValueError("data is nested too deep"))
-            return future
-        self._pending[seq] = Pending(future, self._loop.time() + timeout_s, late)
-        if not self._out:
-            self._loop.call_soon(self._flush)
-        self._out.append(data)
+        now = self._loop.time()
+        if not self._pending:
+            self._heard_at = now  # from now on something is to be heard
+        self._pending[seq] = Pending(future, now + timeout_s, late, ended, waits)
+        self._say(b'{"seq":%d,' % seq + body[1:])
         if self._sweep is None:
             self._sweep = self._loop.call_later(SWEEP_S, self._swept)
         return future
+
+    def _say(self, data: bytes) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(data)
+
+    def _has_hung_up(self) -> bool:
+        """Whether the node has closed its end, which this loop may not have been told yet."""
+        sock = None if self._transport is None else self._transport.get_extra_info("socket")
+        if sock is None or not HUNG_UP:
+            return False
+        poll = select.poll()
+        poll.register(sock.fileno(), HUNG_UP)
+        return bool(poll.poll(0))
 
     def cancel(self, future: "asyncio.Future[Reply]") -> None:
         """What waits with that future is to wait no more; its reply comes, and goes to `late` if nobody wants it."""
         for seq, pending in self._pending.items():
             if pending.future is future:
-                if not self.is_closed:
-                    if not self._out:
-                        self._loop.call_soon(self._flush)
-                    self._out.append(_encode({"action": _CANCEL, "seq": seq}))
+                self._cancel(seq, pending)
                 return
+
+    def cancel_waits(self) -> None:
+        """So is all that waits."""
+        for seq, pending in list(self._pending.items()):
+            if pending.waits:
+                self._cancel(seq, pending)
+
+    def _cancel(self, seq: int, pending: Pending) -> None:
+        pending.waits = False
+        pending.deadline = min(pending.deadline, self._loop.time() + self._silent_s)
+        if not self.is_closed:
+            self._say(encode({"action": _CANCEL, "seq": seq}))
 
     def _flush(self) -> None:
         out, self._out = self._out, []
@@ -150,10 +204,11 @@ class AsyncConnection(asyncio.Protocol):
         """What is answered too late is lost to who waits; where nothing is heard at all, so is the connection."""
         self._sweep = None
         now = self._loop.time()
-        late = [one for one in self._pending.values() if one.deadline <= now and not one.future.done()]
-        for one in late:
-            one.future.set_exception(Lost(f"{self._named}: no answer in time", was_sent=True))
-        if late and self._heard_at < now - 1.0:
+        overdue = [one for one in self._pending.values() if one.deadline <= now]
+        for one in overdue:
+            if not one.future.done():
+                one.future.set_exception(Lost(f"{self._named}: no answer in time", was_sent=True))
+        if overdue and self._heard_at <= now - self._silent_s:
             self.close()
         elif self._pending:
             self._sweep = self._loop.call_later(SWEEP_S, self._swept)
@@ -166,8 +221,7 @@ class AsyncConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As a protocol."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's are none by their class
         sock = transport.get_extra_info("socket")
         if sock is not None:
             keep_alive(sock)
@@ -232,29 +286,37 @@ class AsyncConnection(asyncio.Protocol):
         pending = self._pending.pop(seq, None) if isinstance(seq, int) else None
         if pending is None:
             self._fail(ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}"))
-        elif not pending.future.done():
+            return
+        if not pending.future.done():
             pending.future.set_result(reply)
         elif pending.late is not None:
             pending.late(reply)
+        if pending.ended is not None:
+            pending.ended()
 
     def _refused(self, reply: Reply) -> None:
         """The node refuses this client, or could not read what it sent: nothing more is answered here."""
         waiting = [one for one in self._pending.values() if not one.future.done()]
-        self._pending.clear()
         if len(waiting) == 1:
             waiting[0].future.set_result(reply)
-        else:
-            why = f"{self._named}: {reply.get('error')}: {reply.get('reason')}"
-            for one in waiting:
-                one.future.set_exception(Lost(why, was_sent=one.was_flushed))
+        self._end(f"{self._named}: {reply.get('error')}: {reply.get('reason')}")
         self.close()
 
     def _fail(self, error: Exception) -> None:
-        waiting = [one for one in self._pending.values() if not one.future.done()]
-        self._pending.clear()
-        for one in waiting:
-            one.future.set_exception(error)
+        for one in self._pending.values():
+            if not one.future.done():
+                one.future.set_exception(error)
+        self._end("")
         self.close()
+
+    def _end(self, why: str) -> None:
+        """Nothing of what is open is answered."""
+        pending, self._pending = self._pending, {}
+        for one in pending.values():
+            if not one.future.done():
+                one.future.set_exception(Lost(why, was_sent=one.was_flushed))
+            if one.ended is not None:
+                one.ended()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """As a protocol."""
@@ -262,14 +324,11 @@ class AsyncConnection(asyncio.Protocol):
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None
-        waiting = [one for one in self._pending.values() if not one.future.done()]
-        self._pending.clear()
-        why = f"{self._named}: {exc or 'the node closed the connection'}"
-        for one in waiting:
-            one.future.set_exception(Lost(why, was_sent=one.was_flushed))
+        self._end(f"{self._named}: {exc or 'the node closed the connection'}")
 
     def close(self) -> None:
         """Give it back. What is open is lost."""
         self.is_closed = True
+        self._end(f"{self._named}: the connection was closed")
         if self._transport is not None:
             self._transport.abort()

@@ -32,10 +32,10 @@ def check_names(name: str, values: Iterable[Any]) -> list[str]:
     return found
 
 
-def check_seconds(name: str, value: Any) -> float:
+def check_seconds(name: str, value: Any, *, may_be_0: bool = False) -> float:
     """A time to wait. Raises TypeError, ValueError for one that is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, and a number of seconds is wanted")
-    if not math.isfinite(value) or value <= 0:
+    if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_0):
         raise ValueError(f"{name} is {value!r}: more than 0 seconds are wanted")
     return float(value)

@@ -6,6 +6,8 @@ everything that only looks, confirm, a produce that has a `key`, and consume: wh
 unless it was produced to be delivered at most once. Anything else raises `UnknownOutcomeError`.
 """
 
+import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +21,16 @@ from quorate.calls import Ask
 from quorate.checking import check_seconds
 from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
-from quorate.errors import RefusedError
+from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
-from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
+from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of, names_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
 from quorate.urls import DEFAULT_PORT, found
 
 T = TypeVar("T")
+
+log = logging.getLogger("quorate")
 
 LISTEN_S: Final = 25.0
 """`messages` asks anew after so long a wait."""
@@ -78,6 +82,8 @@ class Client:
         timeout_s = check_seconds("timeout", timeout)
         self._asking = Asking(Nodes(addresses), shown, timeout_s, retry_connect=retry_connect)
         self._consumer = consumer
+        self._kept: list[DeliveredMessage] = []
+        self._lock = threading.Lock()
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +95,10 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; the next request opens one again."""
+        if self._kept:
+            log.warning(
+                "%d messages that are delivered at most once were taken, and nobody has got them", len(self._kept)
+            )
         self._asking.close()
 
     # -- messages ----------------------------------------------------------------------------------------------
@@ -132,6 +142,8 @@ class Client:
 
         `interrupt` ends the wait early, from another thread: no message is lost by that.
         """
+        if kept := self._take_kept(queue, 1):
+            return kept[0]
         items = self._do(calls.consume(queue, None, wait, self._consumer), interrupt)
         return self._delivered(items[0]) if items else None
 
@@ -139,11 +151,34 @@ class Client:
         self, queue: str | Sequence[str], count: int, *, wait: float = 0.0, interrupt: Interrupt | None = None
     ) -> list[DeliveredMessage]:
         """Up to `count` messages of one queue."""
+        if kept := self._take_kept(queue, count):
+            return kept
         asked = calls.consume(queue, count, wait, self._consumer)
         return [self._delivered(item) for item in self._do(asked, interrupt)]
 
     def _delivered(self, item: dict[str, Any]) -> DeliveredMessage:
         return DeliveredMessage(**fields_of(item), client=self)
+
+    def _take_kept(self, queue: str | Sequence[str], count: int) -> list[DeliveredMessage]:
+        """What `messages` had taken when it was left, and is delivered at most once."""
+        if not self._kept:
+            return []
+        names = (queue,) if isinstance(queue, str) else queue
+        with self._lock:
+            found = [message for message in self._kept if message.queue in names][:count]
+            self._kept = [message for message in self._kept if message not in found]
+        return found
+
+    def _not_handed_out(self, messages: Iterable[DeliveredMessage]) -> None:
+        """They are released, or, delivered at most once, kept for the next consume of their queue."""
+        left = list(messages)
+        with self._lock:
+            self._kept += [message for message in left if not message.retry]
+        if lasting := [message for message in left if message.retry]:
+            try:
+                self.release(lasting)
+            except QuorateError as error:  # what ended the loop is not to be replaced
+                log.debug("%d messages come again when their leases end: %s", len(lasting), error)
 
     def messages(
         self, queues: str | Sequence[str], *, prefetch: int = 1, wait: float | None = None
@@ -153,7 +188,7 @@ class Client:
         `prefetch`: how many are taken at once; their leases run from then on. When the loop is left, what was taken and
         not handed out is released. `wait`: end after so many seconds without a message; None: never.
         """
-        names = [queues] if isinstance(queues, str) else list(queues)
+        names = names_of(queues)
         taken: deque[DeliveredMessage] = deque()
         idle_since = time.monotonic()
         try:
@@ -172,8 +207,7 @@ class Client:
                 yield taken.popleft()
                 idle_since = time.monotonic()
         finally:
-            if lasting := [message for message in taken if message.retry]:
-                self.release(lasting)
+            self._not_handed_out(taken)
 
     def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
         """A queue of these that has a message, which is kept for this client for a second; None: none has."""

@@ -12,8 +12,11 @@ from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
 from quorate.client import Client
+from quorate.errors import ConnectionFailedError
 from quorate.messages import Message
 from quorate.protocol import BATCH_MAX
+
+AGAIN_S: Final = 0.5
 
 MessageT = TypeVar("MessageT", bound=Message)
 
@@ -59,20 +62,24 @@ class Confirms:
             raise batch.error
 
     def _ask(self, batch: _Batch) -> None:
+        batch.error = ConnectionFailedError("the thread that asked for this and others was ended")
         try:
             self._client.confirm(batch.messages)
+            batch.error = None
         except Exception as error:
             batch.error = error
-        with self._lock:
-            batch.is_done = True
-            self._is_asking = False
-            self._lock.notify_all()
+        finally:  # whatever ends this thread, the others must not wait for it
+            with self._lock:
+                batch.is_done = True
+                self._is_asking = False
+                self._lock.notify_all()
 
 
 class LaterConfirms(Generic[MessageT]):
     """Confirmed soon by a thread of its own, which begins with the first. Any thread may use it.
 
-    `told` gets each batch and how many of it there were, or what confirming them raised: they come again then.
+    While no node can be reached it is tried again, for as long as a message's lease may last: what is done is not to be
+    done again. `told` gets each batch and how many of it there were, or why they could not be confirmed.
     """
 
     def __init__(self, client: Client, told: Callable[[Sequence[MessageT], int | Exception], None]) -> None:
@@ -84,14 +91,14 @@ class LaterConfirms(Generic[MessageT]):
     def after_fork(self) -> None:
         """In a child: what is to be confirmed is its parent's."""
         self._lock = threading.Condition()
-        self._waiting: list[MessageT] = []
+        self._waiting: list[tuple[MessageT, float]] = []
         self._is_asking = self._has_ended = False
         self._thread: threading.Thread | None = None
 
     def confirm(self, message: MessageT) -> None:
         """It is done."""
         with self._lock:
-            self._waiting.append(message)
+            self._waiting.append((message, time.monotonic() + message.retry))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep_confirming, name="quorate-confirms", daemon=True)
                 self._thread.start()
@@ -123,15 +130,30 @@ class LaterConfirms(Generic[MessageT]):
                     if self._has_ended:
                         return
                     self._lock.wait()
-                done, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
+                batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
                 self._is_asking = True
-            try:
-                there: int | Exception = self._client.confirm(done)
-            except Exception as error:
-                there = error
-            try:
-                self._told(done, there)
-            finally:
-                with self._lock:
-                    self._is_asking = False
-                    self._lock.notify_all()
+            again = self._ask(batch)
+            with self._lock:
+                self._waiting[:0] = again
+                self._is_asking = False
+                self._lock.notify_all()
+                if again and not self._has_ended:
+                    self._lock.wait(AGAIN_S)
+                if again and self._has_ended:
+                    return
+
+    def _ask(self, batch: list[tuple[MessageT, float]]) -> list[tuple[MessageT, float]]:
+        """Those that are to be tried again."""
+        messages = [message for message, _ in batch]
+        try:
+            self._told(messages, self._client.confirm(messages))
+            return []
+        except ConnectionFailedError as error:
+            now = time.monotonic()
+            over = [message for message, until in batch if until <= now]
+            if over:
+                self._told(over, error)
+            return [one for one in batch if one[1] > now]
+        except Exception as error:
+            self._told(messages, error)
+            return []

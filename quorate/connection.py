@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.credentials import NOTHING, Credentials
+from quorate.credentials import NO_TLS, NOTHING, Credentials
 from quorate.errors import ConnectionFailedError, ProtocolViolationError
 from quorate.interrupt import Interrupt
 from quorate.keep_alive import keep_alive
@@ -20,9 +20,6 @@ from quorate.trying import token_refused
 REPLY_BYTES_MAX: Final = 64 << 20
 LAST_WORDS_S: Final = 2.0
 """For so long a node that closes the connection is given to say why."""
-
-NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
-"""What OpenSSL calls an answer that is none of TLS."""
 
 NOT_HEARD: Final = " and had said nothing: does it want TLS, or not believe this client's certificate?"
 
@@ -43,10 +40,10 @@ class Connection:
         until = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection(address, timeout=timeout_s)
-        except OSError as error:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(self._socket)
+        except (OSError, UnicodeError) as error:  # the latter is what a name is told that can't be one
             raise Lost(f"{address[0]}:{address[1]}: {error}", was_sent=False) from error
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(self._socket)
         self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False
@@ -123,27 +120,46 @@ class Connection:
         return reply
 
     def _interruptible(self, data: bytes, timeout_s: float, interrupt: Interrupt) -> dict[str, Any]:
-        """An exchange whose wait may be ended."""
+        """An exchange whose wait may be ended: then the node answers that, and what it was told."""
         until = time.monotonic() + timeout_s
         last_words = self._send(data, timeout_s)
         if last_words is not None:
             return last_words
-        has_more = getattr(self._socket, "pending", None)  # what TLS holds already makes no socket readable
-        if not self._buffer and not (has_more and has_more()):
-            with selectors.DefaultSelector() as selector:
-                selector.register(self._socket, selectors.EVENT_READ)
-                selector.register(interrupt, selectors.EVENT_READ)
-                found = {key.fileobj for key, _ in selector.select(timeout_s)}
-            if interrupt in found:
-                self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
-                until = min(until, time.monotonic() + LAST_WORDS_S)
-                reply = self._answer(until)
+        if not self._is_interrupted(until, interrupt):
+            return self._answer(until)
+        self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
+        until = min(until, time.monotonic() + LAST_WORDS_S)
+        reply = self._answer(until)
+        try:
+            self._read_reply(until)  # to the cancel: it comes behind that answer
+        except (OSError, ProtocolViolationError):
+            self._buffer += b"?"  # it is stale from now on
+        return reply
+
+    def _is_interrupted(self, until: float, interrupt: Interrupt) -> bool:
+        """Read until a whole line has come, or time is over; True if it was interrupted before."""
+        self._socket.setblocking(False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(interrupt, selectors.EVENT_READ)
+            while b"\n" not in self._buffer:
                 try:
-                    self._read_reply(until)  # to the cancel: it comes behind that answer
-                except (OSError, ProtocolViolationError):
-                    self._buffer += b"?"  # it is stale from now on
-                return reply
-        return self._answer(until)
+                    part = self._socket.recv(1 << 16)
+                except (BlockingIOError, ssl.SSLWantReadError):  # TLS may have said something of its own
+                    left_s = until - time.monotonic()
+                    found = selector.select(left_s) if left_s > 0 else []
+                    if any(key.fileobj is interrupt for key, _ in found):
+                        return True
+                    if not found:
+                        return False
+                    continue
+                except OSError as error:
+                    raise Lost(self._said(error), was_sent=True) from error
+                if not part:
+                    return False
+                self._has_heard = True
+                self._buffer += part
+        return False
 
     def _exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
         until = time.monotonic() + timeout_s

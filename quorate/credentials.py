@@ -14,6 +14,9 @@ TLS_VARIABLE: Final = "QUORATE_TLS"
 CA_VARIABLE: Final = "QUORATE_CA"
 """Environment variables for a client that is given nothing else: the token, 1 for TLS, the authority's file."""
 
+NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"})
+"""What OpenSSL calls an answer that is none of TLS."""
+
 
 @dataclass(frozen=True)
 class Credentials:

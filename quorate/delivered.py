@@ -1,15 +1,17 @@
 """A message in the hands of who consumed it by a sync client: what it can be told to become."""
 
-from contextlib import suppress
+import logging
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from quorate.errors import NotInFlightError
+from quorate.errors import QuorateError
 from quorate.messages import Message
 
 if TYPE_CHECKING:
     from quorate.client import Client
+
+log = logging.getLogger("quorate")
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,9 @@ class DeliveredMessage(Message):
     """
 
     client: "Client" = field(kw_only=True, repr=False, compare=False)
+    is_worked_on: bool = field(default=False, kw_only=True, repr=False, compare=False)
+    """A `Worker` has it, and says what becomes of it when its handler raises."""
+
     _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     @property
@@ -39,8 +44,12 @@ class DeliveredMessage(Message):
         if kind is None:
             self.confirm()
             return
-        with suppress(NotInFlightError):  # its lease is over, or somebody else has it: it comes again anyway
+        if self.is_worked_on:
+            return
+        try:
             self.release()
+        except QuorateError as failed:  # it comes again anyway, and what was raised is not to be replaced
+            log.debug("message %d could not be released: %s", self.msg_id, failed)
 
     def confirm(self) -> bool:
         """It is done; False: it was not this one's any more."""

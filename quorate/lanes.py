@@ -9,80 +9,133 @@ from typing import Final
 
 from quorate.async_connection import AsyncConnection
 from quorate.credentials import Credentials
+from quorate.lost import Lost
 from quorate.nodes import Address
 
 WAITS_MAX: Final = 32
 """A node lets a connection have 64 consumers that wait, and 32 over several shards."""
 
 IDLE_MAX: Final = 8
-"""Connections for long replies that are kept open."""
+"""Connections for long replies that are kept open, and those for waits on which nobody waits."""
+
+
+class Lane:
+    """A connection that is open or opens, with so many `users`."""
+
+    def __init__(self, address: Address, task: "asyncio.Task[AsyncConnection]") -> None:
+        self.address = address
+        self.task = task
+        self.users = 0
+
+    @property
+    def connection(self) -> AsyncConnection | None:
+        """Once it is open."""
+        task = self.task
+        return task.result() if task.done() and not task.cancelled() and task.exception() is None else None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it opens, or is open."""
+        connection = self.connection
+        return not self.task.done() if connection is None else not connection.is_closed
+
+    async def opened(self) -> AsyncConnection:
+        """Its connection. Raises `Lost`, `NotLetInError`."""
+        try:
+            return await asyncio.shield(self.task)
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if self.task.cancelled() and not (here is not None and here.cancelling()):
+                raise Lost("the client was closed", was_sent=False) from None  # nobody has cancelled who waits
+            raise
+
+    def close(self) -> None:
+        """Open or not."""
+        connection = self.connection
+        if connection is not None:
+            connection.close()
+        else:
+            self.task.cancel()
 
 
 class Lanes:
     """To any number of nodes. Of one loop."""
 
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, silent_s: float) -> None:
         self._credentials = credentials
-        self._work: dict[Address, AsyncConnection] = {}
-        self._connecting: dict[Address, asyncio.Task[AsyncConnection]] = {}
-        self._waits: list[AsyncConnection] = []
-        self._idle: list[AsyncConnection] = []
+        self._silent_s = silent_s
+        self._work: dict[Address, Lane] = {}
+        self._waits: list[Lane] = []
+        self._longs: list[Lane] = []
+
+    def _open(self, address: Address, timeout_s: float) -> Lane:
+        connecting = AsyncConnection.connect(address, timeout_s, self._credentials, self._silent_s)
+        return Lane(address, asyncio.ensure_future(connecting))
 
     def open_work(self, address: Address) -> AsyncConnection | None:
         """The one that all share, if it is open."""
-        connection = self._work.get(address)
+        lane = self._work.get(address)
+        connection = None if lane is None else lane.connection
         return None if connection is None or connection.is_closed else connection
 
     async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
         """The one that all share, opened; whoever comes first connects, and the others wait for that."""
-        if (connection := self.open_work(address)) is not None:
-            return connection
-        task = self._connecting.get(address)
-        if task is None:
-            task = asyncio.ensure_future(AsyncConnection.connect(address, timeout_s, self._credentials))
-            self._connecting[address] = task
-            task.add_done_callback(lambda done: self._connected(address, done))
-        return await asyncio.shield(task)
+        lane = self._work.get(address)
+        if lane is None or not lane.is_usable:
+            lane = self._work[address] = self._open(address, timeout_s)
+        return await lane.opened()
 
-    def _connected(self, address: Address, task: "asyncio.Task[AsyncConnection]") -> None:
-        self._connecting.pop(address, None)
-        if not task.cancelled() and task.exception() is None:
-            self._work[address] = task.result()
+    def wait(self, address: Address, timeout_s: float) -> Lane:
+        """One on which few others wait, with a place on it: `left` gives that back."""
+        self._waits = [one for one in self._waits if one.is_usable]
+        lane = next((one for one in self._waits if one.address == address and one.users < WAITS_MAX), None)
+        if lane is None:
+            lane = self._open(address, timeout_s)
+            self._waits.append(lane)
+        lane.users += 1
+        return lane
 
-    async def wait(self, address: Address, timeout_s: float) -> AsyncConnection:
-        """One on which few others wait."""
-        self._waits = [one for one in self._waits if not one.is_closed]
-        for connection in self._waits:
-            if connection.address == address and connection.open < WAITS_MAX:
-                return connection
-        connection = await AsyncConnection.connect(address, timeout_s, self._credentials)
-        self._waits.append(connection)
-        return connection
+    def long(self, address: Address, timeout_s: float) -> Lane:
+        """One that nobody else uses: `left` gives it back."""
+        self._longs = [one for one in self._longs if one.is_usable]
+        lane = next((one for one in self._longs if one.address == address and not one.users), None)
+        if lane is None:
+            lane = self._open(address, timeout_s)
+            self._longs.append(lane)
+        lane.users += 1
+        return lane
 
-    async def long(self, address: Address, timeout_s: float) -> AsyncConnection:
-        """One that nobody else uses; `give_back` when its reply is there."""
-        self._idle = [one for one in self._idle if not one.is_closed]
-        for connection in self._idle:
-            if connection.address == address:
-                self._idle.remove(connection)
-                return connection
-        return await AsyncConnection.connect(address, timeout_s, self._credentials)
+    def left(self, lane: Lane) -> None:
+        """A place is free again; of connections that nobody uses some are kept."""
+        lane.users -= 1
+        for lanes in (self._waits, self._longs):
+            idle = [one for one in lanes if not one.users]
+            for one in idle[IDLE_MAX:]:
+                one.close()
+                lanes.remove(one)
 
-    def give_back(self, connection: AsyncConnection) -> None:
-        """It is not used any more."""
-        if connection.is_closed:
-            return
-        if connection.open or len(self._idle) >= IDLE_MAX:
-            connection.close()
-        else:
-            self._idle.append(connection)
+    @property
+    def all(self) -> list[Lane]:
+        """Every connection."""
+        return [*self._work.values(), *self._waits, *self._longs]
+
+    @property
+    def open(self) -> int:
+        """How many requests are not answered, and how many connections open at the moment."""
+        connections = [lane.connection for lane in self.all]
+        opening = sum(1 for lane in self.all if not lane.task.done())
+        return opening + sum(one.open for one in connections if one is not None and not one.is_closed)
+
+    def cancel_waits(self) -> None:
+        """Nobody is to wait any longer."""
+        for lane in self.all:
+            if (connection := lane.connection) is not None:
+                connection.cancel_waits()
 
     def close(self) -> None:
-        """Close all; the next request opens one again."""
-        for task in self._connecting.values():
-            task.cancel()
-        for connection in [*self._work.values(), *self._waits, *self._idle]:
-            connection.close()
+        """Close all."""
+        for lane in self.all:
+            lane.close()
         self._work.clear()
         self._waits.clear()
-        self._idle.clear()
+        self._longs.clear()

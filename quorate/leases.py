@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
 from quorate.client import Client
-from quorate.errors import NotInFlightError, QuorateError
+from quorate.errors import NotInFlightError
 from quorate.hands import Hands
 from quorate.messages import Message
 
@@ -109,7 +109,7 @@ class Leases(Generic[MessageT]):
             self._client.extend(messages, lease_s)
         except NotInFlightError:
             return  # their confirmations tell whose they are
-        except QuorateError as error:
+        except Exception as error:  # whatever it is, the other leases go on
             log.warning("%d leases could not be extended, and are tried again: %s", len(messages), error)
             with self._lock:
                 self._hands.failed(messages, time.monotonic())

@@ -148,6 +148,14 @@ def queues_of(queue: str | Sequence[str]) -> dict[str, Any]:
     return {"queue": queue} if isinstance(queue, str) else {"queues": check_names("queue", queue)}
 
 
+def names_of(queues: str | Sequence[str]) -> list[str]:
+    """One queue or several. Raises TypeError, and ValueError for none."""
+    names = [queues] if isinstance(queues, str) else check_names("queues", queues)
+    if not names:
+        raise ValueError("queues is empty: at least one is wanted")
+    return list(names)
+
+
 def id_of(message: Message | int) -> int:
     """Raises TypeError for what is no message."""
     if isinstance(message, bool) or not isinstance(message, Message | int):

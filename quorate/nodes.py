@@ -43,6 +43,8 @@ def node_address(node: Address | str, default_port: int | None = None) -> Addres
         host, port = node
         if not isinstance(host, str) or isinstance(port, bool) or not isinstance(port, int):
             raise TypeError(f"{node!r}: a host and a port are wanted")
+        if not 0 < port < 65536:
+            raise ValueError(f"{node!r}: a port is from 1 to 65535")
         return host, port
     host, colon, text = node.rpartition(":")
     if default_port is not None and (not colon or node.endswith("]") or (node.count(":") > 1 and node[0] != "[")):

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from queue import SimpleQueue
 from typing import Any, Final
 
+from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
@@ -28,6 +29,7 @@ from quorate.errors import NotInFlightError, QuorateError, RefusedError
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
+from quorate.messages import names_of
 from quorate.protocol import BATCH_MAX, ErrorWord
 
 log = logging.getLogger("quorate.worker")
@@ -46,6 +48,12 @@ FAILED_PAUSE_S: Final = 1.0
 
 NO_HANDS_S: Final = 0.5
 
+HURRY_S: Final = 1.0
+"""So long each thing may take at the end when a second signal has come."""
+
+HOPELESS: Final = (ErrorWord.FIELD, ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED)
+"""What is refused so is refused again."""
+
 Handler = Callable[[DeliveredMessage], Any] | Callable[[DeliveredMessage], Awaitable[Any]]
 
 
@@ -53,8 +61,9 @@ class Retry(Exception):  # noqa: N818  # it says what to do, and is no error
     """A handler raises it: the message comes again after `delay` seconds."""
 
     def __init__(self, delay: float = 0.0) -> None:
+        """Raises TypeError, ValueError for a delay that is none."""
         super().__init__(delay)
-        self.delay = delay
+        self.delay = check_seconds("delay", delay, may_be_0=True)
 
 
 class Reject(Exception):  # noqa: N818
@@ -86,13 +95,8 @@ class Worker:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
             raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
         self._client = client
-        self._queues = [queues] if isinstance(queues, str) else list(queues)
-        if not self._queues:
-            raise ValueError("queues is empty: at least one is wanted")
+        self._queues = names_of(queues)
         self._handler = handler
-        self._is_async = inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
-            getattr(handler, "__call__", None)  # noqa: B004  # whether that is a coroutine function
-        )
         self._grace_s = grace
         self._backoff = backoff or Backoff()
         self._concurrency = concurrency
@@ -100,8 +104,9 @@ class Worker:
         self._lock = threading.Condition()
         self._confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(client, self._confirmed)
         self._interrupt = Interrupt()
-        self._is_stopping = False
+        self._is_stopping = self._has_ended = False
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
         self._work_to_do: SimpleQueue[DeliveredMessage | None] = SimpleQueue()
         self.counts = {"done": 0, "failed": 0, "rejected": 0, "lost": 0}
 
@@ -110,8 +115,11 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`, SIGTERM or SIGINT; at the second signal it ends at once.
 
-        Signals are only looked at where this is the main thread.
+        Signals are only looked at where this is the main thread. Raises RefusedError when the node will not have this
+        client, or there can be no such queue: it would not help to try again.
         """
+        if self._is_stopping:
+            raise RuntimeError("this worker was stopped: make another")
         is_main = threading.current_thread() is threading.main_thread()
         before = [(one, signal.signal(one, self._signalled)) for one in (signal.SIGTERM, signal.SIGINT) if is_main]
         try:
@@ -135,7 +143,7 @@ class Worker:
 
     def _work(self) -> None:
         helpers: list[threading.Thread] = []
-        if self._is_async:
+        if _is_async(self._handler):
             self._loop = asyncio.new_event_loop()
             looping = threading.Thread(target=self._keep_looping, args=(self._loop,), name="quorate-loop", daemon=True)
             helpers.append(looping)
@@ -157,18 +165,28 @@ class Worker:
         with self._lock:
             while len(self._leases) and time.monotonic() < begun + self._grace_s:
                 self._lock.wait(0.1)
-            left = [message for message in self._leases.drop_all() if message.retry]
-        self._leases.close()
-        self._confirms.close(CONFIRM_S)
+        left = [message for message in self._leases.drop_all() if message.retry]
         if left:
             log.warning("%d messages are given back, whose handlers did not end in time", len(left))
-            self._said("release", left, lambda: self._client.release(left))
+        settling = threading.Thread(target=self._settle, args=(left,), name="quorate-settling", daemon=True)
+        settling.start()
+        begun = time.monotonic()
+        while settling.is_alive() and (self._grace_s or time.monotonic() < begun + HURRY_S):
+            settling.join(0.1)
+        self._has_ended = True
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
         for _ in range(self._concurrency):
             self._work_to_do.put(None)
         for helper in helpers:
-            helper.join(0.0 if left else ENDED_S)
+            helper.join(HURRY_S * 2 if self._loop is not None else 0.0 if left else ENDED_S)
+
+    def _settle(self, left: list[DeliveredMessage]) -> None:
+        """Say all that is to be said, and no more after that."""
+        if left:
+            self._said("release", left, lambda: self._client.release(left))
+        self._confirms.close(CONFIRM_S)
+        self._leases.close()
 
     # -- taking ------------------------------------------------------------------------------------------------
 
@@ -182,8 +200,12 @@ class Worker:
         try:
             messages = self._client.consume_many(names, free, wait=WAIT_S, interrupt=self._interrupt)
         except QuorateError as error:
+            if isinstance(error, RefusedError) and error.error in HOPELESS:
+                raise
             log.warning("nothing can be taken, and is tried again: %s", error)
-            time.sleep(FAILED_PAUSE_S)
+            with self._lock:
+                if not self._is_stopping:
+                    self._lock.wait(FAILED_PAUSE_S)
             return
         if not messages:
             return
@@ -195,6 +217,7 @@ class Worker:
             self._queues.append(messages[0].queue)
         self._leases.take(messages)
         for message in messages:
+            object.__setattr__(message, "is_worked_on", True)
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._begin, message)
             else:
@@ -202,16 +225,20 @@ class Worker:
 
     # -- handling ----------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _keep_looping(loop: asyncio.AbstractEventLoop) -> None:
+    def _keep_looping(self, loop: asyncio.AbstractEventLoop) -> None:
         """Until it is stopped; handlers that are at work then are cancelled."""
-        loop.run_forever()
-        tasks = asyncio.all_tasks(loop)
-        for task in tasks:
+        while not self._has_ended:
+            try:
+                loop.run_forever()
+            except BaseException:  # a task that a handler has begun wants to end the process
+                log.exception("what a handler began raised this, and the worker goes on")
+        for task in self._tasks:
             task.cancel()
-        if tasks:
-            loop.run_until_complete(asyncio.wait(tasks, timeout=ENDED_S))
-        loop.run_until_complete(loop.shutdown_default_executor())
+        if self._tasks:
+            loop.run_until_complete(asyncio.wait(self._tasks, timeout=HURRY_S))
+        executor = getattr(loop, "_default_executor", None)
+        if executor is not None:
+            executor.shutdown(wait=False, cancel_futures=True)
         loop.close()
 
     def _keep_handling(self) -> None:
@@ -221,14 +248,23 @@ class Worker:
     def _handle(self, message: DeliveredMessage) -> None:
         error: BaseException | None = None
         try:
-            self._handler(message)
+            result = self._handler(message)
+            if inspect.isawaitable(result):  # a plain function around an async one
+                asyncio.run(_awaited(result))
         except BaseException as raised:  # whatever it is, the message must not be lost
             error = raised
-        self._handled(message, error)
+        try:
+            self._handled(message, error)
+        except Exception:
+            log.exception("message %d of %s comes again when its lease ends", message.msg_id, message.queue)
+        finally:
+            error = None  # or it would keep itself, and all that the handler had
 
     def _begin(self, message: DeliveredMessage) -> None:
         assert self._loop is not None
-        self._loop.create_task(self._handle_async(message))
+        task = self._loop.create_task(self._handle_async(message))
+        self._tasks.add(task)  # the loop alone does not keep it
+        task.add_done_callback(self._tasks.discard)
 
     async def _handle_async(self, message: DeliveredMessage) -> None:
         error: BaseException | None = None
@@ -236,11 +272,16 @@ class Worker:
             await self._handler(message)
         except BaseException as raised:
             error = raised
-        if error is None or not message.retry:
-            self._handled(message, error)
-        else:
-            assert self._loop is not None
-            await self._loop.run_in_executor(None, self._handled, message, error)
+        try:
+            if error is None or not message.retry:
+                self._handled(message, error)
+            else:
+                assert self._loop is not None
+                await self._loop.run_in_executor(None, self._handled, message, error)
+        except Exception:
+            log.exception("message %d of %s comes again when its lease ends", message.msg_id, message.queue)
+        finally:
+            error = None
 
     def _handled(self, message: DeliveredMessage, error: BaseException | None) -> None:
         """The handler has ended: what is said of its message, if it is still this worker's."""
@@ -255,6 +296,8 @@ class Worker:
                 self._confirms.confirm(message)
             if error is not None:
                 log.error("message %d of %s failed, and is gone", message.msg_id, message.queue, exc_info=error)
+        elif message.is_settled:
+            log.error("message %d of %s was settled, and its handler failed", *_named(message), exc_info=error)
         elif isinstance(error, Reject):
             self._rejected(message, error)
         elif isinstance(error, Retry):
@@ -312,3 +355,17 @@ class Worker:
             log.warning("%d messages could not be confirmed, and come again: %s", len(messages), there)
         elif there < len(messages):
             self._lost(messages, "confirm", len(messages) - there)
+
+
+def _is_async(handler: Handler) -> bool:
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(
+        getattr(handler, "__call__", None)  # noqa: B004  # whether that is a coroutine function
+    )
+
+
+def _named(message: DeliveredMessage) -> tuple[int, str]:
+    return message.msg_id, message.queue
+
+
+async def _awaited(result: Awaitable[Any]) -> None:
+    await result

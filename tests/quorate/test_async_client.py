@@ -348,7 +348,7 @@ def test_requests_of_one_turn_leave_in_one_write_and_are_answered_by_their_numbe
             return b"".join(b'{"action":1,"code":0,"seq":%d,"msg_id":%d}\n' % (one, one) for one in reversed(seen))
 
         async with Fake(reply) as port:
-            connection = await AsyncConnection.connect(("127.0.0.1", port), 5, NOTHING)
+            connection = await AsyncConnection.connect(("127.0.0.1", port), 5, NOTHING, 5)
             writes: list[bytes] = []
             transport = connection._transport
             assert transport is not None
@@ -359,7 +359,7 @@ def test_requests_of_one_turn_leave_in_one_write_and_are_answered_by_their_numbe
                 true(data)
 
             transport.write = write  # type: ignore[method-assign]
-            futures = [connection.ask({"action": 1}, 5) for _ in range(3)]
+            futures = [connection.ask(b'{"action":1}', 5) for _ in range(3)]
             assert [(await one)["msg_id"] for one in futures] == [1, 2, 3]
             assert len(writes) == 1
             connection.close()

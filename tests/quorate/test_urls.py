@@ -38,16 +38,28 @@ def test_an_url_names_nodes_and_credentials(url: str, nodes: list[tuple[str, int
         ("quorate://", "a host is missing"),
         ("quorate://h:port", "HOST:PORT is wanted"),
         ("quorate://h:99999", "HOST:PORT is wanted"),
-        ("quorate://h/queue", "there is '/queue'"),
+        ("quorate://h/queue", "nothing but options"),
         ("quorate://h?tsl=1", "no option 'tsl'"),
         ("quorate://user:secret@h", "a token stands behind a colon"),
         ("quorate://secret@h", "a token stands behind a colon"),
+        ("quorate://:sec/ret@h", "%2F"),
+        ("quorate://:secret@h:port", "HOST:PORT is wanted"),
+        ("quorate://h?tls=maybe", "1 or 0 is wanted"),
     ],
 )
 def test_an_url_that_is_wrong_says_which_part_is(url: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as raised:
         parse_url(url)
     assert "secret" not in str(raised.value)
+
+
+def test_what_an_url_leaves_open_is_taken_from_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = Credentials("t", True, "/ca", "/cert", "/key")
+    assert found("quorate://h?tls=1", None, None, beside)[1] == beside
+    assert found("quorate://:u@h?ca=/own", None, None, beside)[1] == Credentials("u", True, "/own", "/cert", "/key")
+    assert found("quorate://h?tls=0", None, None, beside)[1] == Credentials("t"), "said out loud"
+    with pytest.raises(ValueError, match="from 1 to 65535"):
+        Client("h", 99999)
 
 
 def test_what_is_not_given_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

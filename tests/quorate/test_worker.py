@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from quorate import Client, Reject, Retry, Worker
+from quorate import Client, RefusedError, Reject, Retry, Worker
 from quorate.hands import Backoff
 from tests.cluster import wait_for
 from tests.conftest import StartNode
@@ -232,3 +232,92 @@ def test_what_means_nothing_is_refused(concurrency: Any) -> None:
         Worker(Client(), "q", print, concurrency=concurrency)
     with pytest.raises(ValueError, match="queues is empty"):
         Worker(Client(), [], print)
+
+
+def test_whatever_a_handler_says_its_hand_goes_on(start_node: StartNode) -> None:
+    """Delays that are none, reasons that are no text, tasks that end the process: the next message is handled."""
+    with start_node().client() as client:
+        client.configure("q", dead_letter="dead")
+        seen: list[int] = []
+
+        def handle(message: Any) -> None:
+            seen.append(message.data)
+            if message.data == 1:
+                raise Retry("5")  # type: ignore[arg-type]  # what is tried
+            if message.data == 2:
+                raise Reject("caf\udce9")
+            if message.data == 3:
+                raise SystemExit
+
+        client.produce_many("q", [1, 2, 3, 4])
+        with working(Worker(client, "q", handle, concurrency=1)):
+            wait_for(lambda: {1, 2, 3, 4} <= set(seen))
+
+
+def test_a_plain_function_around_an_async_one_is_run(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        done: list[int] = []
+
+        async def handle(message: Any) -> None:
+            await asyncio.sleep(0.01)
+            done.append(message.data)
+
+        client.produce_many("q", [1, 2, 3])
+        with working(Worker(client, "q", lambda message: handle(message))):
+            wait_for(lambda: len(done) == 3 and size(client) == 0)
+
+
+def test_what_an_async_handler_has_begun_does_not_end_the_worker(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        done: list[int] = []
+
+        async def leave() -> None:
+            raise SystemExit
+
+        async def handle(message: Any) -> None:
+            if message.data == 1:
+                task = asyncio.create_task(leave())
+                await asyncio.sleep(0.05)
+                task.cancel()
+            done.append(message.data)
+
+        client.produce_many("q", [1, 2, 3])
+        with working(Worker(client, "q", handle, concurrency=1)):
+            wait_for(lambda: {2, 3} <= set(done))
+
+
+def test_a_message_whose_block_raises_in_a_worker_rests_or_is_buried_as_the_worker_says(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        client.configure("q", dead_letter="dead")
+        tries: list[int] = []
+
+        def handle(message: Any) -> None:
+            with message:
+                tries.append(message.data)
+                raise Reject("no use") if message.data == 1 else ValueError
+
+        client.produce_many("q", [1, 2])
+        worker = Worker(client, "q", handle, backoff=Backoff(30, 30))
+        with working(worker):
+            wait_for(lambda: worker.counts["failed"] == 1 and worker.counts["rejected"] == 1)
+            time.sleep(0.3)
+        assert sorted(tries) == [1, 2], "it rests"
+        assert client.monitor("q")["delayed"] == 1
+        assert client.peek("dead")[0]["dead"]["reason"] == "no use"
+        assert worker.counts["lost"] == 0
+
+
+def test_a_worker_that_waits_ends_at_once_and_says_what_can_not_get_better(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        worker = Worker(client, "q", print)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        time.sleep(0.3)
+        begun = time.monotonic()
+        worker.stop()
+        thread.join(10)
+        assert time.monotonic() < begun + 3
+        with pytest.raises(RuntimeError, match="was stopped"):
+            worker.run()
+        with pytest.raises(RefusedError, match="field_error"):
+            Worker(client, "x" * 300, print).run()

@@ -10,6 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from quorate.errors import NotInFlightError, QuorateError, RefusedError
 from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of, names_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
+from quorate.traced import Tracing, tracing_of
 from quorate.urls import found
 
 T = TypeVar("T")
@@ -46,13 +48,20 @@ class AsyncMessage(Message):
 
     client: "AsyncClient" = field(kw_only=True, repr=False, compare=False)
     _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
+    _spans: list[AbstractContextManager[None]] = field(default_factory=list, init=False, repr=False, compare=False)
 
     async def __aenter__(self) -> Self:
+        if self.client.tracing is not None:
+            self._spans.append(self.client.tracing.processing(self))
+            self._spans[-1].__enter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._spans:
+            with suppress(BaseException):  # it raises what it was given
+                self._spans.pop().__exit__(kind, error, traceback)
         if self._settled or not self.retry:
             return
         if kind is None:
@@ -112,6 +121,7 @@ class AsyncClient:
         credentials: Credentials | None = None,
         retry_connect: bool = True,
         max_in_flight: int = MAX_IN_FLIGHT,
+        tracing: bool = False,
     ) -> None:
         if isinstance(max_in_flight, bool) or not isinstance(max_in_flight, int) or not 0 < max_in_flight <= 100:
             raise ValueError(f"max_in_flight is {max_in_flight!r}: from 1 to 100, a node takes 128 of a connection")
@@ -127,6 +137,7 @@ class AsyncClient:
             in_flight_max=max_in_flight,
         )
         self._consumer = consumer
+        self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: dict[str, deque[AsyncMessage]] = {}
 
     async def __aenter__(self) -> Self:
@@ -167,28 +178,44 @@ class AsyncClient:
     ) -> int:
         """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
-        ask = calls.produce(queue, data, headers, {**options, "expire": expire, "replicate": replicate})
-        return await self._do(ask)
+        more = {**options, "expire": expire, "replicate": replicate}
+        if self.tracing is None:
+            return await self._do(calls.produce(queue, data, headers, more))
+        with self.tracing.sending(queue, headers) as carried:
+            return await self._do(calls.produce(queue, data, carried, more))
 
     async def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """As `Client.produce_many`."""
-        return await self._do(calls.produce_many(queue, messages, options))
+        if self.tracing is None:
+            return await self._do(calls.produce_many(queue, messages, options))
+        listed = list(messages)
+        with self.tracing.sending(queue, options.get("headers"), len(listed)) as carried:
+            listed = self.tracing.with_context(listed, carried)
+            return await self._do(calls.produce_many(queue, listed, {**options, "headers": carried}))
 
     async def consume(self, queue: str | Sequence[str], *, wait: float = 0.0) -> AsyncMessage | None:
         """As `Client.consume`. When its task is cancelled, the node is told, and no message is lost by that."""
         kept = self._take_kept(queue, 1)
         if kept:
             return kept[0]
-        items = await self._do(calls.consume(queue, None, wait, self._consumer))
-        return self._delivered(items[0]) if items else None
+        found = await self._consumed(queue, None, wait)
+        return found[0] if found else None
 
     async def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[AsyncMessage]:
         """As `Client.consume_many`."""
         kept = self._take_kept(queue, count)
         if kept:
             return kept
-        items = await self._do(calls.consume(queue, count, wait, self._consumer))
-        return [self._delivered(item) for item in items]
+        return await self._consumed(queue, count, wait)
+
+    async def _consumed(self, queue: str | Sequence[str], count: int | None, wait: float) -> list[AsyncMessage]:
+        asked = calls.consume(queue, count, wait, self._consumer)
+        if self.tracing is None:
+            return [self._delivered(item) for item in await self._do(asked)]
+        with self.tracing.receiving(queue) as received:
+            messages = [self._delivered(item) for item in await self._do(asked)]
+            received += messages
+            return messages
 
     def _delivered(self, item: dict[str, Any]) -> AsyncMessage:
         return AsyncMessage(**fields_of(item), client=self)
@@ -237,19 +264,25 @@ class AsyncClient:
 
     async def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
         """As `Client.confirm`."""
-        return await self._do(calls.confirm(message))
+        return await self._settle("confirm", message, calls.confirm(message))
 
     async def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
         """As `Client.release`."""
-        return await self._do(calls.release(message, delay))
+        return await self._settle("release", message, calls.release(message, delay))
 
     async def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
         """As `Client.extend`."""
-        return await self._do(calls.extend(message, retry))
+        return await self._settle("extend", message, calls.extend(message, retry))
 
     async def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
         """As `Client.bury`."""
-        return await self._do(calls.bury(message, reason))
+        return await self._settle("bury", message, calls.bury(message, reason))
+
+    async def _settle(self, name: str, messages: Any, ask: Ask[int]) -> int:
+        if self.tracing is None:
+            return await self._do(ask)
+        with self.tracing.settling(name, messages):
+            return await self._do(ask)
 
     async def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """As `Client.peek`."""

@@ -26,6 +26,7 @@ from quorate.interrupt import Interrupt
 from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of, names_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
+from quorate.traced import Tracing, tracing_of
 from quorate.urls import DEFAULT_PORT, found
 
 T = TypeVar("T")
@@ -76,12 +77,14 @@ class Client:
         key: str | Path | None = None,
         credentials: Credentials | None = None,
         retry_connect: bool = True,
+        tracing: bool = False,
     ) -> None:
         given = credentials or Credentials.of(token, tls=tls, ca=ca, cert=cert, key=key)
         addresses, shown = found(host, port, nodes, given)
         timeout_s = check_seconds("timeout", timeout)
         self._asking = Asking(Nodes(addresses), shown, timeout_s, retry_connect=retry_connect)
         self._consumer = consumer
+        self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: list[DeliveredMessage] = []
         self._lock = threading.Lock()
 
@@ -126,14 +129,23 @@ class Client:
         `replicate`: on how many nodes' disks it is to be, instead of a majority's.
         """
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
-        return self._do(calls.produce(queue, data, headers, {**options, "expire": expire, "replicate": replicate}))
+        more = {**options, "expire": expire, "replicate": replicate}
+        if self.tracing is None:
+            return self._do(calls.produce(queue, data, headers, more))
+        with self.tracing.sending(queue, headers) as carried:
+            return self._do(calls.produce(queue, data, carried, more))
 
     def produce_many(self, queue: str, messages: Iterable[Any], **options: Any) -> list[int]:
         """Put up to 1000 messages into the queue at once: all, or none if one is refused or the node goes away.
 
         Each is data, or a `NewMessage` with options of its own. `options` as in `produce`, for all of them.
         """
-        return self._do(calls.produce_many(queue, messages, options))
+        if self.tracing is None:
+            return self._do(calls.produce_many(queue, messages, options))
+        listed = list(messages)
+        with self.tracing.sending(queue, options.get("headers"), len(listed)) as carried:
+            listed = self.tracing.with_context(listed, carried)
+            return self._do(calls.produce_many(queue, listed, {**options, "headers": carried}))
 
     def consume(
         self, queue: str | Sequence[str], *, wait: float = 0.0, interrupt: Interrupt | None = None
@@ -144,8 +156,8 @@ class Client:
         """
         if kept := self._take_kept(queue, 1):
             return kept[0]
-        items = self._do(calls.consume(queue, None, wait, self._consumer), interrupt)
-        return self._delivered(items[0]) if items else None
+        found = self._consumed(queue, None, wait, interrupt)
+        return found[0] if found else None
 
     def consume_many(
         self, queue: str | Sequence[str], count: int, *, wait: float = 0.0, interrupt: Interrupt | None = None
@@ -153,8 +165,18 @@ class Client:
         """Up to `count` messages of one queue."""
         if kept := self._take_kept(queue, count):
             return kept
+        return self._consumed(queue, count, wait, interrupt)
+
+    def _consumed(
+        self, queue: str | Sequence[str], count: int | None, wait: float, interrupt: Interrupt | None
+    ) -> list[DeliveredMessage]:
         asked = calls.consume(queue, count, wait, self._consumer)
-        return [self._delivered(item) for item in self._do(asked, interrupt)]
+        if self.tracing is None:
+            return [self._delivered(item) for item in self._do(asked, interrupt)]
+        with self.tracing.receiving(queue) as received:
+            messages = [self._delivered(item) for item in self._do(asked, interrupt)]
+            received += messages
+            return messages
 
     def _delivered(self, item: dict[str, Any]) -> DeliveredMessage:
         return DeliveredMessage(**fields_of(item), client=self)
@@ -219,19 +241,25 @@ class Client:
         A message that has been handed out to somebody else since is not: its lease was over. When the answer was lost
         and the request repeated, those that are gone count: the first try had confirmed them.
         """
-        return self._do(calls.confirm(message))
+        return self._settle("confirm", message, calls.confirm(message))
 
     def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
         """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises."""
-        return self._do(calls.release(message, delay))
+        return self._settle("release", message, calls.release(message, delay))
 
     def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
         """Keep messages in flight for `retry` seconds from now, also beyond their expiry; returns how many were."""
-        return self._do(calls.extend(message, retry))
+        return self._settle("extend", message, calls.extend(message, retry))
 
     def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
         """Move messages in flight to their dead letter queue; returns how many were. Without one it raises."""
-        return self._do(calls.bury(message, reason))
+        return self._settle("bury", message, calls.bury(message, reason))
+
+    def _settle(self, name: str, messages: Any, ask: Ask[int]) -> int:
+        if self.tracing is None:
+            return self._do(ask)
+        with self.tracing.settling(name, messages):
+            return self._do(ask)
 
     def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """The next messages, undelivered and unchanged."""

@@ -1,6 +1,7 @@
 """A message in the hands of who consumed it by a sync client: what it can be told to become."""
 
 import logging
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -28,17 +29,25 @@ class DeliveredMessage(Message):
 
     _settled: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
+    _spans: list[AbstractContextManager[None]] = field(default_factory=list, init=False, repr=False, compare=False)
+
     @property
     def is_settled(self) -> bool:
         """Whether it was said already what becomes of it."""
         return bool(self._settled)
 
     def __enter__(self) -> Self:
+        if self.client.tracing is not None and not self.is_worked_on:
+            self._spans.append(self.client.tracing.processing(self))
+            self._spans[-1].__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if self._spans:
+            with suppress(BaseException):  # it raises what it was given
+                self._spans.pop().__exit__(kind, error, traceback)
         if self._settled or not self.retry:
             return
         if kind is None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
-from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, QueueNotFound
+from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from quorate.client import Client
 from quorate.confirms import Confirms
@@ -22,6 +22,7 @@ from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, NotAllowedError, NotInFlightError, QuorateError, RefusedError
 from quorate.leases import Leases
 from quorate.messages import random_key
+from quorate.packing import packed, unpacked
 from quorate.protocol import BATCH_MAX, PRIORITY_MAX, REASON_MAX, ErrorWord
 
 log = logging.getLogger("quorate.dramatiq")
@@ -327,23 +328,6 @@ class QuorateConsumer(Consumer):
                 raise
         except QuorateError as error:
             log.warning("%d messages come again when their leases end: %s", len(lasting), error)
-
-
-def packed(data: bytes) -> str | bytes:
-    """As a text where it is one: what the console and other clients can read."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return data
-
-
-def unpacked(data: Any) -> bytes:
-    """What was packed. Raises `DecodeError` for what no dramatiq has sent."""
-    if isinstance(data, str):
-        return data.encode()
-    if isinstance(data, bytes):
-        return data
-    raise DecodeError(f"a message is text or bytes, not a {type(data).__name__}", data, None)
 
 
 def _delivered(message: MessageProxy) -> DeliveredMessage | None:

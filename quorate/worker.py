@@ -18,6 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -248,9 +249,10 @@ class Worker:
     def _handle(self, message: DeliveredMessage) -> None:
         error: BaseException | None = None
         try:
-            result = self._handler(message)
-            if inspect.isawaitable(result):  # a plain function around an async one
-                asyncio.run(_awaited(result))
+            with self._traced(message):
+                result = self._handler(message)
+                if inspect.isawaitable(result):  # a plain function around an async one
+                    asyncio.run(_awaited(result))
         except BaseException as raised:  # whatever it is, the message must not be lost
             error = raised
         try:
@@ -259,6 +261,10 @@ class Worker:
             log.exception("message %d of %s comes again when its lease ends", message.msg_id, message.queue)
         finally:
             error = None  # or it would keep itself, and all that the handler had
+
+    def _traced(self, message: DeliveredMessage) -> AbstractContextManager[None]:
+        tracing = self._client.tracing
+        return nullcontext() if tracing is None else tracing.processing(message)
 
     def _begin(self, message: DeliveredMessage) -> None:
         assert self._loop is not None
@@ -269,7 +275,8 @@ class Worker:
     async def _handle_async(self, message: DeliveredMessage) -> None:
         error: BaseException | None = None
         try:
-            await self._handler(message)
+            with self._traced(message):
+                await self._handler(message)
         except BaseException as raised:
             error = raised
         try:

@@ -216,7 +216,7 @@ def test_what_a_loop_has_taken_and_not_handed_out_goes_back(start_node: StartNod
                     break
             await messages.aclose()  # type: ignore[attr-defined]
             assert seen == [1, 2, 5, 6, 3], "in turn"
-            await client.close()
+        async with AsyncClient("127.0.0.1", port) as client:
             again = await client.consume("a")
             assert again is not None
             assert (again.data, again.deliveries) == (4, 2)

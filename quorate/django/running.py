@@ -1,0 +1,110 @@
+"""Runs tasks that the backend has put into queues: for `manage.py quorate_worker`, or a process of one's own."""
+
+import logging
+import os
+import socket
+from collections.abc import Sequence
+from datetime import datetime
+from traceback import format_exception
+from typing import Any, Final
+
+from django.db import close_old_connections
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from quorate.delivered import DeliveredMessage
+from quorate.django.backend import QuorateBackend
+from quorate.django.tasks import (
+    Task,
+    TaskContext,
+    TaskError,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_backends,
+    task_finished,
+    task_started,
+)
+from quorate.worker import Reject, Worker
+
+log = logging.getLogger("quorate.django")
+
+DEAD: Final = ".dead"
+
+
+class TaskRunner:
+    """For the tasks of one backend. `worker` works on `queues`, or on all that the backend is configured with.
+
+    A task that fails is done with: Django's tasks have no retries. It goes to the dead letters with the error, where
+    its queue has some; `worker` sees to that. One whose worker dies in the middle begins again, on another.
+    """
+
+    def __init__(self, alias: str, queues: Sequence[str] = (), concurrency: int = 8, grace: float = 30.0) -> None:
+        backend = task_backends[alias]
+        if not isinstance(backend, QuorateBackend):
+            raise ValueError(f"TASKS[{alias!r}] is no QuorateBackend, but a {type(backend).__name__}")
+        names = list(queues) or sorted(backend.queues)
+        if not names:
+            raise ValueError(f"TASKS[{alias!r}] has no QUEUES: name those to work on")
+        self.backend = backend
+        self.worker_id = f"{socket.gethostname()}-{os.getpid()}"
+        self.queues = [backend.queue_of(name) for name in names]
+        self.worker = Worker(backend.client, self.queues, self.run, concurrency=concurrency, grace=grace)
+
+    def set_dead_letters(self) -> None:
+        """Tasks that fail are kept from now on. Raises `QuorateError`."""
+        for queue in self.queues:
+            dead_letter = f"{queue}{DEAD}" if "{" in queue else f"{{{queue}}}{DEAD}"
+            self.backend.client.configure(queue, dead_letter=dead_letter)
+
+    def run(self, message: DeliveredMessage) -> None:
+        """Run the task of a message, tell Django's signals. Raises `Reject` for one that failed, or is none."""
+        result = self._result(message)
+        task: Any = result.task
+        _set(result, status=TaskResultStatus.RUNNING, started_at=timezone.now(), last_attempted_at=timezone.now())
+        result.worker_ids.extend([self.worker_id] * message.deliveries)
+        close_old_connections()
+        task_started.send(sender=type(self.backend), task_result=result)
+        try:
+            context = (TaskContext(task_result=result),) if task.takes_context else ()
+            returned = normalize_json(task.call(*context, *result.args, **result.kwargs))
+        except Exception as error:
+            path = f"{type(error).__module__}.{type(error).__qualname__}"
+            result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(error))))
+            _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
+            task_finished.send(sender=type(self.backend), task_result=result)
+            raise Reject(f"{path}: {error}") from error
+        finally:
+            close_old_connections()
+        _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
+        task_finished.send(sender=type(self.backend), task_result=result)
+
+    def _result(self, message: DeliveredMessage) -> TaskResult:
+        try:
+            data = message.data
+            task = import_string(data["task"])
+            if not isinstance(task, Task):
+                raise TypeError(f"{data['task']} is no task")
+            queue_name = message.queue.removeprefix(self.backend.prefix)
+            return TaskResult(
+                task=task.using(priority=message.priority, queue_name=queue_name, backend=self.backend.alias),
+                id=data["id"],
+                status=TaskResultStatus.READY,
+                enqueued_at=datetime.fromisoformat(data["enqueued_at"]),
+                started_at=None,
+                last_attempted_at=None,
+                finished_at=None,
+                args=data["args"],
+                kwargs=data["kwargs"],
+                backend=self.backend.alias,
+                errors=[],
+                worker_ids=[],
+            )
+        except Exception as error:  # whatever else a message holds
+            log.exception("message %d of %s is no task that can be run here", message.msg_id, message.queue)
+            raise Reject(f"it is no task that can be run: {error}") from error
+
+
+def _set(result: TaskResult, **fields: Any) -> None:
+    for name, value in fields.items():
+        object.__setattr__(result, name, value)

@@ -1,0 +1,1 @@
+"""Task queues and frameworks on real nodes, in an environment of their own: `make peers`."""

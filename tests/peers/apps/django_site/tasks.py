@@ -1,0 +1,35 @@
+"""Its tasks."""
+
+import os
+import time
+
+from django_tasks import task
+
+
+def note(text):
+    with open(os.environ["NOTES"], "a") as notes:
+        notes.write(f"{text} {time.time()}\n")
+
+
+@task()
+def work(name, seconds):
+    note(name)
+    time.sleep(seconds)
+    with open(os.environ["NOTES"], "a") as notes:
+        notes.write(f"{name} done\n")
+
+
+@task(takes_context=True)
+def told(context, name):
+    note(f"{name}-attempt-{context.attempt}")
+
+
+@task()
+async def awaited(name):
+    note(name)
+
+
+@task()
+def failing(name):
+    note(name)
+    raise ValueError("no use")

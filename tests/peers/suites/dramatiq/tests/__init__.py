@@ -1,0 +1,1 @@
+"""A package, as the helpers want it."""

@@ -1,0 +1,204 @@
+"""Applications on task queues, with real workers on real nodes: what is killed, and what becomes of its tasks."""
+
+import os
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from quorate import Client
+from tests.cluster import Cluster, wait_for
+from tests.conftest import StartNode
+from tests.node import Node
+from tests.peers.conftest import environment
+
+APPS = Path(__file__).parent / "apps"
+
+WORKERS = {
+    "dramatiq": ["-m", "dramatiq", "dramatiq_app", "--processes", "1", "--threads", "4"],
+    "celery": ["-m", "celery", "-A", "celery_app", "worker", "-c", "2", "--loglevel", "warning"],
+    "taskiq": ["-m", "taskiq", "worker", "taskiq_app:broker", "--workers", "1", "--no-configure-logging"],
+    "django": ["-m", "django", "quorate_worker", "--settings", "django_site.settings", "--concurrency", "2"],
+}
+TASKIQ = """
+import asyncio, taskiq_app as a
+async def go():
+    for n in {names}:
+        await a.work.kiq(n, {seconds})
+    await a.broker.shutdown()
+asyncio.run(go())
+"""
+DJANGO = """
+import os; os.environ["DJANGO_SETTINGS_MODULE"] = "django_site.settings"
+import django; django.setup()
+from django_site import tasks
+for n in {names}:
+    tasks.work.enqueue(n, {seconds})
+"""
+SEND = {
+    "dramatiq": "import dramatiq_app as a; [a.work.send(n, {seconds}) for n in {names}]",
+    "celery": "import celery_app as a; [a.work.delay(n, {seconds}) for n in {names}]",
+    "taskiq": TASKIQ,
+    "django": DJANGO,
+}
+
+
+class Application:
+    """One of them: `send` tasks, `work` on them, and `notes` of those that began."""
+
+    def __init__(self, name: str, python: Path, node: Node, folder: Path) -> None:
+        self.name = name
+        self._python = str(python)
+        self._notes = folder / "notes"
+        self._environment = environment(node, PYTHONPATH=str(APPS), NOTES=str(self._notes))
+
+    def run(self, *words: str) -> str:
+        done = subprocess.run(
+            [self._python, *words],
+            cwd=APPS,
+            env=self._environment,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def send(self, names: list[str], seconds: float) -> None:
+        self.run("-c", SEND[self.name].format(names=names, seconds=seconds))
+
+    @contextmanager
+    def working(self) -> Iterator["subprocess.Popen[bytes]"]:
+        """A worker in a process group of its own, which is killed with all that it started."""
+        words = [self._python, *WORKERS[self.name]]
+        output = subprocess.DEVNULL
+        process = subprocess.Popen(
+            words, cwd=APPS, env=self._environment, start_new_session=True, stdout=output, stderr=output
+        )
+        try:
+            yield process
+        finally:
+            kill(process)
+
+    @property
+    def notes(self) -> list[str]:
+        return self._notes.read_text().splitlines() if self._notes.exists() else []
+
+    def begun(self, name: str) -> int:
+        return sum(1 for line in self.notes if line.split()[0] == name and line.split()[1] != "done")
+
+    def began_at(self, name: str, time_number: int = 0) -> float:
+        lines = [line.split() for line in self.notes]
+        return [float(words[1]) for words in lines if words[0] == name and words[1] != "done"][time_number]
+
+    def done(self, name: str) -> bool:
+        return f"{name} done" in self.notes
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(WORKERS))
+def test_a_task_of_three_leases_runs_once_and_a_killed_workers_begins_again(
+    start_node: StartNode, peers: Path, tmp_path: Path, name: str
+) -> None:
+    application = Application(name, peers, start_node(), tmp_path)
+    application.send(["long"], 9.5)
+    with application.working() as worker:
+        wait_for(lambda: application.done("long"), 60)
+        assert application.begun("long") == 1
+        time.sleep(0.5)  # it is acknowledged
+        application.send(["killed"], 30)
+        wait_for(lambda: application.begun("killed") == 1, 30)
+        kill(worker)
+        killed_at = time.time()
+    with application.working():
+        wait_for(lambda: application.begun("killed") == 2, 60)
+    assert application.began_at("killed", 1) < killed_at + 3 + 12, "a lease of 3 s, and what a worker takes to start"
+    assert application.begun("long") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["dramatiq", "celery"])
+def test_each_task_runs_though_the_leader_of_three_is_killed(
+    cluster: Cluster, peers: Path, tmp_path: Path, name: str
+) -> None:
+    ports = [node.port for node in cluster.nodes.values()]
+    application = Application(name, peers, next(iter(cluster.nodes.values())), tmp_path)
+    separator = ";quorate://" if name == "celery" else ","
+    application._environment["QUORATE_URL"] = "quorate://" + separator.join(f"127.0.0.1:{port}" for port in ports)
+    names = [f"t{n}" for n in range(40)]
+    with application.working():
+        application.send(names[:20], 0.2)
+        wait_for(lambda: sum(map(application.done, names)) >= 5, 60)
+        cluster.leader().kill()
+        application.send(names[20:], 0.2)
+        wait_for(lambda: all(map(application.done, names)), 90)
+    twice = [one for one, count in Counter(line.split()[0] for line in application.notes).items() if count > 2]
+    assert len(twice) <= 8, f"only deliveries that were not on other disks come again: {twice}"
+
+
+@pytest.mark.slow
+def test_taskiq_has_delays_priorities_queues_and_leases(start_node: StartNode, peers: Path, tmp_path: Path) -> None:
+    node = start_node()
+    application = Application("taskiq", peers, node, tmp_path)
+    application.run("taskiq_app.py", "listeners")
+    with Client(port=node.port) as client:
+        client.configure("tasks", dead_letter="{tasks}.dead")
+        begun = float(application.run("taskiq_app.py", "send"))
+        with application.working():
+            wait_for(lambda: all(map(application.done, ("plain", "urgent", "delayed", "long"))), 60)
+            wait_for(lambda: client.monitor("tasks")["size"] == 0, 20)
+        assert application.began_at("delayed") >= begun + 1.5
+        assert application.begun("long") == 1
+        assert "is a text or bytes" in client.peek("{tasks}.dead")[0]["dead"]["reason"]
+
+
+@pytest.mark.slow
+def test_djangos_tasks_run(start_node: StartNode, peers: Path, tmp_path: Path) -> None:
+    node = start_node()
+    application = Application("django", peers, node, tmp_path)
+    sent_at = time.time()
+    application.run("-m", "django_site.send")
+    names = ("plain", "deferred", "urgent", "told-attempt-1", "awaited", "failing", "long")
+    with Client(port=node.port) as client, application.working():
+        wait_for(lambda: all(application.begun(name) for name in names) and application.done("long"), 60)
+        wait_for(lambda: client.monitor("site.default")["size"] == 0, 20)
+        reasons = sorted(row["dead"]["reason"] for row in client.peek("{site.default}.dead", 10))
+    assert application.began_at("deferred") >= sent_at + 1.5
+    assert application.begun("long") == application.begun("failing") == 1
+    assert "no use" in reasons[0]
+    assert "no task" in reasons[1]
+
+
+def test_messages_are_traced(start_node: StartNode, peers: Path, tmp_path: Path) -> None:
+    assert Application("traced", peers, start_node(), tmp_path).run("traced.py").endswith("traced\n")
+
+
+def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
+    start_node: StartNode, peers: Path, tmp_path: Path
+) -> None:
+    node = start_node()
+    application = Application("celery", peers, node, tmp_path)
+    application.send(["waits"], 0)
+    table = application.run("-m", "celery", "-A", "celery_app", "quorate")
+    assert [line.split() for line in table.splitlines()][1][:2] == ["celery", "1"]
+    with application.working():
+        wait_for(lambda: application.done("waits"), 30)
+        assert "pong" in application.run("-m", "celery", "-A", "celery_app", "inspect", "ping", "-t", "5")
+        bare = ["-m", "celery", "-b", f"quorate://127.0.0.1:{node.port}", "inspect", "ping", "-t", "1"]
+        with pytest.raises(AssertionError, match="No nodes replied"):
+            application.run(*bare)  # it has no prefix, and finds another application's
+    with Client(port=node.port) as client:
+        wait_for(lambda: not [name for name in client.queues("app.*pidbox*") if "bindings" not in name], 40)

@@ -1,5 +1,7 @@
 """Tests that dramatiq, kombu and Celery have for their brokers, with ours in place: what is left out says why."""
 
+import os
+
 import pytest
 
 from tests.conftest import StartNode
@@ -75,25 +77,31 @@ def test_kombus_tests_of_a_transport_pass(start_node: StartNode, run_suite: RunS
 
 
 CELERY = "t/integration"
+TRACED = f"{CELERY}/test_canvas.py::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication"
+ON_REDIS_TOO = {TRACED: "it is expected to fail on Redis, too"}
+ALL = os.environ.get("QUORATE_ALL_PEERS") == "1"
+"""Also those of Celery's tests that take a quarter of an hour."""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "options"),
+    ("name", "some"),
     [
-        ("test_inspect.py", ()),
-        ("test_group_chains.py", ()),
-        ("test_tasks.py", ("-k", "not (test_retry or revoked_by_headers or keeps_state)")),
-        ("test_canvas.py", ("-k", "test_chain or test_group")),
+        ("test_inspect.py", None),
+        ("test_group_chains.py", None),
+        ("test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)"),
+        ("test_canvas.py", "test_group"),
     ],
 )
 def test_celerys_integration_tests_pass(
-    start_node: StartNode, run_suite: RunSuite, redis_port: int, name: str, options: tuple[str, ...]
+    start_node: StartNode, run_suite: RunSuite, redis_port: int, name: str, some: str | None
 ) -> None:
-    """Those of them here that do not wait for long; `python -m bench.celery_suite` runs all."""
+    """Those of them that do not wait for long."""
     node = start_node()
     url = f"quorate://127.0.0.1:{node.port}"
     more = {"TEST_BROKER": url, "CELERY_BROKER_URL": url, "TEST_BACKEND": f"redis://127.0.0.1:{redis_port}/0"}
     more |= {"REDIS_HOST": "127.0.0.1", "REDIS_PORT": str(redis_port), "WORKER_LOGLEVEL": "INFO"}
-    plugins = ("-p", "quorate.kombu", "--force-reruns", "0", "--reruns", "0")
-    run_suite("celery", [f"{CELERY}/{name}"], node, {}, *plugins, *options, **more)
+    options = ["-p", "quorate.kombu", "--force-reruns", "0", "--reruns", "0"]
+    if some is not None and not ALL:
+        options += ["-k", some]
+    run_suite("celery", [f"{CELERY}/{name}"], node, ON_REDIS_TOO, *options, **more)

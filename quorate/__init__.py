@@ -1,7 +1,7 @@
 """Quorate's client library: `from quorate import Client`.
 
 with Client("127.0.0.1", 1111) as client:
-    client.produce("mail", {"to": "ada"}, delay=10, retry=60)
+    client.produce("mail", {"to": "ada"}, delay=10)
     message = client.consume("mail", wait=30)
     if message is not None:
         client.confirm(message)

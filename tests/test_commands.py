@@ -30,6 +30,7 @@ ELSEWHERE: Final = {
     "demo": "test_the_demo_proves_that_nothing_was_lost",
     "demo-data": "test_the_demos_log_is_reported_on",
     "test": "what runs this",
+    "peers": "what make test begins with; tests/peers",
     "compiled": ".ci/run: what make test begins with, by the same command",
     "interpreted": "test_what_was_built_can_be_taken_away",
     "wheel": "tests/test_distributions.py, by the same command",
@@ -197,6 +198,30 @@ def test_every_target_of_the_makefile_is_run_and_every_one_that_a_page_names_is_
 
 
 @pytest.mark.slow
+def test_the_librarys_examples_run(shell: Shell) -> None:
+    """Each block of docs/library.md; what runs for ever there is ended here."""
+    shell.begin(".venv/bin/qctl node start")
+    shell.has_begun()
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text(), re.DOTALL)
+    assert len(blocks) == 3
+    for number, block in enumerate(blocks):
+        block = block.replace("127.0.0.1:1111", f"127.0.0.1:{shell.port}").replace(
+            "Client()", f"Client(port={shell.port})"
+        )
+        block = block.replace("delay=10, ", "").replace("wait=60", "wait=0.5")
+        if "async with" in block:
+            indented = block.replace("\n", "\n    ")
+            block = f"import asyncio\nasync def go():\n    {indented}\nasyncio.run(go())\n"
+        if ".run()" in block:
+            block = block.replace(".run()", "").replace("\nWorker(", "\nworker = Worker(")
+            block += "import threading\nthreading.Timer(2, worker.stop).start()\nworker.run()\n"
+        (shell.folder / f"{number}.py").write_text(block)
+        said = shell.type(f"python {number}.py")
+        assert ("{'to': 'ada'}" in said) == (number < 2)
+    shell.end()
+
+
+@pytest.mark.slow
 def test_the_readmes_first_look_in_its_order(shell: Shell) -> None:
     lines = ours("README.md")
     version, start, produce, ls, consume, confirm, tail, *cluster = lines
@@ -211,6 +236,7 @@ def test_the_readmes_first_look_in_its_order(shell: Shell) -> None:
     assert [f"{kind} mail" in shell.type(tail) for kind in ("produce", "deliver", "confirm")] == [True] * 3
     text = (ROOT / "README.md").read_text()
     python = text.split("```python\n")[1].split("```")[0].replace("delay=10", "delay=1")
+    python = python.replace("wait=15", "wait=3")
     shell.type(f"cat > it.py <<'END'\n{python.replace('Client()', f'Client(port={shell.port})')}END\npython it.py")
     said = re.findall(r"^    > (.*)\n    < (.*)$", text, re.MULTILINE)
     assert said

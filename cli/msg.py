@@ -1,6 +1,7 @@
 """qctl msg: put messages into queues and take them out by hand."""
 
 import sys
+from itertools import islice
 from typing import Annotated, Any
 
 import msgspec
@@ -15,11 +16,13 @@ from cli.output import (
     console,
     fail,
     print_json,
+    print_table,
     speaking,
     without_escapes,
 )
 from quorate import Client, RefusedError
 from quorate.messages import NEVER, RETRY_S
+from quorate.payload import to_wire
 from quorate.protocol import ErrorWord
 
 app = typer.Typer(help="Put messages into queues and take them out by hand.", no_args_is_help=True)
@@ -118,6 +121,63 @@ def bury(
     console.print(f"{buried} of {len(msg_ids)} buried")
     if buried < len(msg_ids):
         raise typer.Exit(NOTHING_THERE)
+
+
+@app.command()
+@speaking
+def release(
+    msg_ids: Annotated[list[int], typer.Argument(help="Ids of messages in flight, or delayed.")],
+    delay: Annotated[float, typer.Option(help="Seconds until they are due.")] = 0.0,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Give messages back to their queue, or end their delay. Exit code 3 if some were neither in flight nor delayed."""
+    with client(host, port) as connection:
+        released = connection.release(msg_ids, delay=delay)
+    console.print(f"{released} of {len(msg_ids)} released")
+    if released < len(msg_ids):
+        raise typer.Exit(NOTHING_THERE)
+
+
+@app.command()
+@speaking
+def peek(
+    queue: Annotated[str, typer.Argument(help="The queue.")],
+    count: Annotated[int, typer.Option(help="So many messages at most.")] = 10,
+    state: Annotated[str | None, typer.Option(help="Only these: ready, delayed or in_flight.")] = None,
+    as_json: AsJson = False,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Look at messages without taking them: the next to be delivered, or those of one state. Exit code 3: none."""
+    with client(host, port) as connection:
+        found = connection.peek(queue, count) if state is None else islice(connection.browse(queue, state), count)
+        messages = list(found)
+    for message in messages:
+        if as_json:
+            print_json({**message, **to_wire(message["data"])})
+    if not as_json:
+        columns = ["msg_id", "state", "deliveries", "priority", "due_at", "data"]
+        print_table(
+            columns, [[*(message[one] for one in columns[:-1]), _text(message["data"])] for message in messages]
+        )
+    if not messages:
+        raise typer.Exit(NOTHING_THERE)
+
+
+@app.command()
+@speaking
+def show(
+    msg_id: Annotated[int | None, typer.Argument(help="The message's id.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Its queue, with --key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Its key, with --queue.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """All that there is of one live message, as JSON. Exit code 3 if there is no such message."""
+    with client(host, port) as connection:
+        message = connection.show(msg_id, queue=queue, key=key)
+    print_json({**message, **to_wire(message["data"])})
 
 
 def _headers(given: list[str]) -> dict[str, str]:

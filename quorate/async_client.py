@@ -288,6 +288,16 @@ class AsyncClient:
         """As `Client.peek`."""
         return await self._do(calls.peek(queue, count))
 
+    async def browse(self, queue: str, state: str) -> AsyncIterator[dict[str, Any]]:
+        """As `Client.browse`."""
+        after: str | None = None
+        while True:
+            messages, after = await self._do(calls.page(queue, state, after))
+            for message in messages:
+                yield message
+            if after is None:
+                return
+
     async def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
     ) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """What each method of a client asks, and how its reply is read: once, for the sync and the async client."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quorate.actions import LONG_REPLIES
 from quorate.checking import check_fields
@@ -21,6 +21,9 @@ from quorate.messages import (
 )
 from quorate.payload import to_wire
 from quorate.protocol import Action, ErrorWord
+
+PAGE: Final = 100
+"""Messages that `browse` asks for at once."""
 
 T = TypeVar("T")
 Reply = dict[str, Any]
@@ -115,6 +118,12 @@ def bury(messages: Message | int | Iterable[Message | int], reason: str | None) 
 def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:
     """The next messages."""
     return Ask(Action.PEEK, {"queue": queue, "count": count}, lambda reply: [shown(one) for one in reply["messages"]])
+
+
+def page(queue: str, state: str, after: str | None) -> Ask[tuple[list[dict[str, Any]], str | None]]:
+    """Messages in that state, and what to ask for the next ones by."""
+    fields = {"queue": queue, "state": state, "after": after, "count": PAGE}
+    return Ask(Action.PEEK, fields, lambda reply: ([shown(one) for one in reply["messages"]], reply.get("next")))
 
 
 def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> Ask[dict[str, Any]]:

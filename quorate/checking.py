@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 TEXTS: Final = frozenset(
-    {"expire", "reason", "queue", "key", "pattern", "reader", "consumer", "command", "host", "encoding"}
+    {"state", "expire", "reason", "queue", "key", "pattern", "reader", "consumer", "command", "host", "encoding"}
 )
 NUMBERS: Final = frozenset({"delay", "ttl", "retry", "priority", "wait", "count", "replicate", "msg_id", "trans_id"})
 

@@ -244,7 +244,10 @@ class Client:
         return self._settle("confirm", message, calls.confirm(message))
 
     def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
-        """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises."""
+        """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises.
+
+        Of ids, those of delayed messages are due then, too: that ends a delay.
+        """
         return self._settle("release", message, calls.release(message, delay))
 
     def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
@@ -264,6 +267,18 @@ class Client:
     def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
         """The next messages, undelivered and unchanged."""
         return self._do(calls.peek(queue, count))
+
+    def browse(self, queue: str, state: str) -> Iterator[dict[str, Any]]:
+        """All messages of the queue that are `ready`, `delayed` or `in_flight`, in the order of their times, unchanged.
+
+        They come page by page: what comes or goes meanwhile may be there or not.
+        """
+        after: str | None = None
+        while True:
+            messages, after = self._do(calls.page(queue, state, after))
+            yield from messages
+            if after is None:
+                return
 
     def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None

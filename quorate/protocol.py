@@ -155,7 +155,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `delay` and `ttl` of 0 mean the same as absent: deliver now, expire the queue's `default_ttl` after the due time.
     In configure, `dead_letter` of null or "" takes the dead letter queue away. `encoding` is that of `data`: see
     `PLAIN`. `consumer` is what the client calls itself: deliveries note it. `patience`: for so long the request may
-    wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list.
+    wait for a leader, instead of as long as the node is set to let it. `after` is a trans_id for log, a queue for list,
+    what a reply called `next` for peek, which looks at messages of one `state` if that is given.
     `token`: what a client proves by who it is, for authenticate; no other action reads it.
     `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
     `full`: consume gives messages as show does. `delivery`: which delivery of the message is meant, by its count; of
@@ -204,6 +205,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     delivery: WholeNumber | Annotated[list[WholeNumber], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     reason: Annotated[str, Meta(max_length=REASON_MAX)] | None = None
     expires_after: Duration | None = None
+    state: Annotated[str, Meta(max_length=16)] | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -328,10 +330,11 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
 class PeekReply(Reply, kw_only=True):
     """The reply to peek: the next messages in the order in which they would be delivered.
 
-    Also to a consume with `full` and `count`.
+    `next`: there may be more, to be asked for `after` that. Also the reply to a consume with `full` and `count`.
     """
 
     messages: list[MessageView]
+    next: str | None = None
 
 
 class ShowReply(Reply, kw_only=True):

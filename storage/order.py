@@ -9,9 +9,10 @@ taking cost a few comparisons, where a sorted list searches.
 """
 
 import heapq
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, filterfalse, pairwise
+from itertools import chain, filterfalse, islice, pairwise
 from typing import Any, Final
 
 from sortedcontainers import SortedList
@@ -70,6 +71,12 @@ class Order:
     def __iter__(self) -> Iterator[Any]:
         lines = [filterfalse(self._gone.__contains__, line) for line in self._lines]
         return heapq.merge(*lines, self._rest)
+
+    def behind(self, key: Any) -> Iterator[Any]:
+        """The keys greater than `key`, which need not be there, in their order."""
+        lines = [islice(line, bisect_right(line, key), None) for line in self._lines]
+        there = [filterfalse(self._gone.__contains__, line) for line in lines]
+        return heapq.merge(*there, self._rest.irange(key, inclusive=(False, True)))
 
     def unordered(self) -> Iterator[Any]:
         """All keys, line by line: for those who need no order, and all of a million."""

@@ -36,6 +36,9 @@ PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
 """Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
 
+STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
+"""What peek may be asked for; those ready again until they expire are ready."""
+
 LIST_NAMES: Final = 5000
 """Queues that one piece of a list looks at: some 3 ms."""
 
@@ -219,10 +222,16 @@ class Queries:
         self._ledger.park(call, reply)
 
     def peek(self, call: Call) -> None:
-        """The next messages to be delivered, and after them the delayed ones, as far as they are soon found."""
+        """The next messages to be delivered, and after them the delayed ones, as far as they are soon found.
+
+        With `state` those in that state alone, in the order of what happens to them by time, a page at a time.
+        """
         request = call.request
         queue = self._queue_of(call)
         if queue is None:
+            return
+        if request.state is not None or request.after is not None:
+            self._peek_page(call, queue)
             return
         live = self._state.messages
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
@@ -231,6 +240,39 @@ class Queries:
         chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
         messages = [view_of(message) for message in chosen]
         self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))
+
+    def _peek_page(self, call: Call, queue: QueueState) -> None:
+        """As many of one state as are wanted, fit, and are among the first `PEEK_SCAN` behind `after`."""
+        request = call.request
+        place = STATES.get(request.state or "")
+        if place is None:
+            said = "is missing, and after is given" if request.state is None else f"is {request.state!r}"
+            self._ledger.refuse_field(call, "state", f"{said}: one of {', '.join(STATES)}")
+            return
+        try:
+            after = None if request.after is None else _position(request.after, is_ready=place == Place.READY)
+        except ValueError:
+            self._ledger.refuse_field(call, "after", "is not what a reply to peek in that state called next")
+            return
+        order = queue.ready if place == Place.READY else queue.waiting
+        live = self._state.messages
+        keys = islice(order if after is None else order.behind(after), PEEK_SCAN)
+        position, is_more, room = after, False, call.reply_bytes_max
+        chosen: list[Message] = []
+        for seen, key in enumerate(keys, 1):
+            message = live[key[-1]]
+            if place == Place.READY or message.place == place:
+                room -= weight(message) + REPLY_OVERHEAD_BYTES
+                if len(chosen) >= (request.count or PEEK_DEFAULT) or (chosen and room < 0):
+                    is_more = True
+                    break
+                chosen.append(message)
+            position = key
+            is_more = seen == PEEK_SCAN
+        reply = done(request, PeekReply, queue=queue.name, messages=[view_of(message) for message in chosen])
+        if is_more and position is not None:
+            reply.next = ":".join(map(repr, position))
+        self._ledger.park(call, reply)
 
     def show(self, call: Call) -> None:
         """One message, by its id or by queue and key."""
@@ -275,6 +317,15 @@ class Queries:
         if queue is None:
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}"))
         return queue
+
+
+def _position(after: int | str, *, is_ready: bool) -> tuple[float, ...]:
+    """A key of `ready` or of `waiting`. Raises ValueError."""
+    parts = str(after).split(":")
+    if len(parts) != (3 if is_ready else 2):
+        raise ValueError(after)
+    numbers = [int(parts[0])] if is_ready else []
+    return (*numbers, float(parts[-2]), int(parts[-1]))
 
 
 def settings_of(record: Configure) -> QueueSettings:

@@ -113,13 +113,19 @@ class Settling:
             reply.elsewhere = elsewhere
         self._ledger.park(call, reply)
 
-    def _in_flight(self, call: Call) -> dict[str, list[Message]] | None:
-        """The messages in flight that the request names; None if it was refused: none of them is."""
+    def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
+        """The messages in flight that the request names; None if it was refused: none of them is.
+
+        `or_delayed`: those that are delayed, too, unless the request is about a delivery.
+        """
         ids = self._named(call)
         if ids is None:
             return None
         found = self._found(call, ids)
-        flying = _only(found, lambda message: message.place == Place.IN_FLIGHT)
+        places = (
+            (Place.IN_FLIGHT, Place.DELAYED) if or_delayed and call.request.delivery is None else (Place.IN_FLIGHT,)
+        )
+        flying = _only(found, lambda message: message.place in places)
         meant = self._meant(call.request, flying)
         if meant:
             return meant
@@ -133,9 +139,9 @@ class Settling:
         return None
 
     def release(self, call: Call) -> None:
-        """The messages are given back: they are due again, at once or after `delay`."""
+        """The messages are given back, or their delay is over: they are due at once, or after `delay`."""
         request = call.request
-        by_queue = self._in_flight(call)
+        by_queue = self._in_flight(call, or_delayed=True)
         if by_queue is None:
             return
         now = self._ledger.now
@@ -143,7 +149,7 @@ class Settling:
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         for name, messages in by_queue.items():
             # what was delivered before may not go out after it expires: then is when it is dropped
-            due_ats = [min(due_at, message.expires_at) for message in messages]
+            due_ats = [min(due_at, message.expires_at) if message.deliveries else due_at for message in messages]
             self._ledger.append(Release(name, *named(messages), due_ats))
             for message in messages:
                 self._delivery.place(message)

@@ -81,6 +81,7 @@ def level_of(request: Request) -> int:
         or request.delivery is not None
         or request.reason is not None
         or request.expires_after is not None
+        or request.state is not None
         or any(item.headers is not None or item.expire is not None for item in request.messages or ())
     ):
         return WORKERS_LEVEL

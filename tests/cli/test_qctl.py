@@ -115,6 +115,20 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     assert "0 of 1 confirmed" in qctl("msg", "confirm", msg_id, *port, code=3)
     lines = qctl("msg", "consume", "test2", "--count", 5, "--json", *port).splitlines()
     assert [json.loads(line)["data"] for line in lines] == [{"a": [1]}, "from stdin"]
+    flying = qctl("msg", "peek", "test2", "--state", "in_flight", *port).splitlines()
+    assert [line.split()[1] for line in flying] == ["state", "in_flight", "in_flight"]
+    assert qctl("msg", "peek", "test2", "--json", *port, code=3) == ""
+    first = json.loads(lines[0])["msg_id"]
+    assert "1 of 1 released" in qctl("msg", "release", first, "--delay", 50, *port)
+    assert json.loads(qctl("msg", "show", first, *port))["state"] == "delayed"
+    assert "1 of 1 released" in qctl("msg", "release", first, *port)
+    assert json.loads(qctl("msg", "peek", "test2", "--json", *port))["data"] == {"a": [1]}
+    assert "no_such_message" in qctl("msg", "show", "--queue", "test2", "--key", "k", *port, code=3)
+    assert "dead letter" in qctl("msg", "bury", json.loads(lines[1])["msg_id"], *port, code=1)
+    assert "NAME: TEXT" in qctl("msg", "produce", "test2", "x", "--header", "no colon", *port, code=1)
+    kept = qctl("msg", "produce", "test3", "x", "-H", "trace: a:b", "--key", "k", *port).strip()
+    assert json.loads(qctl("msg", "show", "--queue", "test3", "--key", "k", *port))["headers"] == {"trace": "a:b"}
+    assert json.loads(qctl("msg", "show", kept, *port))["retry"] == 60
 
 
 def test_the_logs_tail_shows_what_happened(node: Node) -> None:

@@ -225,3 +225,17 @@ def test_credentials_travel_and_do_not_show_their_token(monkeypatch: pytest.Monk
     assert Credentials.of(ca="x").has_tls
     with pytest.raises(ConnectionFailedError, match="ca nowhere: can't be used"):
         _ = Credentials.of(ca="nowhere").context
+
+
+def test_all_messages_of_a_state_are_browsed(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        ids = client.produce_many("q", list(range(250)))
+        later = client.produce("q", "later", delay=100)
+        taken = {message.msg_id for message in client.consume_many("q", 120)}
+        assert {one["msg_id"] for one in client.browse("q", "in_flight")} == taken
+        assert [one["msg_id"] for one in client.browse("q", "ready")] == ids[120:]
+        assert [one["data"] for one in client.browse("q", "delayed")] == ["later"]
+        assert client.release(later) == 1
+        assert not list(client.browse("q", "delayed"))
+        with pytest.raises(RefusedError, match="one of ready, delayed, in_flight"):
+            list(client.browse("q", "gone"))

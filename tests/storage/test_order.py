@@ -32,6 +32,8 @@ def test_it_is_a_sorted_list(begun: set[tuple[int, int]], done: list[tuple[str, 
         assert len(order) == len(plain)
         assert bool(order) is bool(plain)
         assert not plain or order.first == plain[0]
+        key = (first, second)
+        assert list(order.behind(key)) == [one for one in plain if one > key]
 
 
 def test_what_comes_in_order_stands_in_one_line() -> None:

@@ -210,3 +210,77 @@ def test_a_monitor_tells_the_settings_and_makes_no_queue() -> None:
     shard.ask(5, queue="q", expires_after=99, **asked)
     assert shard.ask(4, queue="q")["settings"] == {**asked, "paused": False, "expires_after": 99}
     assert shard.ask(4, queue="other")["error"] == "no_such_queue"
+
+
+# -- looking at messages of one state, and ending a delay ----------------------------------------------------------
+
+
+def test_messages_of_a_state_are_looked_at_page_by_page_while_they_come_and_go() -> None:
+    shard = Shard()
+    ids = [shard.ask(1, queue="q", data=n, retry=60, priority=n % 3)["msg_id"] for n in range(50)]
+    later = [shard.ask(1, queue="q", data=n, delay=10 + n % 7)["msg_id"] for n in range(20)]
+    flying = [one["msg_id"] for one in shard.ask(2, queue="q", count=20)["messages"]]
+    found: dict[str, list[int]] = {}
+    for state in ("ready", "delayed", "in_flight"):
+        after: str | None = None
+        pages = 0
+        found[state] = []
+        while True:
+            more: dict[str, Any] = {} if after is None else {"after": after}
+            reply = shard.ask(11, queue="q", state=state, count=7, **more)
+            assert all(one["state"] == state for one in reply["messages"])
+            found[state] += [one["msg_id"] for one in reply["messages"]]
+            pages += 1
+            after = reply.get("next")
+            if after is None:
+                break
+            if pages == 1 and state == "ready":  # the last of the page goes: what is behind it stays behind it
+                shard.ask(3, msg_id=found[state][-1])
+        assert pages >= 3
+    assert sorted(found["in_flight"]) == sorted(flying)
+    assert sorted(found["delayed"]) == sorted(later)
+    assert sorted(found["ready"]) == sorted(set(ids) - set(flying))
+    assert found["ready"] == sorted(found["ready"], key=lambda msg_id: (-(ids.index(msg_id) % 3), msg_id))
+
+
+@pytest.mark.parametrize(
+    ("more", "field"),
+    [({"state": "gone"}, "state"), ({"after": "1:2"}, "state"), ({"state": "ready", "after": "1.0:2"}, "after")]
+    + [({"state": "delayed", "after": after}, "after") for after in ("x", 7, "1:2:3", "a:1")],
+)
+def test_a_state_or_a_place_that_is_none_is_refused(more: dict[str, Any], field: str) -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x")
+    reply = shard.ask(11, queue="q", **more)
+    assert reply["error"] == "field_error"
+    assert reply["reason"].startswith(field)
+
+
+def test_a_page_ends_where_it_has_looked_at_enough_or_a_reply_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actors.queues.queries.PEEK_SCAN", 10)
+    shard = Shard()
+    shard.ask(1, queue="q", messages=[{"data": n, "retry": 5} for n in range(30)])
+    shard.ask(2, queue="q", count=30)
+    last = shard.ask(1, queue="q", data="x", delay=100)["msg_id"]
+    after: str | None = None
+    pages = 0
+    seen: list[int] = []
+    while pages == 0 or after is not None:
+        more: dict[str, Any] = {} if after is None else {"after": after}
+        reply = shard.ask(11, queue="q", state="delayed", count=5, **more)
+        seen += [one["msg_id"] for one in reply["messages"]]
+        after, pages = reply.get("next"), pages + 1
+    assert (seen, pages) == ([last], 4)
+
+
+def test_a_delay_is_ended_by_a_release_and_not_by_one_of_a_delivery() -> None:
+    shard = Shard()
+    msg_id = shard.ask(1, queue="q", data="x", delay=100, retry=5)["msg_id"]
+    assert shard.ask(9, msg_id=msg_id, delivery=0)["error"] == "not_in_flight"
+    assert shard.ask(9, msg_id=msg_id, delay=50)["released"] == 1
+    assert shard.ask(12, msg_id=msg_id)["message"]["due_at"] == shard.now + 50
+    assert shard.ask(9, msg_id=msg_id)["released"] == 1
+    assert shard.ask(2, queue="q")["msg_id"] == msg_id
+    ready = shard.ask(1, queue="q", data="y")["msg_id"]
+    assert shard.ask(9, msg_id=ready)["error"] == "not_in_flight", "it is due already"
+    assert shard.replayed().queues["q"].delayed == shard.state.queues["q"].delayed == 0

@@ -20,6 +20,7 @@ from quorate.errors import (
     QuorateError,
     RefusedError,
     TooLargeError,
+    UnavailableError,
     UnknownOutcomeError,
 )
 from quorate.version import VERSION
@@ -79,6 +80,7 @@ __all__ = [
     "Reject",
     "Retry",
     "TooLargeError",
+    "UnavailableError",
     "UnknownOutcomeError",
     "Worker",
 ]

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from quorate import calls
+from quorate.after_fork import forget_after_fork
 from quorate.asking import Asking
 from quorate.calls import Ask
 from quorate.checking import check_seconds
@@ -57,9 +58,9 @@ class Client:
     those that the system trusts. `cert` and `key` are files with a certificate of its own. `credentials`: all of these.
 
     Every method raises `RefusedError` when the node refuses (`DuplicateKeyError`, `QueueFullError`, `NotAllowedError`,
-    `TooLargeError`, `NotInFlightError` where it is that), `ConnectionFailedError` when no node can be reached,
-    `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what answers is no
-    Quorate node; TypeError and ValueError for what can't be asked.
+    `TooLargeError`, `NotInFlightError`, `UnavailableError` where it is that), `ConnectionFailedError` when no node can
+    be reached, `UnknownOutcomeError` when a request may have been done or not, `ProtocolViolationError` when what
+    answers is no Quorate node; TypeError and ValueError for what can't be asked.
     """
 
     def __init__(
@@ -86,6 +87,12 @@ class Client:
         self._consumer = consumer
         self.tracing: Tracing | None = tracing_of() if tracing else None
         self._kept: list[DeliveredMessage] = []
+        self._lock = threading.Lock()
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: what was taken is its parent's."""
+        self._kept = []
         self._lock = threading.Lock()
 
     def __enter__(self) -> Self:

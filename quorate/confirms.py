@@ -12,7 +12,7 @@ from typing import Final, Generic, TypeVar
 
 from quorate.after_fork import forget_after_fork
 from quorate.client import Client
-from quorate.errors import ConnectionFailedError
+from quorate.errors import ConnectionFailedError, UnavailableError
 from quorate.messages import Message
 from quorate.protocol import BATCH_MAX
 
@@ -148,7 +148,7 @@ class LaterConfirms(Generic[MessageT]):
         try:
             self._told(messages, self._client.confirm(messages))
             return []
-        except ConnectionFailedError as error:
+        except (ConnectionFailedError, UnavailableError) as error:
             now = time.monotonic()
             over = [message for message, until in batch if until <= now]
             if over:

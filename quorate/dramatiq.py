@@ -19,7 +19,13 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 from quorate.client import Client
 from quorate.confirms import Confirms
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, NotAllowedError, NotInFlightError, QuorateError, RefusedError
+from quorate.errors import (
+    ConnectionFailedError,
+    NotAllowedError,
+    NotInFlightError,
+    RefusedError,
+    UnavailableError,
+)
 from quorate.leases import Leases
 from quorate.messages import random_key
 from quorate.packing import packed, unpacked
@@ -103,7 +109,7 @@ class QuorateBroker(Broker):
                 priority=self._priority_of(message),
                 key=random_key(),
             )
-        except ConnectionFailedError as error:
+        except (ConnectionFailedError, UnavailableError) as error:
             raise ConnectionClosed(error) from error
         self.emit_after("enqueue", message, delay)
         return message
@@ -122,7 +128,7 @@ class QuorateBroker(Broker):
             self.set_dead_letters(queue_name)
         except NotAllowedError as error:
             log.warning("%s: its dead letters are copied, not moved: %s", queue_name, error.reason)
-        except ConnectionFailedError as error:
+        except (ConnectionFailedError, UnavailableError) as error:
             raise ConnectionClosed(error) from error
         return consumer
 
@@ -232,7 +238,7 @@ class QuorateConsumer(Consumer):
             return
         try:
             messages = self._broker.client.consume_many(self._queue, room, wait=self._timeout_s)
-        except ConnectionFailedError as error:
+        except (ConnectionFailedError, UnavailableError) as error:
             raise ConnectionClosed(error) from error
         self._broker.leases.take(messages)
         with self._lock:
@@ -256,7 +262,7 @@ class QuorateConsumer(Consumer):
         if delivered.retry:
             try:
                 self._broker.confirms.confirm(delivered)
-            except ConnectionFailedError as error:
+            except (ConnectionFailedError, UnavailableError) as error:
                 raise ConnectionClosed(error) from error
         self._drop(delivered)
 
@@ -270,7 +276,7 @@ class QuorateConsumer(Consumer):
         if delivered.retry:
             try:
                 self._bury(delivered, reason)
-            except ConnectionFailedError as failed:
+            except (ConnectionFailedError, UnavailableError) as failed:
                 raise ConnectionClosed(failed) from failed
         self._drop(delivered)
 
@@ -282,8 +288,6 @@ class QuorateConsumer(Consumer):
             except NotInFlightError:
                 return  # its lease was over: it comes again
             except RefusedError as error:
-                if error.error == ErrorWord.NO_SUCH_MESSAGE:
-                    return
                 if error.error != ErrorWord.FIELD or not is_first:
                     raise
                 try:
@@ -321,13 +325,10 @@ class QuorateConsumer(Consumer):
             return
         try:
             self._broker.client.release(lasting)
-        except ConnectionFailedError as error:
+        except (ConnectionFailedError, UnavailableError) as error:
             raise ConnectionClosed(error) from error
-        except RefusedError as error:
-            if error.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_IN_FLIGHT):
-                raise
-        except QuorateError as error:
-            log.warning("%d messages come again when their leases end: %s", len(lasting), error)
+        except NotInFlightError as error:  # their leases were over, or somebody else has them
+            log.debug("%d messages are not released: %s", len(lasting), error)
 
 
 def _delivered(message: MessageProxy) -> DeliveredMessage | None:

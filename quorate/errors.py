@@ -72,6 +72,10 @@ class NotInFlightError(RefusedError):
     """The message is not there, not in flight, or in flight for another consumer by now."""
 
 
+class UnavailableError(RefusedError):
+    """No node led for as long as the request could wait, or the node takes no more for now: later it may be done."""
+
+
 REFUSALS: Final[dict[str, type[RefusedError]]] = {
     ErrorWord.DUPLICATE_KEY: DuplicateKeyError,
     ErrorWord.QUEUE_FULL: QueueFullError,
@@ -80,6 +84,9 @@ REFUSALS: Final[dict[str, type[RefusedError]]] = {
     ErrorWord.TOO_LARGE: TooLargeError,
     ErrorWord.NOT_IN_FLIGHT: NotInFlightError,
     ErrorWord.NO_SUCH_MESSAGE: NotInFlightError,
+    ErrorWord.NO_LEADER: UnavailableError,
+    ErrorWord.STOPPING: UnavailableError,
+    ErrorWord.OVERLOADED: UnavailableError,
 }
 
 

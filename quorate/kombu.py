@@ -23,7 +23,7 @@ from quorate.after_fork import forget_after_fork
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, UnavailableError
 from quorate.kombu_channel import CLOSE_S, Channel
 from quorate.leases import Leases
 from quorate.protocol import Action
@@ -47,7 +47,12 @@ class Transport(virtual.Transport):
     driver_type = SCHEME
     driver_name = SCHEME
     polling_interval = None
-    connection_errors = (*virtual.Transport.connection_errors, ConnectionFailedError, ProtocolViolationError)
+    connection_errors = (
+        *virtual.Transport.connection_errors,
+        ConnectionFailedError,
+        UnavailableError,
+        ProtocolViolationError,
+    )
     channel_errors = virtual.Transport.channel_errors
     recoverable_connection_errors = connection_errors
     recoverable_channel_errors = channel_errors

@@ -12,8 +12,9 @@ from kombu.transport import virtual
 from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps
 
+from quorate.after_fork import forget_after_fork
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, NotInFlightError, RefusedError
+from quorate.errors import ConnectionFailedError, NotInFlightError, RefusedError, UnavailableError
 from quorate.kombu_bindings import Bindings, Row
 from quorate.messages import NEVER, random_key
 from quorate.protocol import ErrorWord
@@ -76,6 +77,13 @@ class Channel(virtual.Channel):
         self.bindings = Bindings(connection.broker, connection.prefix)
         self._ttls_ms: dict[str, int] = {}
         self._taker = Taker(connection.broker, self._room, self._arrived, connection.failed)
+        forget_after_fork(self)
+
+    def after_fork(self) -> None:
+        """In a child: what is held is its parent's."""
+        self.closed = True
+        self._lock = threading.Lock()
+        self._held = {}
 
     # -- consuming ---------------------------------------------------------------------------------------------
 
@@ -199,11 +207,8 @@ class Channel(virtual.Channel):
             return
         try:
             self.transport.broker.release(lasting)
-        except (NotInFlightError, ConnectionFailedError) as error:
+        except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
-        except RefusedError as error:
-            if error.error != ErrorWord.NO_SUCH_MESSAGE:
-                raise
 
     def _bury(self, message: DeliveredMessage) -> None:
         broker = self.transport.broker
@@ -213,8 +218,6 @@ class Channel(virtual.Channel):
             except NotInFlightError:
                 return  # its lease was over: it comes again
             except RefusedError as error:
-                if error.error == ErrorWord.NO_SUCH_MESSAGE:
-                    return
                 if error.error != ErrorWord.FIELD or not is_first:
                     raise
                 broker.configure(message.queue, dead_letter=dead_letters_of(message.queue))

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from quorate.after_fork import forget_after_fork
 from quorate.client import Client
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError
@@ -38,12 +39,21 @@ class Taker:
         self._room = room
         self._arrived = arrived
         self._failed = failed
+        self._interrupt = Interrupt()
+        self._begin()
+        forget_after_fork(self)
+
+    def _begin(self) -> None:
         self._queues: list[str] = []
         self._lock = threading.Condition()
-        self._interrupt = Interrupt()
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_asking = False
         self._asked = 0
+
+    def after_fork(self) -> None:
+        """In a child: its parent takes on, and this one never does."""
+        self._begin()
+        self._is_closed = True
 
     def set_queues(self, queues: Sequence[str]) -> None:
         """Take from these from now on, in turn; from none: nothing.

@@ -15,6 +15,9 @@ from tests.node import Node, free_port
 ROOT = Path(__file__).parents[2]
 PEERS = ROOT / "build" / "peers"
 PYTHON = PEERS / "venv" / "bin" / "python"
+collect_ignore = ["suites", "apps"]
+"""They run in the peers' environment, not here."""
+
 SUITES = Path(__file__).parent / "suites"
 
 

@@ -150,6 +150,27 @@ def test_each_task_runs_though_the_leader_of_three_is_killed(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("name", list(WORKERS))
+def test_a_worker_outlives_that_nobody_leads_for_longer_than_its_requests_wait(
+    cluster: Cluster, peers: Path, tmp_path: Path, name: str
+) -> None:
+    nodes = list(cluster.nodes.values())
+    application = Application(name, peers, nodes[0], tmp_path)
+    with application.working() as worker:
+        application.send(["before"], 0)
+        wait_for(lambda: application.done("before"), 60)
+        for node in nodes[1:]:
+            node.kill()
+        time.sleep(16)
+        assert worker.poll() is None
+        for node in nodes[1:]:
+            node.start()
+        cluster.wait_whole()
+        application.send(["after"], 0)
+        wait_for(lambda: application.done("after"), 60)
+
+
+@pytest.mark.slow
 def test_taskiq_has_delays_priorities_queues_and_leases(start_node: StartNode, peers: Path, tmp_path: Path) -> None:
     node = start_node()
     application = Application("taskiq", peers, node, tmp_path)

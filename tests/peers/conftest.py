@@ -60,7 +60,7 @@ def run_suite(peers: Path, tmp_path: Path) -> RunSuite:
             text=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=900,
+            timeout=1800,
             check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:]

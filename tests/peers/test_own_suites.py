@@ -90,7 +90,7 @@ ALL = os.environ.get("QUORATE_ALL_PEERS") == "1"
         ("test_inspect.py", None),
         ("test_group_chains.py", None),
         ("test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)"),
-        ("test_canvas.py", "test_group"),
+        ("test_canvas.py", ""),
     ],
 )
 def test_celerys_integration_tests_pass(
@@ -102,6 +102,8 @@ def test_celerys_integration_tests_pass(
     more = {"TEST_BROKER": url, "CELERY_BROKER_URL": url, "TEST_BACKEND": f"redis://127.0.0.1:{redis_port}/0"}
     more |= {"REDIS_HOST": "127.0.0.1", "REDIS_PORT": str(redis_port), "WORKER_LOGLEVEL": "INFO"}
     options = ["-p", "quorate.kombu", "--force-reruns", "0", "--reruns", "0"]
-    if some is not None and not ALL:
-        options += ["-k", some]
+    if not ALL:
+        if some == "":
+            pytest.skip("it takes a quarter of an hour: QUORATE_ALL_PEERS=1")
+        options += ["-k", some] if some else []
     run_suite("celery", [f"{CELERY}/{name}"], node, ON_REDIS_TOO, *options, **more)

@@ -120,7 +120,7 @@ def test_one_that_can_not_confirm_any_more_says_so(start_node: StartNode, caplog
             done.set()
 
         client.produce("q", 1)
-        worker = Worker(client, "q", handle)
+        worker = Worker(client, "q", handle, concurrency=1)  # it has no hand free for what is released
         with caplog.at_level(logging.WARNING), working(worker):
             assert done.wait(20)
             wait_for(lambda: worker.counts["lost"] == 1)

@@ -13,7 +13,7 @@ import msgspec
 
 from storage.entry import Entry, EntryHeader, StoredEntry
 from storage.errors import DamagedError, UnknownFormatError
-from storage.kinds import as_written
+from storage.kinds import GROWN, as_written
 from storage.message import Made, Message
 from storage.records import Record
 
@@ -26,11 +26,15 @@ _encode_payload: Final = msgspec.msgpack.Encoder().encode
 _decode_payload: Final = msgspec.msgpack.Decoder(Entry).decode
 _decode_header: Final = msgspec.msgpack.Decoder(EntryHeader).decode
 _crc32: Final = zlib.crc32
+_GROWN: Final = GROWN
 
 
 def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Made]) -> bytes:
     """The entry's bytes. `records` is empty in a cut alone; a message among them is the record that produced it."""
-    written = [record.record() if isinstance(record, Message) else as_written(record) for record in records]
+    written = [
+        record.record() if isinstance(record, Message) else as_written(record) if type(record) in _GROWN else record
+        for record in records
+    ]
     payload = _encode_payload((ENTRY_VERSION, vote_id, first_trans_id, time, written))
     return _crc32(payload).to_bytes(CHECKSUM_BYTES, "big") + payload
 

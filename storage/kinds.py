@@ -75,14 +75,13 @@ ABSENT_UNLESS_SET: Final = ("consumer", *(name for kind in KINDS for name in kin
 """Fields that are shown only where they say something."""
 
 _fields_of: Final = msgspec.structs.astuple
-_GROWN: Final = {kind.record: kind for kind in KINDS if kind.added}
+GROWN: Final = frozenset(kind.record for kind in KINDS if kind.added)
+"""Records to which later feature levels have added fields."""
 
 
 def as_written(record: msgspec.Struct) -> msgspec.Struct | tuple[Any, ...]:
-    """What the encoder is given of a record: itself, or its tag and fields without those that say nothing."""
-    kind = _GROWN.get(type(record))
-    if kind is None:
-        return record
+    """What the encoder is given of one of those: itself, or its tag and fields without those that say nothing."""
+    kind = BY_TYPE[type(record)]
     fields = _fields_of(record)
     if fields[-kind.added :] != kind.record.__struct_defaults__[-kind.added :]:
         return record

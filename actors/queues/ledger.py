@@ -37,6 +37,9 @@ class _Replicated:
         self.is_over = False
 
 
+_ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
+
+
 class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
@@ -86,7 +89,7 @@ class Ledger:
 
     def records_to_make(self, queue: str) -> int:
         """How many records `make_queue` would append."""
-        return 1 if self.new_queue != ORIGINAL and queue not in self.state.queues else 0
+        return 1 if self.new_queue is not _ORIGINAL and queue not in self.state.queues else 0
 
     def make_queue(self, name: str) -> None:
         """Note what a new queue is set to before its first message: it must not depend on who replays the log."""

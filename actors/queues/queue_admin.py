@@ -15,7 +15,7 @@ from actors.queues.ledger import Ledger
 from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
 from storage.message import Message
 from storage.message_ids import message_id, named
-from storage.queue_state import NewQueue, QueueState
+from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import WORKERS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
@@ -69,9 +69,9 @@ class QueueAdmin:
 
     def set_limits(self, new_queue: NewQueue, queues_max: int) -> None:
         """Take over new limits; what is there already stays."""
-        self._new_queue = new_queue
+        self._new_queue = ORIGINAL if new_queue == ORIGINAL else new_queue
         self._queues_max = queues_max
-        self._ledger.new_queue = new_queue
+        self._ledger.new_queue = self._new_queue
 
     @property
     def has_more(self) -> bool:

@@ -79,7 +79,7 @@ def test_kombus_tests_of_a_transport_pass(start_node: StartNode, run_suite: RunS
 CELERY = "t/integration"
 TRACED = f"{CELERY}/test_canvas.py::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication"
 ON_REDIS_TOO = {TRACED: "it is expected to fail on Redis, too"}
-ALL = os.environ.get("QUORATE_ALL_PEERS") == "1"
+ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 """Also those of Celery's tests that take a quarter of an hour."""
 
 
@@ -104,6 +104,6 @@ def test_celerys_integration_tests_pass(
     options = ["-p", "quorate.kombu", "--force-reruns", "0", "--reruns", "0"]
     if not ALL:
         if some == "":
-            pytest.skip("it takes a quarter of an hour: QUORATE_ALL_PEERS=1")
+            pytest.skip("it takes a quarter of an hour: ALL_PEERS_TESTS=1")
         options += ["-k", some] if some else []
     run_suite("celery", [f"{CELERY}/{name}"], node, ON_REDIS_TOO, *options, **more)

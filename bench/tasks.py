@@ -3,9 +3,9 @@
 Empty tasks: how many are sent a second, each acknowledged before the next, and how many are run by one worker process
 with eight threads (dramatiq) or a prefork pool of two (Celery), all sent before. Redis keeps its data in memory, and
 with `appendonly yes, appendfsync always` as durable as Quorate does; each run has a server of its own. Beside that, on
-Quorate: by how much tasks begin late that are all due in one second.
+Quorate: by how much tasks begin late that are all due in one second, and when a killed worker's task begins again.
 
-Needs `make peers`, and redis-server on the PATH. `--rounds N`, `--tasks N`, `--only dramatiq celery late`.
+Needs `make peers`, and redis-server on the PATH. `--rounds N`, `--tasks N`, `--only dramatiq celery late killed`.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import os
 import shutil
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -173,12 +174,43 @@ def late(tasks: int = 1000) -> None:
         print(f"late      {tasks} tasks due in one second: begin late by {p50:.0f} ms p50, {p99:.0f} ms p99")
 
 
+HANDLER: Final = """
+import sys, time
+from quorate import Client, Worker
+def handle(message):
+    print("begun", flush=True)
+    time.sleep(60)
+Worker(Client(sys.argv[1]), "killed", handle, concurrency=1).run()
+"""
+
+
+def killed(lease_s: float = 3.0, rounds: int = 5) -> None:
+    """How long after its worker was killed a task begins again, on another that waits."""
+    took: list[float] = []
+    with quorate() as url, Client(url) as client:
+        for n in range(rounds):
+            client.produce("killed", n, retry=lease_s)
+            process = subprocess.Popen([sys.executable, "-c", HANDLER, url], stdout=subprocess.PIPE)
+            assert process.stdout is not None
+            process.stdout.readline()
+            time.sleep(lease_s * (n + 1) / rounds)  # anywhere between two extensions
+            process.kill()
+            killed_at = time.monotonic()
+            process.wait()
+            process.stdout.close()
+            message = client.consume("killed", wait=60)
+            assert message is not None
+            took.append(time.monotonic() - killed_at)
+            message.confirm()
+    print(f"killed    a lease of {lease_s:.0f} s: begins again after {min(took):.2f} to {max(took):.2f} s")
+
+
 def main() -> None:
     """As said above."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tasks", type=int, default=4000)
-    parser.add_argument("--only", nargs="*", default=["dramatiq", "celery", "late"])
+    parser.add_argument("--only", nargs="*", default=["dramatiq", "celery", "late", "killed"])
     asked = parser.parse_args()
     if not PYTHON.exists():
         raise SystemExit("the peers are not installed: make peers")
@@ -187,6 +219,8 @@ def main() -> None:
             compare(kind, asked.rounds, asked.tasks)
     if "late" in asked.only:
         late()
+    if "killed" in asked.only:
+        killed()
 
 
 if __name__ == "__main__":

@@ -134,7 +134,14 @@ def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> As
 
 def settings(queue: str) -> Ask[dict[str, Any]]:
     """A queue's settings, looked at."""
-    return Ask(Action.MONITOR, {"queue": queue}, lambda reply: dict(reply["settings"]))
+
+    def read(reply: Reply) -> dict[str, Any]:
+        if "settings" not in reply:
+            reason = "the node is of a version before 0.3, which does not show settings: upgrade it"
+            raise RefusedError(ErrorWord.NOT_SUPPORTED, reason, reply)
+        return dict(reply["settings"])
+
+    return Ask(Action.MONITOR, {"queue": queue}, read)
 
 
 def count_of(action: Action, queue: str) -> Ask[int]:

@@ -116,18 +116,27 @@ class LaterConfirms(Generic[MessageT]):
                 self._lock.wait(left_s)
         return True
 
-    def close(self, timeout_s: float) -> None:
-        """Confirm what is left, for so long at most."""
-        self.flush(timeout_s)
+    def end(self) -> None:
+        """The thread ends when nothing is left to be confirmed; what still comes begins another."""
         with self._lock:
             self._has_ended = True
             self._lock.notify_all()
+
+    def close(self, timeout_s: float) -> None:
+        """Confirm what is left, for so long at most."""
+        if not self.flush(timeout_s):
+            with self._lock:
+                left, self._waiting = [message for message, _ in self._waiting], []
+            if left:
+                self._told(left, ConnectionFailedError("no node could be reached until it was closed"))
+        self.end()
 
     def _keep_confirming(self) -> None:
         while True:
             with self._lock:
                 while not self._waiting:
                     if self._has_ended:
+                        self._thread = None
                         return
                     self._lock.wait()
                 batch, self._waiting = self._waiting[:BATCH_MAX], self._waiting[BATCH_MAX:]
@@ -137,10 +146,8 @@ class LaterConfirms(Generic[MessageT]):
                 self._waiting[:0] = again
                 self._is_asking = False
                 self._lock.notify_all()
-                if again and not self._has_ended:
+                if again:
                     self._lock.wait(AGAIN_S)
-                if again and self._has_ended:
-                    return
 
     def _ask(self, batch: list[tuple[MessageT, float]]) -> list[tuple[MessageT, float]]:
         """Those that are to be tried again."""

@@ -48,7 +48,7 @@ class Connection:
         self._seq = 0
         self._buffer = bytearray()
         self._has_heard = False
-        self._is_plain = credentials.context is None
+        self._is_plain = credentials.context is None and socket.socket.__module__ == "socket"
         self._limit_s = 0.0
         if self._is_plain:
             self._socket.setblocking(True)
@@ -175,7 +175,8 @@ class Connection:
         """What is sent or received from now on may take about so long, up to an eighth longer: then it raises.
 
         The system keeps the time of a plain socket, so that a request asks it for nothing but to send and to receive;
-        Python's own time-outs ask four times as often. TLS has to look at the clock itself.
+        Python's own time-outs ask four times as often. TLS has to look at the clock itself, and so have the sockets
+        that gevent and eventlet put in the place of the system's.
         """
         if not self._is_plain:
             self._socket.settimeout(timeout_s)

@@ -23,6 +23,7 @@ from quorate.errors import (
     ConnectionFailedError,
     NotAllowedError,
     NotInFlightError,
+    QuorateError,
     RefusedError,
     UnavailableError,
 )
@@ -222,12 +223,20 @@ class QuorateConsumer(Consumer):
             return None
         delivered = self._fetched.popleft()
         try:
-            return QuorateMessage(Message.decode(unpacked(delivered.data)), delivered)
+            return QuorateMessage(self._checked(Message.decode(unpacked(delivered.data))), delivered)
         except Exception:  # whatever an encoder raises
             log.exception("message %d of %s can't be read, and goes to the dead letters", delivered.msg_id, self._queue)
             self._drop(delivered)
             self._bury(delivered, "it can't be decoded")
             return None
+
+    def _checked(self, message: Message[Any]) -> Message[Any]:
+        """Raises ValueError for one that would end the threads that work on it."""
+        if message.queue_name != self._name:
+            raise ValueError(f"it is of queue {message.queue_name!r}")
+        if not isinstance(message.options, dict) or not isinstance(message.actor_name, str):
+            raise ValueError("its options or its actor are none")
+        return message
 
     def _fetch(self) -> None:
         with self._lock:
@@ -264,6 +273,9 @@ class QuorateConsumer(Consumer):
                 self._broker.confirms.confirm(delivered)
             except (ConnectionFailedError, UnavailableError) as error:
                 raise ConnectionClosed(error) from error
+            except QuorateError:
+                self._drop(delivered)  # it comes again
+                raise
         self._drop(delivered)
 
     def nack(self, message: MessageProxy) -> None:
@@ -278,6 +290,9 @@ class QuorateConsumer(Consumer):
                 self._bury(delivered, reason)
             except (ConnectionFailedError, UnavailableError) as failed:
                 raise ConnectionClosed(failed) from failed
+            except QuorateError:
+                self._drop(delivered)  # it comes again
+                raise
         self._drop(delivered)
 
     def _bury(self, delivered: DeliveredMessage, reason: str) -> None:

@@ -20,16 +20,18 @@ from kombu.transport import TRANSPORT_ALIASES, virtual
 from kombu.utils.url import parse_url
 
 from quorate.after_fork import forget_after_fork
+from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, ProtocolViolationError, QuorateError, UnavailableError
-from quorate.kombu_channel import CLOSE_S, Channel
+from quorate.errors import ConnectionFailedError, ProtocolViolationError, UnavailableError
+from quorate.kombu_channel import CLOSE_S, LEASE_S, Channel
 from quorate.leases import Leases
 from quorate.protocol import Action
 
 log = logging.getLogger("quorate.kombu")
 
+TIMEOUT_S: Final = 10.0
 SCHEME: Final = "quorate"
 TRANSPORT_ALIASES[SCHEME] = "quorate.kombu:Transport"
 
@@ -64,13 +66,14 @@ class Transport(virtual.Transport):
         super().__init__(client, **options)
         self.is_closed = False
         self._broker: Client | None = None
+        self.prefix = ""
         self._arrived = threading.Condition()
         self._begin()
         forget_after_fork(self)
 
     def _begin(self) -> None:
         self._waiting: deque[tuple[Any, DeliveredMessage]] = deque()
-        self._error: QuorateError | None = None
+        self._error: Exception | None = None
         self._hub: Any = None
 
     def after_fork(self) -> None:
@@ -87,12 +90,6 @@ class Transport(virtual.Transport):
         assert self._broker is not None, "connections are established first"
         return self._broker
 
-    @property
-    def prefix(self) -> str:
-        """Before each queue's name."""
-        options, path = self.client.transport_options, (self.client.virtual_host or "").strip("/")
-        return str(options.get("prefix", f"{path}." if path else ""))
-
     def establish_connection(self) -> "Transport":
         """Connect. Raises `ConnectionFailedError`, and `RefusedError` for a token that is none."""
         here = (self.client.hostname or "127.0.0.1", int(self.client.port or self.default_port))
@@ -100,8 +97,11 @@ class Transport(virtual.Transport):
         timeout_s = float(self.client.connect_timeout or CLOSE_S)
         with Client(nodes=[here], timeout=timeout_s, retry_connect=False, **options) as first:
             first.request(Action.LEADER)
+        self._check(self.client.transport_options)
+        path = (self.client.virtual_host or "").strip("/")
+        self.prefix = self.client.transport_options.get("prefix") or (f"{path}." if path else "")
         nodes = [here, *(one for one in self._others() if one != here)]
-        timeout_s = float(self.client.transport_options.get("timeout", 10.0))
+        timeout_s = float(self.client.transport_options.get("timeout", TIMEOUT_S))
         self._broker = Client(nodes=nodes, timeout=timeout_s, consumer=socket.gethostname(), **options)
         self.leases: Leases[DeliveredMessage] = Leases(self._broker)
         self.confirms: LaterConfirms[DeliveredMessage] = LaterConfirms(self._broker, _told)
@@ -109,6 +109,14 @@ class Transport(virtual.Transport):
         self._begin()
         super().establish_connection()
         return self
+
+    @staticmethod
+    def _check(options: dict[str, Any]) -> None:
+        """Raises TypeError, ValueError for an option that is none."""
+        check_seconds("lease", options.get("lease", LEASE_S))
+        check_seconds("timeout", options.get("timeout", TIMEOUT_S))
+        if not isinstance(options.get("prefix") or "", str):
+            raise TypeError(f"prefix is {options['prefix']!r}, and a text is wanted")
 
     def _options(self) -> dict[str, Any]:
         given, ssl = self.client.transport_options, self.client.ssl
@@ -144,7 +152,11 @@ class Transport(virtual.Transport):
             channel.forget()
         self._avail_channels.clear()
         self.channels.clear()
+        with self._arrived:
+            self._waiting.clear()
         if self._broker is not None:
+            self.leases.end()
+            self.confirms.end()
             self._broker.close()
 
     # -- what has come -----------------------------------------------------------------------------------------
@@ -153,7 +165,7 @@ class Transport(virtual.Transport):
         """What comes is handed over by the loop from now on."""
         with self._arrived:
             self._hub = loop
-        loop.call_soon(self._hand_over)
+        loop.call_soon(self._hand_over_one)
 
     def arrived(self, channel: Any, messages: list[DeliveredMessage]) -> None:
         """In a taker's thread."""
@@ -162,9 +174,9 @@ class Transport(virtual.Transport):
             self._arrived.notify_all()
             hub = self._hub
         if hub is not None:
-            hub.call_soon(self._hand_over)
+            hub.call_soon(self._hand_over_one)
 
-    def failed(self, error: QuorateError) -> None:
+    def failed(self, error: Exception) -> None:
         """In a taker's thread: whoever drives this connection is told."""
         with self._arrived:
             if self.is_closed:
@@ -172,8 +184,14 @@ class Transport(virtual.Transport):
             self._error = error
             self._arrived.notify_all()
             hub = self._hub
-        if hub is not None:
-            hub.call_soon(self._hand_over)
+        if hub is not None:  # by a timer: what a callback raises takes the others of its turn with it
+            hub.call_soon(hub.call_later, 0, self._raise)
+
+    def _raise(self) -> None:
+        with self._arrived:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
 
     def waiting_for(self, channel: Any) -> int:
         """How many messages have come for the channel and are not handed over."""
@@ -187,6 +205,20 @@ class Transport(virtual.Transport):
             gone = {message.msg_id for message in found}
             self._waiting = deque(pair for pair in self._waiting if pair[1].msg_id not in gone)
         return found
+
+    def _hand_over_one(self) -> None:
+        """In the loop: a callback for each, so that acknowledgements of one task get their turn before the next."""
+        with self._arrived:
+            if not self._waiting:
+                return
+            channel, message = self._waiting.popleft()
+            hub = self._hub if self._waiting else None
+        try:
+            channel.hand_over(message)
+        finally:
+            if hub is not None:
+                hub.call_soon(self._hand_over_one)
+        channel._taker.has_room()
 
     def _hand_over(self) -> int:
         """All that has come; returns how many. Raises what a taker met."""

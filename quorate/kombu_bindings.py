@@ -6,15 +6,17 @@ Such a queue's binding goes with it: who reads it and does not find the queue re
 """
 
 import hashlib
+import logging
 import time
-from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from quorate.client import Client
-from quorate.errors import DuplicateKeyError, RefusedError
+from quorate.errors import DuplicateKeyError, NotAllowedError, RefusedError
 from quorate.protocol import ErrorWord
+
+log = logging.getLogger("quorate.kombu")
 
 BINDINGS_MAX: Final = 1000
 """Of one exchange: as many as a node shows at once."""
@@ -28,11 +30,15 @@ Row = tuple[str, str | None, str]
 
 
 class Table(NamedTuple):
-    """What was bound at `read_at` (monotonic s): rows of routing key, pattern and queue, and queues' times to live."""
+    """What was bound at `read_at` (monotonic s): rows of routing key, pattern and queue, and queues' times to live.
+
+    `passing`: those of the queues that go when they are unused.
+    """
 
     read_at: float
     rows: list[Row]
     ttls_ms: dict[str, int]
+    passing: set[str]
 
 
 class Bindings:
@@ -47,9 +53,11 @@ class Bindings:
         return f"{self._prefix}kombu.bindings.{exchange}"
 
     def counts(self, queue: str) -> dict[str, Any] | None:
-        """A queue's counts and settings; None: there is none."""
+        """A queue's counts and settings; None: there is none, or this client may not look."""
         try:
             return self._client.monitor(self._prefix + queue)
+        except NotAllowedError:
+            return None
         except RefusedError as error:
             if error.error == ErrorWord.NO_SUCH_QUEUE:
                 return None
@@ -59,9 +67,13 @@ class Bindings:
         """From now on what goes to the exchange and fits goes to the queue as well."""
         self.forget(exchange)
         counts = self.counts(row[2])
-        is_passing = counts is not None and bool(counts["settings"]["expires_after"])
-        with suppress(DuplicateKeyError):
+        is_passing = counts is not None and bool(counts.get("settings", {}).get("expires_after"))
+        try:
             self._client.produce(self._queue(exchange), [*row, ttl_ms, is_passing], key=_key(row))
+        except DuplicateKeyError:
+            pass
+        except NotAllowedError as error:  # who only sends to queues by their names needs no exchange
+            log.debug("%s is not bound to %s: %s", row[2], exchange, error.reason)
 
     def unbind(self, exchange: str, row: Row) -> None:
         """It does no more."""
@@ -84,12 +96,14 @@ class Bindings:
         table = self._tables.get(exchange)
         if table is not None and now < table.read_at + TABLE_S:
             return table
-        table = self._tables[exchange] = Table(now, [], {})
+        table = self._tables[exchange] = Table(now, [], {}, set())
         for shown in self._shown(exchange):
             routing_key, pattern, queue, ttl_ms, is_passing = shown["data"]
-            if is_passing and self.counts(queue) is None:
-                self._client.confirm(shown["msg_id"])
-                continue
+            if is_passing:
+                if self.counts(queue) is None:
+                    self._client.confirm(shown["msg_id"])
+                    continue
+                table.passing.add(queue)
             table.rows.append((routing_key, pattern, queue))
             if ttl_ms is not None:
                 table.ttls_ms[queue] = ttl_ms
@@ -98,6 +112,8 @@ class Bindings:
     def _shown(self, exchange: str) -> list[dict[str, Any]]:
         try:
             return self._client.peek(self._queue(exchange), BINDINGS_MAX)
+        except NotAllowedError:
+            return []
         except RefusedError as error:
             if error.error in NOT_THERE:
                 return []

@@ -14,10 +14,11 @@ from kombu.utils.json import dumps
 
 from quorate.after_fork import forget_after_fork
 from quorate.delivered import DeliveredMessage
-from quorate.errors import ConnectionFailedError, NotInFlightError, RefusedError, UnavailableError
+from quorate.errors import ConnectionFailedError, NotInFlightError, QuorateError, RefusedError, UnavailableError
 from quorate.kombu_bindings import Bindings, Row
 from quorate.messages import NEVER, random_key
-from quorate.protocol import ErrorWord
+from quorate.protocol import NAME_BYTES_MAX, REASON_MAX, ErrorWord
+from quorate.shards import has_tag
 from quorate.taking import Taker
 
 log = logging.getLogger("quorate.kombu")
@@ -33,6 +34,7 @@ CLOSE_S: Final = 5.0
 """So long closing waits for what is under way."""
 
 DEAD: Final = ".XQ"
+NAME_MAX: Final = 60  # characters: 240 bytes at most
 
 
 class QoS(virtual.QoS):
@@ -76,7 +78,9 @@ class Channel(virtual.Channel):
         self._unacknowledged: set[str] = set()
         self.bindings = Bindings(connection.broker, connection.prefix)
         self._ttls_ms: dict[str, int] = {}
-        self._taker = Taker(connection.broker, self._room, self._arrived, connection.failed)
+        self._passing: dict[str, float] = {}
+        self._bound: set[tuple[str, Row]] = set()
+        self._taker = Taker(connection.broker, self._room, self._arrived, connection.failed, self._keep)
         forget_after_fork(self)
 
     def after_fork(self) -> None:
@@ -98,6 +102,8 @@ class Channel(virtual.Channel):
         """No more to that consumer; what had come for it and was not handed over is released."""
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
+        if self.transport.is_closed:
+            return
         if queue is not None and queue not in self._active_queues:
             self._unacknowledged.discard(queue)
             self._taker.set_queues([self._named(one) for one in self._active_queues])
@@ -135,7 +141,15 @@ class Channel(virtual.Channel):
             self._release([message])
             return
         no_ack = queue in self._unacknowledged
-        self.transport._deliver(self._raw(message, queue), queue)
+        try:
+            raw = self._raw(message, queue)
+            self.Message(dict(raw), channel=self)  # what another client has sent may be anything
+        except Exception as error:
+            log.error("message %d of %s can't be read, and is rejected: %s", message.msg_id, message.queue, error)
+            self._drop(_tag(message))
+            self._bury(message, f"it can't be read: {type(error).__name__}: {error}")
+            return
+        self.transport._deliver(raw, queue)
         if no_ack:
             self.acked(_tag(message))
 
@@ -157,7 +171,7 @@ class Channel(virtual.Channel):
     def _raw(message: DeliveredMessage, queue: str) -> dict[str, Any]:
         """As kombu put it in; what another client has produced as if kombu had."""
         data = message.data
-        if not isinstance(data, dict) or not isinstance(data.get("properties"), dict) or "body" not in data:
+        if not _is_kombus(data):
             is_bytes = isinstance(data, bytes)
             data = {
                 "body": data.decode("latin-1") if is_bytes else dumps(data),
@@ -189,7 +203,7 @@ class Channel(virtual.Channel):
         if requeue:
             self._release([message])
         else:
-            self._bury(message)
+            self._bury(message, "it was rejected")
 
     def _drop(self, tag: str) -> DeliveredMessage | None:
         with self._lock:
@@ -210,19 +224,33 @@ class Channel(virtual.Channel):
         except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
 
-    def _bury(self, message: DeliveredMessage) -> None:
+    def _bury(self, message: DeliveredMessage, reason: str) -> None:
+        """To the dead letters. Nothing is raised: it would end a worker, and the next one by the same message."""
         broker = self.transport.broker
-        for is_first in (True, False):
+        try:
             try:
-                broker.bury(message, "it was rejected")
-            except NotInFlightError:
-                return  # its lease was over: it comes again
+                broker.bury(message, reason)
             except RefusedError as error:
-                if error.error != ErrorWord.FIELD or not is_first:
+                if error.error != ErrorWord.FIELD:
                     raise
                 broker.configure(message.queue, dead_letter=dead_letters_of(message.queue))
-            else:
-                return
+                broker.bury(message, reason)
+        except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
+            log.debug("message %d comes again when its lease ends: %s", message.msg_id, error)
+        except RefusedError as error:  # it may not be set where they go, or they can't be beside that queue
+            self._copy(message, reason, error)
+
+    def _copy(self, message: DeliveredMessage, reason: str, why: RefusedError) -> None:
+        """What bury does, for a client that may not have it. A crash in between doubles the message."""
+        broker = self.transport.broker
+        name = dead_letters_of(message.queue)
+        if len(name.encode()) > NAME_BYTES_MAX:
+            name = f"{message.queue[:NAME_MAX]}{DEAD}"
+        try:
+            broker.produce(name, message.data, headers={**message.headers, "reason": reason[:REASON_MAX]})
+            broker.confirm(message)
+        except QuorateError as error:
+            log.error("message %d of %s can't be rejected: %s; %s", message.msg_id, message.queue, why, error)
 
     def _restore(self, message: Any) -> None:
         self.rejected(message.delivery_tag, requeue=True)
@@ -232,8 +260,8 @@ class Channel(virtual.Channel):
         self.closed = True
         self._taker.close(0)
         with self._lock:
-            held, self._held = list(self._held.values()), {}
-        for message in held:
+            held = list(self._held.values())
+        for message in held:  # what is being worked on may still be acknowledged, as long as nobody else has it
             self.transport.leases.drop(message)
 
     def close(self) -> None:
@@ -289,6 +317,9 @@ class Channel(virtual.Channel):
         if exchange and not self.typeof(exchange).lookup(self.get_table(exchange), exchange, routing_key, default):
             self.bindings.forget(exchange)  # who wants it may have come just now
         found: list[str] = super()._lookup(exchange, routing_key, default)
+        if exchange and self.typeof(exchange).type == "direct":  # a reply may come when nobody waits for it any more
+            passing = self.bindings.table(exchange).passing
+            return [queue for queue in found if queue not in passing or self._has_queue(queue)]
         return found
 
     # -- queues and exchanges ----------------------------------------------------------------------------------
@@ -310,6 +341,23 @@ class Channel(virtual.Channel):
             self._ttls_ms[queue] = arguments["x-message-ttl"]
         if settings:
             self.transport.broker.configure(self._named(queue), **settings)
+        if "expires_after" in settings:
+            self._passing[queue] = settings["expires_after"]
+            self._taker.keep_now()
+
+    def _keep(self) -> float | None:
+        """Queues that this channel consumes from do not go while it has no hands free; those that went come again."""
+        mine = [queue for queue in self._passing if queue in self._active_queues]
+        if not mine or self.closed:
+            return None
+        for queue in mine:
+            if not self._has_queue(queue):  # this process was stopped for too long
+                self.transport.broker.configure(self._named(queue), expires_after=self._passing[queue])
+                for exchange, row in [one for one in self._bound if one[1][2] == queue]:
+                    self.bindings.bind(exchange, row, self._ttls_ms.get(queue))
+            elif self._room() <= 0:
+                self.transport.broker.watch(self._named(queue))
+        return min(self._passing[queue] for queue in mine) / 3
 
     def _has_queue(self, queue: str, **options: Any) -> bool:
         return self.bindings.counts(queue) is not None
@@ -357,6 +405,7 @@ class Channel(virtual.Channel):
         super().queue_bind(queue, exchange, routing_key, arguments, **options)
 
     def _queue_bind(self, exchange: str, routing_key: str, pattern: str | None, queue: str) -> None:
+        self._bound.add((exchange, (routing_key, pattern, queue)))
         self.bindings.bind(exchange, (routing_key, pattern, queue), self._ttls_ms.get(queue))
 
     def queue_unbind(
@@ -382,7 +431,19 @@ class Channel(virtual.Channel):
 
 def dead_letters_of(queue: str) -> str:
     """The node's name of a queue's dead letter queue: in the same shard, by what stands in braces."""
-    return f"{queue}{DEAD}" if "{" in queue else f"{{{queue}}}{DEAD}"
+    return f"{queue}{DEAD}" if has_tag(queue) else f"{{{queue}}}{DEAD}"
+
+
+def _is_kombus(data: Any) -> bool:
+    """Whether it has the parts that kombu's messages have."""
+    if not isinstance(data, dict) or not isinstance(data.get("body"), str):
+        return False
+    properties, headers = data.get("properties"), data.get("headers")
+    return (
+        isinstance(properties, dict)
+        and (headers is None or isinstance(headers, dict))
+        and isinstance(properties.get("delivery_info", {}), dict)
+    )
 
 
 def _tag(message: DeliveredMessage) -> str:

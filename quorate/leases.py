@@ -79,12 +79,16 @@ class Leases(Generic[MessageT]):
                 self._hands.drop(message)
             return held
 
-    def close(self) -> None:
-        """Extend nothing more; waits for a request that is under way."""
+    def end(self) -> None:
+        """Extend nothing more."""
         with self._lock:
             self._has_ended = True
             self._lock.notify_all()
-            thread = self._thread
+
+    def close(self) -> None:
+        """Extend nothing more; waits for a request that is under way."""
+        self.end()
+        thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 

@@ -26,6 +26,11 @@ def shard_of_queue(name: str, shards: int) -> int:
     return zlib.crc32(name.encode()) % shards
 
 
+def has_tag(name: str) -> bool:
+    """Whether what stands in braces decides about its shard."""
+    return _TAG.search(name) is not None
+
+
 def shard_of_message(msg_id: int) -> int:
     """The shard that a message's id names; there need be no such shard."""
     return msg_id % ID_SHARDS

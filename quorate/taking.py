@@ -5,6 +5,7 @@ message that comes all the same is handed over like all others; so none waits ou
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +14,6 @@ from typing import Final
 from quorate.after_fork import forget_after_fork
 from quorate.client import Client
 from quorate.delivered import DeliveredMessage
-from quorate.errors import QuorateError
 from quorate.interrupt import Interrupt
 from quorate.protocol import BATCH_MAX
 
@@ -26,19 +26,26 @@ FAILED_PAUSE_S: Final = 1.0
 
 
 class Taker:
-    """For one holder. `room`: how many more it takes; `arrived` and `failed` are told, in the taker's thread."""
+    """For one holder. `room`: how many more it takes; `arrived` and `failed` are told, in the taker's thread.
+
+    `keep` is called there, too, before a wait and as long as there is no room: it sees to queues that go when nobody
+    uses them, and says after how many seconds it wants to be called again.
+    """
 
     def __init__(
         self,
         client: Client,
         room: Callable[[], int],
         arrived: Callable[[list[DeliveredMessage]], None],
-        failed: Callable[[QuorateError], None],
+        failed: Callable[[Exception], None],
+        keep: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._client = client
         self._room = room
         self._arrived = arrived
         self._failed = failed
+        self._keep = keep
+        self._keep_at = 0.0
         self._interrupt = Interrupt()
         self._begin()
         forget_after_fork(self)
@@ -91,11 +98,17 @@ class Taker:
 
     def _keep_taking(self) -> None:
         while True:
+            self._see_to_queues()
             with self._lock:
                 while not self._is_closed and (not self._queues or self._room() <= 0):
-                    self._lock.wait()
+                    left_s = self._keep_at - time.monotonic()
+                    if self._queues and left_s <= 0:
+                        break
+                    self._lock.wait(left_s if self._queues and left_s < math.inf else None)
                 if self._is_closed:
                     return
+                if not self._queues or self._room() <= 0:
+                    continue
                 queues = list(self._queues)
                 count = min(self._room(), BATCH_MAX)
                 self._interrupt.clear()
@@ -112,13 +125,29 @@ class Taker:
         names = queues if len(queues) > 1 else queues[0]
         try:
             found = self._client.consume_many(names, count, wait=WAIT_S, interrupt=self._interrupt)
-        except QuorateError as error:
+            if found:
+                self._served(found[0].queue)
+                self._arrived(found)
+        except Exception as error:  # whatever it is, somebody has to be told, and this thread goes on
             self._failed(error)
             return False
-        if found:
-            self._served(found[0].queue)
-            self._arrived(found)
         return True
+
+    def _see_to_queues(self) -> None:
+        if time.monotonic() < self._keep_at:
+            return
+        try:
+            again_s = self._keep()
+        except Exception as error:  # it is not what it was called for
+            log.warning("queues that go when they are unused could not be kept: %s", error)
+            again_s = FAILED_PAUSE_S
+        self._keep_at = math.inf if again_s is None else time.monotonic() + again_s
+
+    def keep_now(self) -> None:
+        """There is something more to see to."""
+        with self._lock:
+            self._keep_at = 0.0
+            self._lock.notify_all()
 
     def _served(self, queue: str) -> None:
         """The one that had some is last in the next turn."""

@@ -12,10 +12,11 @@ from typing import Any, Final
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from quorate.async_client import AsyncClient, AsyncMessage
-from quorate.errors import NotInFlightError, QuorateError
+from quorate.errors import ConnectionFailedError, NotInFlightError, QuorateError, RefusedError, UnavailableError
 from quorate.hands import Hands
 from quorate.messages import NEVER, random_key
 from quorate.packing import packed, unpacked
+from quorate.worker import HOPELESS
 
 log = logging.getLogger("quorate.taskiq")
 
@@ -79,6 +80,8 @@ class QuorateBroker(AsyncBroker):
             try:
                 message = await self.client.consume(queues if len(queues) > 1 else queues[0], wait=WAIT_S)
             except QuorateError as error:
+                if isinstance(error, RefusedError) and error.error in HOPELESS:
+                    raise
                 log.warning("nothing can be taken, and is tried again: %s", error)
                 await asyncio.sleep(FAILED_PAUSE_S)
                 continue
@@ -97,9 +100,21 @@ class QuorateBroker(AsyncBroker):
             yield AckableMessage(data=data, ack=lambda message=message: self._ack(message))
 
     async def _ack(self, message: AsyncMessage) -> None:
-        self._hands.drop(message)
-        if message.retry and not await message.confirm():
-            log.warning("message %d of %s was another worker's by then", message.msg_id, message.queue)
+        """While no node can be reached it is tried again for a lease: what is done is not to be done again."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + message.retry
+        try:
+            while message.retry:
+                try:
+                    if not await message.confirm():
+                        log.warning("message %d of %s was another worker's by then", message.msg_id, message.queue)
+                    return
+                except (ConnectionFailedError, UnavailableError):
+                    if loop.time() >= until:
+                        raise
+                await asyncio.sleep(REST_S)
+        finally:
+            self._hands.drop(message)
 
     async def _bury(self, message: AsyncMessage, reason: str) -> None:
         """To the dead letters; without any it stays in flight, and comes again: an error a lease, and nothing lost."""

@@ -64,20 +64,26 @@ class TaskRunner:
         _set(result, status=TaskResultStatus.RUNNING, started_at=timezone.now(), last_attempted_at=timezone.now())
         result.worker_ids.extend([self.worker_id] * message.deliveries)
         close_old_connections()
-        task_started.send(sender=type(self.backend), task_result=result)
+        self._tell(task_started, result)
         try:
             context = (TaskContext(task_result=result),) if task.takes_context else ()
             returned = normalize_json(task.call(*context, *result.args, **result.kwargs))
-        except Exception as error:
+        except BaseException as error:  # SystemExit, too: what a task raises is its failure
             path = f"{type(error).__module__}.{type(error).__qualname__}"
             result.errors.append(TaskError(exception_class_path=path, traceback="".join(format_exception(error))))
             _set(result, status=TaskResultStatus.FAILED, finished_at=timezone.now())
-            task_finished.send(sender=type(self.backend), task_result=result)
+            self._tell(task_finished, result)
             raise Reject(f"{path}: {error}") from error
         finally:
             close_old_connections()
         _set(result, status=TaskResultStatus.SUCCESSFUL, finished_at=timezone.now(), _return_value=returned)
-        task_finished.send(sender=type(self.backend), task_result=result)
+        self._tell(task_finished, result)
+
+    def _tell(self, signal: Any, result: TaskResult) -> None:
+        """What a receiver raises is its own fault: the task is not run again for that."""
+        for receiver, raised in signal.send_robust(sender=type(self.backend), task_result=result):
+            if isinstance(raised, Exception):
+                log.error("receiver %r of task %s raised", receiver, result.id, exc_info=raised)
 
     def _result(self, message: DeliveredMessage) -> TaskResult:
         try:

@@ -216,8 +216,8 @@ class Transport(virtual.Transport):
         try:
             channel.hand_over(message)
         finally:
-            if hub is not None:
-                hub.call_soon(self._hand_over_one)
+            if hub is not None:  # by a timer: what is called soon comes in no order
+                hub.call_later(0, hub.call_soon, self._hand_over_one)
         channel._taker.has_room()
 
     def _hand_over(self) -> int:

@@ -97,6 +97,8 @@ class Channel(virtual.Channel):
         if no_ack:
             self._unacknowledged.add(queue)
         self._taker.set_queues([self._named(one) for one in self._active_queues])
+        if queue in self._passing:
+            self._taker.keep_now()
 
     def basic_cancel(self, consumer_tag: str) -> None:
         """No more to that consumer; what had come for it and was not handed over is released."""

@@ -78,7 +78,11 @@ def test_kombus_tests_of_a_transport_pass(start_node: StartNode, run_suite: RunS
 
 CELERY = "t/integration"
 TRACED = f"{CELERY}/test_canvas.py::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication"
-ON_REDIS_TOO = {TRACED: "it is expected to fail on Redis, too"}
+LEVEL_0 = f"{CELERY}/test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0"
+CELERYS = {
+    TRACED: "it is expected to fail on Redis, too",
+    LEVEL_0: "it sets its flag back after it has sent, when a quick worker has set it already",
+}
 ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 """Also those of Celery's tests that take a quarter of an hour."""
 
@@ -106,4 +110,4 @@ def test_celerys_integration_tests_pass(
         if some == "":
             pytest.skip("it takes a quarter of an hour: ALL_PEERS_TESTS=1")
         options += ["-k", some] if some else []
-    run_suite("celery", [f"{CELERY}/{name}"], node, ON_REDIS_TOO, *options, **more)
+    run_suite("celery", [f"{CELERY}/{name}"], node, CELERYS, *options, **more)

@@ -223,3 +223,31 @@ def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
             application.run(*bare)  # it has no prefix, and finds another application's
     with Client(port=node.port) as client:
         wait_for(lambda: not [name for name in client.queues("app.*pidbox*") if "bindings" not in name], 40)
+
+
+@pytest.mark.parametrize("attack", ["unused_queue", "lost_connection", "gevent", "foreign_dramatiq", "django_faults"])
+def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
+    assert Application("attacks", peers, start_node(), tmp_path).run("attacks.py", attack).endswith("held\n")
+
+
+@pytest.mark.slow
+def test_what_is_no_task_of_celerys_ends_no_worker_and_solo_acknowledges_one_by_one(
+    start_node: StartNode, peers: Path, tmp_path: Path
+) -> None:
+    node = start_node()
+    application = Application("celery", peers, node, tmp_path)
+    application.send(["t0", "t1", "t2"], 1)
+    solo = [*WORKERS["celery"], "-P", "solo"]
+    with Client(port=node.port) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setitem(WORKERS, "celery", solo)
+        kombus = {"body": "x", "properties": {"body_encoding": "zip"}, "headers": {}}
+        garbage = [kombus, {**kombus, "headers": []}, {"body": 1, "properties": {}}, "text", b"\xff", 7]
+        client.produce_many("app.celery", garbage, retry=3)
+        with application.working() as worker:
+            wait_for(lambda: application.begun("t2") == 1, 60)
+            kill(worker)
+        with application.working():
+            wait_for(lambda: application.done("t2"), 60)
+            wait_for(lambda: client.monitor("app.celery")["size"] == 0, 30)
+        assert [application.begun(name) for name in ("t0", "t1", "t2")] == [1, 1, 2]
+        assert client.monitor("{app.celery}.XQ")["size"] == len(garbage)

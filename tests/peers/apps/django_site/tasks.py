@@ -33,3 +33,9 @@ async def awaited(name):
 def failing(name):
     note(name)
     raise ValueError("no use")
+
+
+@task()
+def leaving(name):
+    note(name)
+    raise SystemExit(3)

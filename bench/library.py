@@ -1,4 +1,4 @@
-"""python -m bench.library: the library beside the C load generator, on one fsynced node, alternately in one run.
+"""python -m bench.library: the library beside the C load generator, on one fsynced node with a full log, alternately.
 
 What each does is produce, consume and confirm, over and over. `sync`: one connection, as one thread of an application
 has; `async`: one process with so many requests in flight; `worker`: a `Worker` with so many hands, messages that were
@@ -20,7 +20,7 @@ from typing import Final
 
 import uvloop
 
-from bench.load import load
+from bench.load import FULL_RECORDS, fill, load
 from bench.node import running_node
 from quorate import AsyncClient, Client, Worker
 
@@ -135,7 +135,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="*", default=["sync", "async", "worker", "imports"])
     asked = parser.parse_args()
-    with running_node(PORT) as node:
+    with running_node(PORT, queue_log_size=FULL_RECORDS) as node:
+        fill(node.port)
         if "sync" in asked.only:
             one: dict[str, Measure] = {"C, one connection": lambda port: c_rate(port, 1, SYNC), "Client": sync_rate}
             report("sync", node.port, asked.rounds, one)

@@ -5,6 +5,7 @@ import subprocess
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 
 @cache
@@ -14,6 +15,15 @@ def generator() -> str:
     source = Path(__file__).with_name("loadgen.c")
     subprocess.run(["gcc", "-O2", "-w", "-o", str(target), str(source)], check=True)
     return str(target)
+
+
+FULL_RECORDS: Final = 20_000
+"""What a log keeps that is to be full soon."""
+
+
+def fill(port: int) -> None:
+    """Let a node whose `queue_log_size` is `FULL_RECORDS` make twice as many: from then on it trims, as for years."""
+    load("quorate", port, 64, 2 * FULL_RECORDS)
 
 
 def load(

@@ -1,9 +1,10 @@
 """python -m bench.tasks: the same application of dramatiq and of Celery on Quorate and on Redis, alternately.
 
 Empty tasks: how many are sent a second, each acknowledged before the next, and how many are run by one worker process
-with eight threads (dramatiq) or a prefork pool of two (Celery), all sent before. Redis keeps its data in memory, and
-with `appendonly yes, appendfsync always` as durable as Quorate does; each run has a server of its own. Beside that, on
-Quorate: by how much tasks begin late that are all due in one second, and when a killed worker's task begins again.
+with eight threads (dramatiq) or a prefork pool of two (Celery), all sent before. The node has a full log. Redis keeps
+its data in memory, and with `appendonly yes, appendfsync always` as durable as Quorate does; each run has a server of
+its own. CPU is the application's, of all its processes. Beside that, on Quorate: by how much tasks begin late that are
+all due in one second, and when a killed worker's task begins again.
 
 Needs `make peers`, and redis-server on the PATH. `--rounds N`, `--tasks N`, `--only dramatiq celery late killed`.
 """
@@ -21,8 +22,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from bench.load import FULL_RECORDS, fill
 from bench.node import running_node
-from quorate import Client, Worker
+from quorate import Client, Message, Worker
 
 PORT: Final = 11_580
 REDIS_PORT: Final = 11_590
@@ -87,7 +89,8 @@ def celery():
     os.unlink(notes)
     return count / (sent - begun), count / (ran - sent)
 
-print(*globals()[kind]())
+sent, ran = globals()[kind]()
+print(sent, ran, sum(os.times()[:4]) / count * 1e6)
 os._exit(0)
 """
 
@@ -112,7 +115,8 @@ def redis(*settings: str) -> Iterator[str]:
 @contextlib.contextmanager
 def quorate() -> Iterator[str]:
     """A node for a block; its URL."""
-    with running_node(PORT) as node:
+    with running_node(PORT, queue_log_size=FULL_RECORDS) as node:
+        fill(node.port)
         yield f"quorate://127.0.0.1:{node.port}"
 
 
@@ -123,8 +127,8 @@ BROKERS: Final = {
 }
 
 
-def run(kind: str, url: str, tasks: int) -> tuple[float, float]:
-    """Sent and run a second."""
+def run(kind: str, url: str, tasks: int) -> tuple[float, float, float]:
+    """Sent and run a second, and the application's CPU a task (us), of all its processes, for both together."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             [str(PYTHON), "-W", "ignore", "-c", APPLICATION, kind, url, str(tasks)],
@@ -135,23 +139,23 @@ def run(kind: str, url: str, tasks: int) -> tuple[float, float]:
             check=False,
         )
     words = done.stdout.split()
-    if len(words) < 2:
+    if len(words) < 3:
         raise SystemExit(done.stderr)
-    return float(words[-2]), float(words[-1])
+    return float(words[-3]), float(words[-2]), float(words[-1])
 
 
 def compare(kind: str, rounds: int, tasks: int) -> None:
     """One table."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in BROKERS}
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in BROKERS}
     for _ in range(rounds):
         for name, broker in BROKERS.items():
             with broker() as url:
                 found[name].append(run(kind, url, tasks))
     durable = [statistics.median(one[at] for one in found["Redis, fsynced"]) for at in (0, 1)]
     for name, figures in found.items():
-        sent, ran = (statistics.median(one[at] for one in figures) for at in (0, 1))
+        sent, ran, cpu = (statistics.median(one[at] for one in figures) for at in (0, 1, 2))
         ratios = f"of Redis fsynced {sent / durable[0]:5.2f} {ran / durable[1]:5.2f}"
-        print(f"{kind:9} {name:18} sent {sent:8,.0f}/s   run {ran:8,.0f}/s   {ratios}", flush=True)
+        print(f"{kind:9} {name:18} sent {sent:8,.0f}/s   run {ran:8,.0f}/s   CPU {cpu:6.0f} us   {ratios}", flush=True)
 
 
 def late(tasks: int = 1000) -> None:
@@ -162,8 +166,8 @@ def late(tasks: int = 1000) -> None:
             client.produce_many("late", [due_at + n * 10 / tasks] * 10, delay=due_at + n * 10 / tasks)
         behind: list[float] = []
 
-        def handle(message: object) -> None:
-            behind.append(time.time() - float(message.data))  # type: ignore[attr-defined]  # a DeliveredMessage
+        def handle(message: Message) -> None:
+            behind.append(time.time() - float(message.data))
             if len(behind) == tasks:
                 worker.stop()
 

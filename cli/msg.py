@@ -102,9 +102,7 @@ def confirm(
     """Acknowledge messages; says how many were there. Exit code 3 if some were not."""
     with client(host, port) as connection:
         confirmed = connection.confirm(msg_ids)
-    console.print(f"{confirmed} of {len(msg_ids)} confirmed")
-    if confirmed < len(msg_ids):
-        raise typer.Exit(NOTHING_THERE)
+    _told(confirmed, msg_ids, "confirmed")
 
 
 @app.command()
@@ -118,9 +116,7 @@ def bury(
     """Move messages to the dead letter queue of their queue. Exit code 3 if some were not in flight."""
     with client(host, port) as connection:
         buried = connection.bury(msg_ids, reason)
-    console.print(f"{buried} of {len(msg_ids)} buried")
-    if buried < len(msg_ids):
-        raise typer.Exit(NOTHING_THERE)
+    _told(buried, msg_ids, "buried")
 
 
 @app.command()
@@ -134,9 +130,7 @@ def release(
     """Give messages back to their queue, or end their delay. Exit code 3 if some were neither in flight nor delayed."""
     with client(host, port) as connection:
         released = connection.release(msg_ids, delay=delay)
-    console.print(f"{released} of {len(msg_ids)} released")
-    if released < len(msg_ids):
-        raise typer.Exit(NOTHING_THERE)
+    _told(released, msg_ids, "released")
 
 
 @app.command()
@@ -178,6 +172,13 @@ def show(
     with client(host, port) as connection:
         message = connection.show(msg_id, queue=queue, key=key)
     print_json({**message, **to_wire(message["data"])})
+
+
+def _told(there: int, msg_ids: list[int], what: str) -> None:
+    """How many of the messages it was done to; those that were not there are what the exit code says."""
+    console.print(f"{there} of {len(msg_ids)} {what}")
+    if there < len(msg_ids):
+        raise typer.Exit(NOTHING_THERE)
 
 
 def _headers(given: list[str]) -> dict[str, str]:

@@ -5,18 +5,14 @@ from typing import Any, Final
 
 from quorate.connection import Connection
 from quorate.credentials import Credentials
-from quorate.errors import QuorateError, refused
+from quorate.errors import QuorateError
 from quorate.interrupt import Interrupt
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Nodes
-from quorate.payload import from_wire
 from quorate.pool import Pool
 from quorate.protocol import Action
 from quorate.shard_map import ShardMap
-from quorate.trying import Trying, keeps_connection
-
-LEARN_S: Final = 1.0
-"""A request waits no longer for the map of the shards, which is only advice."""
+from quorate.trying import LEARN_S, Trying, keeps_connection
 
 NOTHING_THERE: Final[dict[str, Any]] = {"code": 0}
 """What a wait that is interrupted before it begins is answered."""
@@ -55,15 +51,12 @@ class Asking:
         ended = trying.ended(reply)
         if ended is not None:
             return ended
-        held: dict[str, Any] | QuorateError
+        shown: dict[str, Any] | QuorateError
         try:
-            shown = self._request(_SHOW, {"queue": body["queue"], "key": body["key"]})["message"]
-            held = {**shown, "data": from_wire(shown)}
+            shown = self._request(_SHOW, trying.holder)
         except QuorateError as error:
-            held = error
-        if trying.is_ours(int(reply["msg_id"]), held):
-            return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        raise refused(reply)
+            shown = error
+        return trying.of_holder(reply, shown)
 
     def _run(self, trying: Trying, action: int, interrupt: Interrupt | None = None) -> dict[str, Any]:
         """The last reply to what is tried."""

@@ -10,18 +10,20 @@ from typing import Any, Final
 from quorate import calls
 from quorate.async_connection import AsyncConnection, Reply, encode
 from quorate.credentials import Credentials
-from quorate.errors import ConnectionFailedError, QuorateError, refused
+from quorate.errors import ConnectionFailedError, QuorateError
 from quorate.lanes import Lane, Lanes
 from quorate.lost import Lost, NotLetInError
 from quorate.nodes import Address, Nodes
-from quorate.payload import from_wire
 from quorate.protocol import Action
 from quorate.shard_map import ShardMap
-from quorate.trying import Trying, keeps_connection
+from quorate.trying import LEARN_S, Trying, keeps_connection
 
-LEARN_S: Final = 1.0
 SILENT_S: Final = 1.0
+"""A node is not taken for silent sooner, however short the time-outs are."""
+
 CLOSING_S: Final = 0.005
+"""So often it is looked whether all has ended when the client closes."""
+
 LARGE_BYTES: Final = 1 << 16
 """What is larger has a connection of its own: if the node can't take it, nothing else is lost with it."""
 
@@ -29,8 +31,6 @@ LONGS_MAX: Final = 16
 """So many requests with long replies are under way at once."""
 
 CLOSED: Final = "the client was closed"
-DIRECT_S: Final = 0.5
-"""For so long a shard's own port is tried, before the request goes by any node."""
 
 _CONSUME: Final = int(Action.CONSUME)
 _SHOW: Final = int(Action.SHOW)
@@ -125,15 +125,12 @@ class AsyncAsking:
         ended = trying.ended(reply)
         if ended is not None:
             return ended
-        held: dict[str, Any] | QuorateError
+        shown: dict[str, Any] | QuorateError
         try:
-            shown = (await self._request(_SHOW, {"queue": body["queue"], "key": body["key"]}))["message"]
-            held = {**shown, "data": from_wire(shown)}
+            shown = await self._request(_SHOW, trying.holder)
         except QuorateError as error:
-            held = error
-        if trying.is_ours(int(reply["msg_id"]), held):
-            return {**reply, "code": 0}  # the first try had been done before its answer was lost
-        raise refused(reply)
+            shown = error
+        return trying.of_holder(reply, shown)
 
     async def _run(self, trying: Trying, action: int) -> Reply:
         """The last reply to what is tried."""
@@ -161,7 +158,7 @@ class AsyncAsking:
     async def _ask(self, trying: Trying, body: dict[str, Any], left_s: float, wait_s: float) -> Reply:
         """One try, over the lane that is for such a request."""
         address = trying.direct or self._nodes.address
-        connect_s = trying.connect_s(left_s) if trying.direct is None else min(trying.connect_s(left_s), DIRECT_S)
+        connect_s = trying.connect_s(left_s)
         try:
             data = encode(body)
         except RecursionError as error:

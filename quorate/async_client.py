@@ -23,10 +23,11 @@ from quorate.calls import Ask
 from quorate.checking import check_seconds
 from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
-from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of, names_of
+from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
+from quorate.turns import Turns
 from quorate.urls import found
 
 T = TypeVar("T")
@@ -237,7 +238,7 @@ class AsyncClient:
         self, queues: str | Sequence[str], *, prefetch: int = 1, wait: float | None = None
     ) -> AsyncIterator[AsyncMessage]:
         """As `Client.messages`: one after the other, of several queues in turn. Leave it by `aclose` or its task."""
-        names = names_of(queues)
+        turns = Turns(queues)
         taken: deque[AsyncMessage] = deque()
         idle_since = time.monotonic()
         try:
@@ -246,13 +247,10 @@ class AsyncClient:
                 if not taken:
                     if left_s <= 0:
                         return
-                    asked = names if len(names) > 1 else names[0]
-                    taken.extend(await self.consume_many(asked, prefetch, wait=left_s))
+                    taken.extend(await self.consume_many(turns.asked, prefetch, wait=left_s))
                     if not taken:
                         continue
-                    if len(names) > 1:  # the one that had some is last in the next turn
-                        names.remove(taken[0].queue)
-                        names.append(taken[0].queue)
+                    turns.served(taken[0].queue)
                 yield taken.popleft()
                 idle_since = time.monotonic()
         finally:

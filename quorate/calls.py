@@ -44,10 +44,6 @@ def body_of(fields: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
-def _itself(reply: Reply) -> Reply:
-    return reply
-
-
 def produce(queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any]) -> Ask[int]:
     """One message; its id."""
 
@@ -147,11 +143,6 @@ def settings(queue: str) -> Ask[dict[str, Any]]:
 def count_of(action: Action, queue: str) -> Ask[int]:
     """Clear and remove: how many messages there were."""
     return Ask(action, {"queue": queue}, lambda reply: int(reply["count"]))
-
-
-def plain(action: Action, **fields: Any) -> Ask[dict[str, Any]]:
-    """What is given as the node says it."""
-    return Ask(action, fields, _itself)
 
 
 def rows_missing(missing: set[int], reply: Reply) -> RefusedError:

@@ -3,8 +3,9 @@
 import click
 
 import quorate.kombu  # noqa: F401  # it makes the scheme known
+from quorate.dead_letters import dead_letters_of
 from quorate.errors import RefusedError
-from quorate.kombu_channel import dead_letters_of
+from quorate.kombu_channel import DEAD
 
 
 @click.command("quorate")
@@ -17,7 +18,7 @@ def command(context: click.Context) -> None:
         click.echo(f"{'queue':30} {'ready':>8} {'delayed':>8} {'in work':>8} {'dead':>8}")
         for name in sorted(app.amqp.queues):
             queue = transport.prefix + name
-            counts, dead = _counts(transport, queue), _counts(transport, dead_letters_of(queue))
+            counts, dead = _counts(transport, queue), _counts(transport, dead_letters_of(queue, DEAD))
             numbers = (counts["ready"], counts["delayed"], counts["in_flight"], dead["size"])
             click.echo(f"{name:30} " + " ".join(f"{number:8}" for number in numbers))
 

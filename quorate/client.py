@@ -24,10 +24,11 @@ from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
-from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of, names_of
+from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
+from quorate.turns import Turns
 from quorate.urls import DEFAULT_PORT, found
 
 T = TypeVar("T")
@@ -217,7 +218,7 @@ class Client:
         `prefetch`: how many are taken at once; their leases run from then on. When the loop is left, what was taken and
         not handed out is released. `wait`: end after so many seconds without a message; None: never.
         """
-        names = names_of(queues)
+        turns = Turns(queues)
         taken: deque[DeliveredMessage] = deque()
         idle_since = time.monotonic()
         try:
@@ -226,13 +227,10 @@ class Client:
                 if not taken:
                     if left_s <= 0:
                         return
-                    asked = names if len(names) > 1 else names[0]
-                    taken.extend(self.consume_many(asked, prefetch, wait=left_s))
+                    taken.extend(self.consume_many(turns.asked, prefetch, wait=left_s))
                     if not taken:
                         continue
-                    if len(names) > 1:  # the one that had some is last in the next turn
-                        names.remove(taken[0].queue)
-                        names.append(taken[0].queue)
+                    turns.served(taken[0].queue)
                 yield taken.popleft()
                 idle_since = time.monotonic()
         finally:
@@ -330,11 +328,11 @@ class Client:
 
     def clear(self, queue: str) -> int:
         """Remove all messages of the queue; returns how many."""
-        return int(self.request(Action.CLEAR, queue=queue)["count"])
+        return self._do(calls.count_of(Action.CLEAR, queue))
 
     def remove(self, queue: str) -> int:
         """Remove the queue and all in it; returns how many messages that were."""
-        return int(self.request(Action.REMOVE, queue=queue)["count"])
+        return self._do(calls.count_of(Action.REMOVE, queue))
 
     def log(self, after: int = 0, count: int = 100, shard: int = 0) -> dict[str, Any]:
         """Records of the change log behind trans_id `after`."""

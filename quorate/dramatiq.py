@@ -10,7 +10,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from dramatiq import Broker, Consumer, Message, MessageProxy, Middleware
@@ -18,19 +19,19 @@ from dramatiq.errors import ConnectionClosed, QueueJoinTimeout, QueueNotFound
 
 from quorate.client import Client
 from quorate.confirms import Confirms
+from quorate.dead_letters import reject
 from quorate.delivered import DeliveredMessage
 from quorate.errors import (
     ConnectionFailedError,
     NotAllowedError,
     NotInFlightError,
-    QuorateError,
     RefusedError,
     UnavailableError,
 )
 from quorate.leases import Leases
 from quorate.messages import random_key
 from quorate.packing import packed, unpacked
-from quorate.protocol import BATCH_MAX, PRIORITY_MAX, REASON_MAX, ErrorWord
+from quorate.protocol import BATCH_MAX, PRIORITY_MAX, ErrorWord
 
 log = logging.getLogger("quorate.dramatiq")
 
@@ -101,7 +102,7 @@ class QuorateBroker(Broker):
         """
         self.declare_queue(message.queue_name)
         self.emit_before("enqueue", message, delay)
-        try:
+        with _told_as_dramatiq_does():
             self.client.produce(
                 self.queue_of(message.queue_name),
                 packed(message.encode()),
@@ -110,8 +111,6 @@ class QuorateBroker(Broker):
                 priority=self._priority_of(message),
                 key=random_key(),
             )
-        except (ConnectionFailedError, UnavailableError) as error:
-            raise ConnectionClosed(error) from error
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -126,11 +125,10 @@ class QuorateBroker(Broker):
         """Messages of the queue, `prefetch` at most that are not acknowledged; `timeout`: ms without one."""
         consumer = QuorateConsumer(self, queue_name, prefetch, timeout / 1000)
         try:
-            self.set_dead_letters(queue_name)
+            with _told_as_dramatiq_does():
+                self.set_dead_letters(queue_name)
         except NotAllowedError as error:
             log.warning("%s: its dead letters are copied, not moved: %s", queue_name, error.reason)
-        except (ConnectionFailedError, UnavailableError) as error:
-            raise ConnectionClosed(error) from error
         return consumer
 
     def set_dead_letters(self, queue_name: str) -> None:
@@ -227,7 +225,8 @@ class QuorateConsumer(Consumer):
         except Exception:  # whatever an encoder raises
             log.exception("message %d of %s can't be read, and goes to the dead letters", delivered.msg_id, self._queue)
             self._drop(delivered)
-            self._bury(delivered, "it can't be decoded")
+            with _told_as_dramatiq_does():
+                self._reject(delivered, "it can't be decoded")
             return None
 
     def _checked(self, message: Message[Any]) -> Message[Any]:
@@ -245,10 +244,8 @@ class QuorateConsumer(Consumer):
             room = self._prefetch - len(self._held)
         if room <= 0:
             return
-        try:
+        with _told_as_dramatiq_does():
             messages = self._broker.client.consume_many(self._queue, room, wait=self._timeout_s)
-        except (ConnectionFailedError, UnavailableError) as error:
-            raise ConnectionClosed(error) from error
         self._broker.leases.take(messages)
         with self._lock:
             self._held.update((message.msg_id, message) for message in messages)
@@ -265,59 +262,32 @@ class QuorateConsumer(Consumer):
 
     def ack(self, message: MessageProxy) -> None:
         """It is done. One that is another's by now, or gone, is left alone."""
-        delivered = _delivered(message)
-        if delivered is None:
-            return
-        if delivered.retry:
-            try:
-                self._broker.confirms.confirm(delivered)
-            except (ConnectionFailedError, UnavailableError) as error:
-                raise ConnectionClosed(error) from error
-            except QuorateError:
-                self._drop(delivered)  # it comes again
-                raise
-        self._drop(delivered)
+        self._settle(message, self._broker.confirms.confirm)
 
     def nack(self, message: MessageProxy) -> None:
         """To the dead letter queue, with the exception as the reason."""
+        error = getattr(message, "_exception", None)  # a message that is none of a consumer's has none
+        reason = "it was rejected" if error is None else f"{type(error).__name__}: {error}"
+        self._settle(message, lambda delivered: self._reject(delivered, reason))
+
+    def _settle(self, message: MessageProxy, say: Callable[[DeliveredMessage], None]) -> None:
+        """Say it and let go of the message. Where it can't be said now, dramatiq calls again."""
         delivered = _delivered(message)
         if delivered is None:
             return
-        error = message._exception
-        reason = "it was rejected" if error is None else f"{type(error).__name__}: {error}"[:REASON_MAX]
-        if delivered.retry:
-            try:
-                self._bury(delivered, reason)
-            except (ConnectionFailedError, UnavailableError) as failed:
-                raise ConnectionClosed(failed) from failed
-            except QuorateError:
-                self._drop(delivered)  # it comes again
-                raise
+        try:
+            if delivered.retry:
+                with _told_as_dramatiq_does():
+                    say(delivered)
+        except ConnectionClosed:
+            raise
+        except Exception:
+            self._drop(delivered)  # it comes again when its lease ends
+            raise
         self._drop(delivered)
 
-    def _bury(self, delivered: DeliveredMessage, reason: str) -> None:
-        broker = self._broker
-        for is_first in (True, False):
-            try:
-                broker.client.bury(delivered, reason)
-            except NotInFlightError:
-                return  # its lease was over: it comes again
-            except RefusedError as error:
-                if error.error != ErrorWord.FIELD or not is_first:
-                    raise
-                try:
-                    broker.set_dead_letters(self._name)
-                except NotAllowedError:
-                    self._copy(delivered, reason)
-                    return
-            else:
-                return
-
-    def _copy(self, delivered: DeliveredMessage, reason: str) -> None:
-        """What bury does, for a client that may not set where dead letters go. A crash in between doubles it."""
-        headers = {**delivered.headers, "reason": reason}
-        self._broker.client.produce(self._broker.dead_letters_of(self._name), delivered.data, headers=headers)
-        self._broker.client.confirm(delivered)
+    def _reject(self, delivered: DeliveredMessage, reason: str) -> None:
+        reject(self._broker.client, delivered, reason, self._broker.dead_letters_of(self._name))
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:
         """They come again at once, to whichever worker."""
@@ -338,12 +308,17 @@ class QuorateConsumer(Consumer):
         lasting = [message for message in messages if message.retry]
         if not lasting:
             return
-        try:
+        with _told_as_dramatiq_does(), suppress(NotInFlightError):  # their leases were over, or somebody has them
             self._broker.client.release(lasting)
-        except (ConnectionFailedError, UnavailableError) as error:
-            raise ConnectionClosed(error) from error
-        except NotInFlightError as error:  # their leases were over, or somebody else has them
-            log.debug("%d messages are not released: %s", len(lasting), error)
+
+
+@contextmanager
+def _told_as_dramatiq_does() -> Iterator[None]:
+    """What may be done later is an error of the connection, after which dramatiq tries again."""
+    try:
+        yield
+    except (ConnectionFailedError, UnavailableError) as error:
+        raise ConnectionClosed(error) from error
 
 
 def _delivered(message: MessageProxy) -> DeliveredMessage | None:

@@ -90,6 +90,10 @@ REFUSALS: Final[dict[str, type[RefusedError]]] = {
 }
 
 
+HOPELESS: Final = (ErrorWord.FIELD, ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED)
+"""What is refused so is refused again, however often it is tried."""
+
+
 def refused(reply: dict[str, object]) -> RefusedError:
     """What a reply that is an error is raised as."""
     error = str(reply.get("error", ""))

@@ -12,6 +12,9 @@ class Interrupt:
     What the node had given out by then is still returned. It stays set until `clear`.
     """
 
+    _hears = _says = -1
+    """None, where the system had none to give."""
+
     def __init__(self) -> None:
         self._pipe()
         forget_after_fork(self)
@@ -45,8 +48,9 @@ class Interrupt:
         return self._hears
 
     def _close(self) -> None:
-        os.close(self._hears)
-        os.close(self._says)
+        for descriptor in (self._hears, self._says):
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def __del__(self) -> None:
         self._close()

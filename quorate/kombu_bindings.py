@@ -86,6 +86,11 @@ class Bindings:
         else:
             self._client.confirm(shown["msg_id"])
 
+    def ttl_ms(self, queue: str) -> int | None:
+        """How long the messages of a queue live that something known here is bound to; None: as long as they say."""
+        found = (table.ttls_ms[queue] for table in self._tables.values() if queue in table.ttls_ms)
+        return next(found, None)
+
     def forget(self, exchange: str) -> None:
         """The next look is at the node."""
         self._tables.pop(exchange, None)

@@ -13,12 +13,12 @@ from kombu.transport.base import to_rabbitmq_queue_arguments
 from kombu.utils.json import dumps
 
 from quorate.after_fork import forget_after_fork
+from quorate.dead_letters import dead_letters_of, reject
 from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, NotInFlightError, QuorateError, RefusedError, UnavailableError
 from quorate.kombu_bindings import Bindings, Row
 from quorate.messages import NEVER, random_key
-from quorate.protocol import NAME_BYTES_MAX, REASON_MAX, ErrorWord
-from quorate.shards import has_tag
+from quorate.protocol import ErrorWord
 from quorate.taking import Taker
 
 log = logging.getLogger("quorate.kombu")
@@ -34,7 +34,6 @@ CLOSE_S: Final = 5.0
 """So long closing waits for what is under way."""
 
 DEAD: Final = ".XQ"
-NAME_MAX: Final = 60  # characters: 240 bytes at most
 
 
 class QoS(virtual.QoS):
@@ -149,7 +148,7 @@ class Channel(virtual.Channel):
         except Exception as error:
             log.error("message %d of %s can't be read, and is rejected: %s", message.msg_id, message.queue, error)
             self._drop(_tag(message))
-            self._bury(message, f"it can't be read: {type(error).__name__}: {error}")
+            self._reject(message, f"it can't be read: {type(error).__name__}: {error}")
             return
         self.transport._deliver(raw, queue)
         if no_ack:
@@ -205,7 +204,7 @@ class Channel(virtual.Channel):
         if requeue:
             self._release([message])
         else:
-            self._bury(message, "it was rejected")
+            self._reject(message, "it was rejected")
 
     def _drop(self, tag: str) -> DeliveredMessage | None:
         with self._lock:
@@ -226,33 +225,12 @@ class Channel(virtual.Channel):
         except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
             log.debug("%d messages come again when their leases end: %s", len(lasting), error)
 
-    def _bury(self, message: DeliveredMessage, reason: str) -> None:
+    def _reject(self, message: DeliveredMessage, reason: str) -> None:
         """To the dead letters. Nothing is raised: it would end a worker, and the next one by the same message."""
-        broker = self.transport.broker
         try:
-            try:
-                broker.bury(message, reason)
-            except RefusedError as error:
-                if error.error != ErrorWord.FIELD:
-                    raise
-                broker.configure(message.queue, dead_letter=dead_letters_of(message.queue))
-                broker.bury(message, reason)
-        except (NotInFlightError, ConnectionFailedError, UnavailableError) as error:
-            log.debug("message %d comes again when its lease ends: %s", message.msg_id, error)
-        except RefusedError as error:  # it may not be set where they go, or they can't be beside that queue
-            self._copy(message, reason, error)
-
-    def _copy(self, message: DeliveredMessage, reason: str, why: RefusedError) -> None:
-        """What bury does, for a client that may not have it. A crash in between doubles the message."""
-        broker = self.transport.broker
-        name = dead_letters_of(message.queue)
-        if len(name.encode()) > NAME_BYTES_MAX:
-            name = f"{message.queue[:NAME_MAX]}{DEAD}"
-        try:
-            broker.produce(name, message.data, headers={**message.headers, "reason": reason[:REASON_MAX]})
-            broker.confirm(message)
+            reject(self.transport.broker, message, reason, dead_letters_of(message.queue, DEAD))
         except QuorateError as error:
-            log.error("message %d of %s can't be rejected: %s; %s", message.msg_id, message.queue, why, error)
+            log.error("message %d of %s is not rejected, and comes again: %s", message.msg_id, message.queue, error)
 
     def _restore(self, message: Any) -> None:
         self.rejected(message.delivery_tag, requeue=True)
@@ -305,7 +283,8 @@ class Channel(virtual.Channel):
 
     def _ttl_of(self, queue: str, properties: dict[str, Any], headers: dict[str, Any]) -> float | None:
         """Seconds; None: it does not expire. A task that says when it does goes to its worker, which revokes it."""
-        found = [self._ttls_ms[queue]] if queue in self._ttls_ms else []
+        ttl_ms = self._ttls_ms.get(queue, self.bindings.ttl_ms(queue))
+        found = [] if ttl_ms is None else [ttl_ms]
         if properties.get("expiration") and not headers.get("expires"):
             found.append(int(properties["expiration"]))
         return max(min(found), 1) / 1000 if found else None
@@ -387,6 +366,9 @@ class Channel(virtual.Channel):
         for binding in list(self.state.queue_bindings(queue)):
             self.queue_unbind(queue, binding.exchange, binding.routing_key, binding.arguments)
         self.state.queue_bindings_delete(queue)
+        self._bound = {one for one in self._bound if one[1][2] != queue}
+        self._ttls_ms.pop(queue, None)
+        self._passing.pop(queue, None)
         self._delete(queue)
 
     def _delete(self, queue: str, *where: Any, **options: Any) -> None:
@@ -420,20 +402,13 @@ class Channel(virtual.Channel):
 
     def get_table(self, exchange: str) -> list[Row]:
         """What is bound to the exchange, by whichever process: routing key, pattern, queue."""
-        table = self.bindings.table(exchange)
-        self._ttls_ms.update(table.ttls_ms)
-        return table.rows
+        return self.bindings.table(exchange).rows
 
     def _named(self, queue: str) -> str:
         return self.transport.prefix + queue
 
     def _unnamed(self, name: str) -> str:
         return name[len(self.transport.prefix) :]
-
-
-def dead_letters_of(queue: str) -> str:
-    """The node's name of a queue's dead letter queue: in the same shard, by what stands in braces."""
-    return f"{queue}{DEAD}" if has_tag(queue) else f"{{{queue}}}{DEAD}"
 
 
 def _is_kombus(data: Any) -> bool:

@@ -14,10 +14,6 @@ IDLE_MAX: Final = 16
 """Connections that are kept open for the next requests."""
 
 
-DIRECT_S: Final = 0.5
-"""For so long a shard's own port is tried, before the request goes by any node."""
-
-
 class Pool:
     """Connections to one of `nodes` at a time. Any thread may use it."""
 
@@ -54,7 +50,7 @@ class Pool:
                 if connection is not None:
                     self._idle.remove(connection)
             if connection is None:
-                return self._connected(address, timeout_s if wanted is None else min(timeout_s, DIRECT_S))
+                return self._connected(address, timeout_s)
             if not connection.is_stale:
                 return connection
             connection.close()

@@ -16,11 +16,14 @@ from quorate.client import Client
 from quorate.delivered import DeliveredMessage
 from quorate.interrupt import Interrupt
 from quorate.protocol import BATCH_MAX
+from quorate.turns import Turns
 
 log = logging.getLogger("quorate")
 
 WAIT_S: Final = 25.0
 SETTLED_S: Final = 1.0
+"""So long other queues wait for the answer to what was asked about those before."""
+
 FAILED_PAUSE_S: Final = 1.0
 """After an error that was told, while nobody does anything about it."""
 
@@ -51,7 +54,7 @@ class Taker:
         forget_after_fork(self)
 
     def _begin(self) -> None:
-        self._queues: list[str] = []
+        self._turns: Turns | None = None
         self._lock = threading.Condition()
         self._thread: threading.Thread | None = None
         self._is_closed = self._is_asking = False
@@ -68,9 +71,10 @@ class Taker:
         Returns when what was asked before is answered and handed over, or after a second without an answer.
         """
         with self._lock:
-            if self._is_closed or set(queues) == set(self._queues):
+            now = () if self._turns is None else self._turns.queues
+            if self._is_closed or set(queues) == set(now):
                 return
-            self._queues = list(dict.fromkeys(queues))
+            self._turns = Turns(list(dict.fromkeys(queues))) if queues else None
             if self._thread is None:
                 self._thread = threading.Thread(target=self._keep_taking, name="quorate-taker", daemon=True)
                 self._thread.start()
@@ -100,33 +104,30 @@ class Taker:
         while True:
             self._see_to_queues()
             with self._lock:
-                while not self._is_closed and (not self._queues or self._room() <= 0):
-                    left_s = self._keep_at - time.monotonic()
-                    if self._queues and left_s <= 0:
-                        break
-                    self._lock.wait(left_s if self._queues and left_s < math.inf else None)
                 if self._is_closed:
                     return
-                if not self._queues or self._room() <= 0:
+                turns = self._turns
+                count = 0 if turns is None else min(self._room(), BATCH_MAX)
+                if turns is None or count <= 0:
+                    left_s = self._keep_at - time.monotonic()
+                    if left_s > 0:
+                        self._lock.wait(left_s if left_s < math.inf else None)
                     continue
-                queues = list(self._queues)
-                count = min(self._room(), BATCH_MAX)
                 self._interrupt.clear()
                 self._is_asking = True
                 self._asked += 1
-            has_failed = not self._take(queues, count)
+            has_failed = not self._take(turns, count)
             with self._lock:
                 self._is_asking = False
                 self._lock.notify_all()
                 if has_failed and not self._is_closed:
                     self._lock.wait(FAILED_PAUSE_S)
 
-    def _take(self, queues: list[str], count: int) -> bool:
-        names = queues if len(queues) > 1 else queues[0]
+    def _take(self, turns: Turns, count: int) -> bool:
         try:
-            found = self._client.consume_many(names, count, wait=WAIT_S, interrupt=self._interrupt)
+            found = self._client.consume_many(turns.asked, count, wait=WAIT_S, interrupt=self._interrupt)
             if found:
-                self._served(found[0].queue)
+                turns.served(found[0].queue)
                 self._arrived(found)
         except Exception as error:  # whatever it is, somebody has to be told, and this thread goes on
             self._failed(error)
@@ -134,24 +135,21 @@ class Taker:
         return True
 
     def _see_to_queues(self) -> None:
-        if time.monotonic() < self._keep_at:
-            return
+        with self._lock:
+            if time.monotonic() < self._keep_at:
+                return
+            self._keep_at = math.inf  # what is noted while this is done is seen to after it
         try:
             again_s = self._keep()
-        except Exception as error:  # it is not what it was called for
+        except Exception as error:  # taking goes on
             log.warning("queues that go when they are unused could not be kept: %s", error)
             again_s = FAILED_PAUSE_S
-        self._keep_at = math.inf if again_s is None else time.monotonic() + again_s
+        if again_s is not None:
+            with self._lock:
+                self._keep_at = min(self._keep_at, time.monotonic() + again_s)
 
     def keep_now(self) -> None:
         """There is something more to see to."""
         with self._lock:
             self._keep_at = 0.0
             self._lock.notify_all()
-
-    def _served(self, queue: str) -> None:
-        """The one that had some is last in the next turn."""
-        with self._lock:
-            if len(self._queues) > 1 and queue in self._queues:
-                self._queues.remove(queue)
-                self._queues.append(queue)

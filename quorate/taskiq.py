@@ -12,11 +12,18 @@ from typing import Any, Final
 from taskiq import AckableMessage, AsyncBroker, BrokerMessage
 
 from quorate.async_client import AsyncClient, AsyncMessage
-from quorate.errors import ConnectionFailedError, NotInFlightError, QuorateError, RefusedError, UnavailableError
+from quorate.errors import (
+    HOPELESS,
+    ConnectionFailedError,
+    NotInFlightError,
+    QuorateError,
+    RefusedError,
+    UnavailableError,
+)
 from quorate.hands import Hands
 from quorate.messages import NEVER, random_key
 from quorate.packing import packed, unpacked
-from quorate.worker import HOPELESS
+from quorate.turns import Turns
 
 log = logging.getLogger("quorate.taskiq")
 
@@ -75,10 +82,10 @@ class QuorateBroker(AsyncBroker):
         """Tasks, one after the other, for ever. One that nobody takes is given back."""
         if self._extending is None:
             self._extending = asyncio.ensure_future(self._keep_extending())
-        queues = list(self.queues)
+        turns = Turns(self.queues)
         while True:
             try:
-                message = await self.client.consume(queues if len(queues) > 1 else queues[0], wait=WAIT_S)
+                message = await self.client.consume(turns.asked, wait=WAIT_S)
             except QuorateError as error:
                 if isinstance(error, RefusedError) and error.error in HOPELESS:
                     raise
@@ -87,9 +94,7 @@ class QuorateBroker(AsyncBroker):
                 continue
             if message is None:
                 continue
-            if len(queues) > 1:  # the one that had some is last in the next turn
-                queues.remove(message.queue)
-                queues.append(message.queue)
+            turns.served(message.queue)
             try:
                 data = unpacked(message.data)
             except ValueError as error:

@@ -26,6 +26,12 @@ WAIT_SLICE_S: Final = 25.0
 
 WAIT_MIN_S: Final = 0.01
 
+DIRECT_S: Final = 0.5
+"""For so long a shard's own port is tried, before the request goes by any node."""
+
+LEARN_S: Final = 1.0
+"""A request waits no longer for the map of the shards, which is only advice."""
+
 UNREADABLE: Final = (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON)
 """Refusals behind which a connection closes."""
 
@@ -78,7 +84,8 @@ class Trying:
 
     def connect_s(self, left_s: float) -> float:
         """How long connecting may take, of a try that may take so long."""
-        return left_s if len(self._nodes) == 1 else min(left_s / 2, CONNECT_S)
+        limit_s = left_s if len(self._nodes) == 1 else min(left_s / 2, CONNECT_S)
+        return limit_s if self.direct is None else min(limit_s, DIRECT_S)
 
     def not_let_in(self, error: NotLetInError) -> float:
         """A node would have none of this client; returns how long to pause. Raises what its user is told."""
@@ -117,7 +124,7 @@ class Trying:
         return self._paused()
 
     def ended(self, reply: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply, as its user gets it. None: what holds its key may be what an earlier try produced: see `is_ours`.
+        """The reply, as its user gets it. None: what holds its key may be an earlier try's: see `of_holder`.
 
         Raises `UnknownOutcomeError`, `RefusedError`.
         """
@@ -133,21 +140,27 @@ class Trying:
             return {"code": 0, "was_repeated": True}  # as that one
         raise refused(reply)
 
-    def is_ours(self, msg_id: int, held: dict[str, Any] | QuorateError) -> bool:
-        """Whether message `msg_id`, which has the key, is the one that this request produced.
+    @property
+    def holder(self) -> dict[str, Any]:
+        """What show is asked about who holds the key."""
+        return {"queue": self._body["queue"], "key": self._body["key"]}
 
-        `held`: what show gives of who has it now, or raises. One that is gone was ours: its key was live when the
-        request was repeated, and somebody has confirmed it since. A client that may not look can't tell: then it
-        raises `UnknownOutcomeError`.
+    def of_holder(self, reply: dict[str, Any], shown: dict[str, Any] | QuorateError) -> dict[str, Any]:
+        """The reply, where the message that holds the key is the one that this request produced.
+
+        `shown`: what show answers about who has it now, or raises. One that is gone was ours: its key was live when the
+        request was repeated, and somebody has confirmed it since. Raises what the reply says where it is another's, and
+        `UnknownOutcomeError` where this client may not look, and so can't tell.
         """
-        if isinstance(held, RefusedError):
-            if held.error == ErrorWord.NO_SUCH_MESSAGE:
-                return True
-            why = f"a try may have been done, and what holds the key can't be seen: {held.reason}"
-            raise UnknownOutcomeError(why) from held
-        if isinstance(held, QuorateError):
-            return False
-        return bool(held["msg_id"] != msg_id or held["data"] == from_wire(self._body))
+        if isinstance(shown, RefusedError) and shown.error != ErrorWord.NO_SUCH_MESSAGE:
+            why = f"a try may have been done, and what holds the key can't be seen: {shown.reason}"
+            raise UnknownOutcomeError(why) from shown
+        if isinstance(shown, RefusedError) or (isinstance(shown, dict) and self._is_ours(reply, shown["message"])):
+            return {**reply, "code": 0}  # the first try had been done before its answer was lost
+        raise refused(reply)
+
+    def _is_ours(self, reply: dict[str, Any], held: dict[str, Any]) -> bool:
+        return bool(held["msg_id"] != reply["msg_id"] or from_wire(held) == from_wire(self._body))
 
     def _paused(self) -> float:
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_MAX_S)

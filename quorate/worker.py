@@ -26,12 +26,12 @@ from quorate.checking import check_seconds
 from quorate.client import Client
 from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
-from quorate.errors import NotInFlightError, QuorateError, RefusedError
+from quorate.errors import HOPELESS, NotInFlightError, QuorateError, RefusedError
 from quorate.hands import Backoff
 from quorate.interrupt import Interrupt
 from quorate.leases import Leases
-from quorate.messages import names_of
 from quorate.protocol import BATCH_MAX, ErrorWord
+from quorate.turns import Turns
 
 log = logging.getLogger("quorate.worker")
 
@@ -51,9 +51,6 @@ NO_HANDS_S: Final = 0.5
 
 HURRY_S: Final = 1.0
 """So long each thing may take at the end when a second signal has come."""
-
-HOPELESS: Final = (ErrorWord.FIELD, ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENTICATED)
-"""What is refused so is refused again."""
 
 Handler = Callable[[DeliveredMessage], Any] | Callable[[DeliveredMessage], Awaitable[Any]]
 
@@ -96,7 +93,7 @@ class Worker:
         if isinstance(concurrency, bool) or not isinstance(concurrency, int) or not 0 < concurrency <= BATCH_MAX:
             raise ValueError(f"concurrency is {concurrency!r}: from 1 to {BATCH_MAX}")
         self._client = client
-        self._queues = names_of(queues)
+        self._turns = Turns(queues)
         self._handler = handler
         self._grace_s = grace
         self._backoff = backoff or Backoff()
@@ -197,9 +194,8 @@ class Worker:
             if free <= 0:
                 self._lock.wait(NO_HANDS_S)
                 return
-        names = self._queues if len(self._queues) > 1 else self._queues[0]
         try:
-            messages = self._client.consume_many(names, free, wait=WAIT_S, interrupt=self._interrupt)
+            messages = self._client.consume_many(self._turns.asked, free, wait=WAIT_S, interrupt=self._interrupt)
         except QuorateError as error:
             if isinstance(error, RefusedError) and error.error in HOPELESS:
                 raise
@@ -213,9 +209,8 @@ class Worker:
         if self._is_stopping and (lasting := [message for message in messages if message.retry]):
             self._said("release", lasting, lambda: self._client.release(lasting))
             messages = [message for message in messages if not message.retry]
-        if len(self._queues) > 1 and messages:  # the one that had some is last in the next turn
-            self._queues.remove(messages[0].queue)
-            self._queues.append(messages[0].queue)
+        if messages:
+            self._turns.served(messages[0].queue)
         self._leases.take(messages)
         for message in messages:
             object.__setattr__(message, "is_worked_on", True)

@@ -1,6 +1,7 @@
 """What consumers say of the messages that they hold: done, given back, worked on for longer. A part of the broker."""
 
 from collections.abc import Callable
+from operator import eq, le
 from typing import Any, Final
 
 from actors.messages.call import Call
@@ -67,22 +68,18 @@ class Settling:
         return found
 
     @staticmethod
-    def _meant(request: Request, found: dict[str, list[Message]]) -> dict[str, list[Message]]:
-        """Those of the messages whose newest delivery is the one that the request means; all, if it says none."""
-        delivery = request.delivery
-        if delivery is None:
-            return found
-        counts = _deliveries_of(request, delivery)
-        return _only(found, lambda message: message.deliveries == counts[message.msg_id])
+    def _meant(
+        request: Request, found: dict[str, list[Message]], fits: Callable[[int, Any], bool] = eq
+    ) -> dict[str, list[Message]]:
+        """Those of the messages whose deliveries fit the one that the request means; all, if it says none.
 
-    @staticmethod
-    def _not_later(request: Request, found: dict[str, list[Message]]) -> dict[str, list[Message]]:
-        """Those of the messages that nobody was given after the delivery which the request means."""
+        `eq`: it is the newest; `le`: nobody was given a later one, also where the log has lost that one.
+        """
         delivery = request.delivery
         if delivery is None:
             return found
         counts = _deliveries_of(request, delivery)
-        return _only(found, lambda message: message.deliveries <= counts[message.msg_id])
+        return _only(found, lambda message: fits(message.deliveries, counts[message.msg_id]))
 
     def confirm(self, call: Call) -> None:
         """The messages are done: they go away for good."""
@@ -103,7 +100,7 @@ class Settling:
             if ids is None:
                 return
             found = self._found(call, ids)
-            for name, messages in self._not_later(request, found).items():
+            for name, messages in self._meant(request, found, le).items():
                 confirmed += len(messages)
                 self._ledger.append(_Confirm(name, *named(messages)))
             elsewhere = sum(map(len, found.values())) - confirmed or None

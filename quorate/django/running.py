@@ -12,6 +12,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 from django.utils.module_loading import import_string
 
+from quorate.dead_letters import dead_letters_of
 from quorate.delivered import DeliveredMessage
 from quorate.django.backend import QuorateBackend
 from quorate.django.tasks import (
@@ -54,8 +55,7 @@ class TaskRunner:
     def set_dead_letters(self) -> None:
         """Tasks that fail are kept from now on. Raises `QuorateError`."""
         for queue in self.queues:
-            dead_letter = f"{queue}{DEAD}" if "{" in queue else f"{{{queue}}}{DEAD}"
-            self.backend.client.configure(queue, dead_letter=dead_letter)
+            self.backend.client.configure(queue, dead_letter=dead_letters_of(queue, DEAD))
 
     def run(self, message: DeliveredMessage) -> None:
         """Run the task of a message, tell Django's signals. Raises `Reject` for one that failed, or is none."""

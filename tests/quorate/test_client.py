@@ -6,12 +6,14 @@ import pickle
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
 from quorate import (
     Client,
     ConnectionFailedError,
+    DuplicateKeyError,
     Message,
     NewMessage,
     ProtocolViolationError,
@@ -204,15 +206,26 @@ def test_what_a_node_says_to_an_idle_connection_answers_no_request(start_node: S
 
 
 @pytest.mark.parametrize(
-    ("error", "outcome"), [("no_such_message", True), ("not_allowed", None), ("no_such_queue", None)]
+    ("shown", "raises"),
+    [
+        (RefusedError("no_such_message", "why", {}), None),
+        (RefusedError("not_allowed", "why", {}), UnknownOutcomeError),
+        (RefusedError("no_such_queue", "why", {}), UnknownOutcomeError),
+        (ConnectionFailedError("away"), DuplicateKeyError),
+        ({"message": {"msg_id": 1024, "data": 1}}, None),
+        ({"message": {"msg_id": 1024, "data": 2}}, DuplicateKeyError),
+        ({"message": {"msg_id": 2048, "data": 2}}, None),
+    ],
 )
-def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(error: str, outcome: bool | None) -> None:
+def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(shown: Any, raises: type[Exception] | None) -> None:
+    """A key that another message has by now was this one's before, when the request was repeated."""
     trying = Trying(1, {"queue": "q", "key": "k", "data": 1}, Nodes([("h", 1)]), 1.0, now=0.0)
-    if outcome is None:
-        with pytest.raises(UnknownOutcomeError):
-            trying.is_ours(1024, RefusedError(error, "why", {}))
+    reply = {"code": -1, "error": "duplicate_key", "reason": "taken", "msg_id": 1024}
+    if raises is None:
+        assert trying.of_holder(reply, shown) == {**reply, "code": 0}
     else:
-        assert trying.is_ours(1024, RefusedError(error, "why", {})) is outcome
+        with pytest.raises(raises):
+            trying.of_holder(reply, shown)
 
 
 def test_credentials_travel_and_do_not_show_their_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,8 +52,9 @@ def lost_connection():
         while client.monitor("lost")["size"]:
             assert time.monotonic() < until
             time.sleep(0.05)
-        names = [thread.name for thread in threading.enumerate()]
-        assert "quorate-leases" not in names or time.sleep(1) or "quorate-leases" not in names
+        while "quorate-leases" in [thread.name for thread in threading.enumerate()]:
+            assert time.monotonic() < until
+            time.sleep(0.05)
 
 
 def gevent():

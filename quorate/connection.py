@@ -31,13 +31,16 @@ CANCEL: Final = int(Action.CANCEL)
 class Connection:
     """Open to one node. Used by one thread at a time."""
 
-    def __init__(self, address: Address, timeout_s: float, credentials: Credentials = NOTHING) -> None:
-        """Connect, and show the token if there is one.
+    def __init__(
+        self, address: Address, timeout_s: float, credentials: Credentials = NOTHING, generation: int = 0
+    ) -> None:
+        """Connect, and show the token if there is one. `generation`: how often its pool had been closed.
 
         Raises `Lost`, `RefusedError` for a token that is none, `ConnectionFailedError` for a node whose certificate is
         not to be believed.
         """
         self.address = address
+        self.generation = generation
         until = time.monotonic() + timeout_s
         try:
             self._socket = socket.create_connection(address, timeout=timeout_s)

@@ -25,6 +25,7 @@ from quorate.client import Client
 from quorate.confirms import LaterConfirms
 from quorate.delivered import DeliveredMessage
 from quorate.errors import ConnectionFailedError, ProtocolViolationError, UnavailableError
+from quorate.interrupt import Interrupt
 from quorate.kombu_channel import CLOSE_S, LEASE_S, Channel
 from quorate.leases import Leases
 from quorate.protocol import Action
@@ -68,13 +69,14 @@ class Transport(virtual.Transport):
         self._broker: Client | None = None
         self.prefix = ""
         self._arrived = threading.Condition()
+        self._bell = Interrupt()
         self._begin()
         forget_after_fork(self)
 
     def _begin(self) -> None:
         self._waiting: deque[tuple[Any, DeliveredMessage]] = deque()
         self._error: Exception | None = None
-        self._hub: Any = None
+        self._loop: Any = None
 
     def after_fork(self) -> None:
         """In a child: the connection, what it holds and its loop are its parent's."""
@@ -140,6 +142,7 @@ class Transport(virtual.Transport):
         """Give back what is held, and confirm what is done."""
         super().close_connection(connection)
         self.is_closed = True
+        self._leave_loop()
         if self._broker is not None:
             self.confirms.close(CLOSE_S)
             self.leases.close()
@@ -148,6 +151,7 @@ class Transport(virtual.Transport):
     def _collect(self, connection: Any) -> None:
         """As kombu asks when a connection is lost, or is not this process's: nothing is said."""
         self.is_closed = True
+        self._leave_loop()
         for channel in [*self._avail_channels, *self.channels]:
             channel.forget()
         self._avail_channels.clear()
@@ -163,18 +167,14 @@ class Transport(virtual.Transport):
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
         """What comes is handed over by the loop from now on."""
-        with self._arrived:
-            self._hub = loop
-        loop.call_soon(self._hand_over_one)
+        self._loop = loop
+        loop.add_reader(self._bell.fileno(), self._hand_over)
 
     def arrived(self, channel: Any, messages: list[DeliveredMessage]) -> None:
         """In a taker's thread."""
         with self._arrived:
             self._waiting.extend((channel, message) for message in messages)
-            self._arrived.notify_all()
-            hub = self._hub
-        if hub is not None:
-            hub.call_soon(self._hand_over_one)
+            self._tell()
 
     def failed(self, error: Exception) -> None:
         """In a taker's thread: whoever drives this connection is told."""
@@ -182,16 +182,13 @@ class Transport(virtual.Transport):
             if self.is_closed:
                 return
             self._error = error
-            self._arrived.notify_all()
-            hub = self._hub
-        if hub is not None:  # by a timer: what a callback raises takes the others of its turn with it
-            hub.call_soon(hub.call_later, 0, self._raise)
+            self._tell()
 
-    def _raise(self) -> None:
-        with self._arrived:
-            error, self._error = self._error, None
-        if error is not None:
-            raise error
+    def _tell(self) -> None:
+        """With the lock: whoever waits, or the loop, has something to do."""
+        self._arrived.notify_all()
+        if not self._bell.is_set:
+            self._bell.set()
 
     def waiting_for(self, channel: Any) -> int:
         """How many messages have come for the channel and are not handed over."""
@@ -206,41 +203,45 @@ class Transport(virtual.Transport):
             self._waiting = deque(pair for pair in self._waiting if pair[1].msg_id not in gone)
         return found
 
-    def _hand_over_one(self) -> None:
-        """In the loop: a callback for each, so that acknowledgements of one task get their turn before the next."""
+    def _next(self) -> tuple[Any, DeliveredMessage] | None:
+        """The next that waits, with its channel. Raises what a taker met."""
         with self._arrived:
-            if not self._waiting:
-                return
-            channel, message = self._waiting.popleft()
-            hub = self._hub if self._waiting else None
-        try:
-            channel.hand_over(message)
-        finally:
-            if hub is not None:  # by a timer: what is called soon comes in no order
-                hub.call_later(0, hub.call_soon, self._hand_over_one)
-        channel._taker.has_room()
-
-    def _hand_over(self) -> int:
-        """All that has come; returns how many. Raises what a taker met."""
-        count = 0
-        while True:
-            with self._arrived:
-                error, self._error = self._error, None
-                if error is None and not self._waiting:
-                    return count
-                channel, message = self._waiting.popleft() if error is None else (None, None)
+            error, self._error = self._error, None
             if error is not None:
                 raise error
-            assert channel is not None
-            assert message is not None
+            if not self._waiting:
+                self._bell.clear()
+                return None
+            return self._waiting.popleft()
+
+    def _hand_over(self) -> bool:
+        """One that has come; whether there was one. Raises what a taker met.
+
+        In the loop once a turn: between two messages it runs what the first left to be done, as to acknowledge it.
+        """
+        found = self._next()
+        if found is None:
+            return False
+        channel, message = found
+        channel.hand_over(message)
+        channel._taker.has_room()
+        return True
+
+    def _hand_over_all(self) -> int:
+        count = 0
+        while self._hand_over():
             count += 1
-            channel.hand_over(message)
-            channel._taker.has_room()
+        return count
+
+    def _leave_loop(self) -> None:
+        loop, self._loop = self._loop, None
+        if loop is not None:
+            loop.remove_reader(self._bell.fileno())
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:
         """Hand over what has come, at least one message. Raises `TimeoutError` after `timeout` seconds without."""
         until = None if timeout is None else time.monotonic() + timeout
-        while not self._hand_over():
+        while not self._hand_over_all():
             with self._arrived:
                 if self._waiting or self._error is not None:
                     continue

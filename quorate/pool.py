@@ -21,6 +21,7 @@ class Pool:
         self._credentials = credentials
         self._nodes = nodes
         self._idle: list[Connection] = []
+        self._closings = 0
         self._lock = threading.Lock()
         forget_after_fork(self)
 
@@ -32,8 +33,9 @@ class Pool:
             connection.close()
 
     def close(self) -> None:
-        """Close those that are idle; the next request opens one again."""
+        """Close those that are idle, and the others when they are given back; the next request opens one again."""
         with self._lock:
+            self._closings += 1
             idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
@@ -56,8 +58,9 @@ class Pool:
             connection.close()
 
     def _connected(self, address: Address, timeout_s: float) -> Connection:
+        closings = self._closings
         try:
-            return Connection(address, timeout_s, self._credentials)
+            return Connection(address, timeout_s, self._credentials, closings)
         except Lost:
             self._nodes.ask_elsewhere(address)
             raise
@@ -68,7 +71,9 @@ class Pool:
     def give_back(self, connection: Connection) -> None:
         """A connection on which nothing is expected any more."""
         with self._lock:
-            self._idle.append(connection)
-            unused = self._idle.pop(0) if len(self._idle) > IDLE_MAX else None
+            unused: Connection | None = connection
+            if connection.generation == self._closings:
+                self._idle.append(connection)
+                unused = self._idle.pop(0) if len(self._idle) > IDLE_MAX else None
         if unused is not None:
             unused.close()

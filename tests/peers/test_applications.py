@@ -18,6 +18,7 @@ from tests.node import Node
 from tests.peers.conftest import environment
 
 APPS = Path(__file__).parent / "apps"
+ATTACKS = ["unused_queue", "lost_connection", "solo", "gevent", "foreign_dramatiq", "django_faults"]
 
 WORKERS = {
     "dramatiq": ["-m", "dramatiq", "dramatiq_app", "--processes", "1", "--threads", "4"],
@@ -225,7 +226,7 @@ def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
         wait_for(lambda: not [name for name in client.queues("app.*pidbox*") if "bindings" not in name], 40)
 
 
-@pytest.mark.parametrize("attack", ["unused_queue", "lost_connection", "gevent", "foreign_dramatiq", "django_faults"])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_what_reviews_broke_holds(start_node: StartNode, peers: Path, tmp_path: Path, attack: str) -> None:
     assert Application("attacks", peers, start_node(), tmp_path).run("attacks.py", attack).endswith("held\n")
 

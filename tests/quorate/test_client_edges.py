@@ -64,6 +64,18 @@ def test_a_child_can_ask_although_a_thread_held_a_lock_at_the_fork(start_node: S
             assert in_child(lambda: str(client.monitor("q")["size"])) == "1"
 
 
+def test_a_connection_that_was_in_use_when_its_client_was_closed_is_closed_after_it(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        waiting = threading.Thread(target=client.consume, args=("none",), kwargs={"wait": 1.0})
+        waiting.start()
+        time.sleep(0.3)
+        client.close()
+        waiting.join()
+        assert not client._asking._pool._idle
+        client.produce("q", 1)
+        assert len(client._asking._pool._idle) == 1
+
+
 class Wrong:
     """Answers every request with the same line."""
 

@@ -57,6 +57,40 @@ def lost_connection():
             time.sleep(0.05)
 
 
+def solo():
+    """In an event loop that runs the tasks itself, each is acknowledged before the next begins."""
+    import kombu
+    from kombu.asynchronous import Hub
+
+    import quorate.kombu  # noqa: F401
+
+    hub, acknowledged, begun = Hub(), set(), []
+
+    def run(n, message):
+        assert len(acknowledged) == len(begun), "the one before waits for this one"
+        begun.append(n)
+        time.sleep(0.001 * (n % 3))
+        hub.call_soon(acknowledge, n, message)
+
+    def acknowledge(n, message):
+        acknowledged.add(n)
+        message.ack()
+
+    queue = kombu.Queue("solo")
+    with kombu.Connection(URL) as connection:
+        producer = connection.Producer()
+        connection.register_with_event_loop(hub)
+        with kombu.Consumer(connection, [queue], callbacks=[run]) as consumer:
+            consumer.qos(prefetch_count=4)
+            for n in range(200):
+                producer.publish(n, routing_key="solo", declare=[queue])
+            until = time.monotonic() + 30
+            while len(acknowledged) < 200:
+                assert time.monotonic() < until
+                hub.run_once()
+    assert sorted(begun) == list(range(200))
+
+
 def gevent():
     """A client's requests and waits end, and its time-outs hold, on gevent's sockets."""
     from gevent import monkey

@@ -65,7 +65,8 @@ class Asking:
                 return NOTHING_THERE
             body, left_s, wait_s = trying.next(time.monotonic())
             try:
-                connection = self._pool.take(trying.connect_s(left_s), trying.direct)
+                address = trying.direct or self._nodes.address
+                connection = self._pool.take(address) or self._pool.connect(address, trying.connect_s(left_s))
                 reply = self._ask(connection, {"action": action, **body}, left_s + wait_s, interrupt)
             except NotLetInError as error:
                 pause_s: float | None = trying.not_let_in(error)

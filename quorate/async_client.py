@@ -20,7 +20,7 @@ from quorate import calls
 from quorate.async_asking import AsyncAsking
 from quorate.async_connection import Reply
 from quorate.calls import Ask
-from quorate.checking import check_seconds
+from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
 from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
@@ -384,7 +384,7 @@ class AsyncClient:
 
     async def request(self, action: int, **fields: Any) -> dict[str, Any]:
         """As `Client.request`."""
-        return await self._asking.request(int(action), calls.body_of(fields))
+        return await self._asking.request(int(action), checked(fields))
 
     async def _do(self, ask: Ask[T]) -> T:
         return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
@@ -410,7 +410,7 @@ class AsyncClient:
     async def _released(self, messages: Sequence[AsyncMessage]) -> None:
         ask = calls.release(messages, 0.0)
         try:
-            await self._asking.request(int(ask.action), calls.body_of(ask.fields or {}), is_last=True)
+            await self._asking.request(int(ask.action), checked(ask.fields or {}), is_last=True)
         except NotInFlightError:
             pass  # their leases were over, or somebody else has them
         except QuorateError as error:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from quorate.actions import LONG_REPLIES
-from quorate.checking import check_fields
 from quorate.errors import RefusedError
 from quorate.messages import (
     NEVER,
@@ -35,13 +34,6 @@ class Ask(NamedTuple, Generic[T]):
     action: int
     fields: dict[str, Any] | None
     read: Callable[[Reply], T]
-
-
-def body_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """What is sent of them: None is left out, but for `data`. Raises TypeError, ValueError for what can't be asked."""
-    body = {name: value for name, value in fields.items() if value is not None or name == "data"}
-    check_fields(body)
-    return body
 
 
 def produce(queue: str, data: Any, headers: dict[str, str] | None, options: dict[str, Any]) -> Ask[int]:

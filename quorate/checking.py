@@ -10,17 +10,36 @@ TEXTS: Final = frozenset(
 NUMBERS: Final = frozenset({"delay", "ttl", "retry", "priority", "wait", "count", "replicate", "msg_id", "trans_id"})
 
 
-def check_fields(fields: dict[str, Any]) -> None:
-    """Raise TypeError, ValueError for a field that JSON would say as something else than what was meant."""
+CERTAIN: Final[dict[str, type]] = {**dict.fromkeys(TEXTS, str), **dict.fromkeys(NUMBERS, int)}
+"""What needs no other look, under these names."""
+
+
+def checked(fields: dict[str, Any]) -> dict[str, Any]:
+    """What is sent of them: None is left out, but for `data`.
+
+    Raises TypeError, ValueError for a field that JSON would say as something else than what was meant.
+    """
+    found = {}
     for name, value in fields.items():
-        if name in TEXTS and not isinstance(value, str):
-            raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
-        if name in NUMBERS and (isinstance(value, bool) or not isinstance(value, int | float)):
-            raise TypeError(f"{name} is a {type(value).__name__}, and a number is wanted: {value!r}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{name} is {value}, which JSON can't say")
-        if name != "data" and isinstance(value, bytes | bytearray | memoryview):
-            raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
+        if value is not None:
+            if type(value) is not CERTAIN.get(name):
+                _check_field(name, value)
+            found[name] = value
+        elif name == "data":
+            found[name] = None
+    return found
+
+
+def _check_field(name: str, value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{name} is {value}, which JSON can't say")
+    wanted = CERTAIN.get(name)
+    if wanted is str and not isinstance(value, str):
+        raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
+    if wanted is int and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise TypeError(f"{name} is a {type(value).__name__}, and a number is wanted: {value!r}")
+    if name != "data" and isinstance(value, (bytes, bytearray, memoryview)):
+        raise TypeError(f"{name} is a {type(value).__name__}, and a text is wanted: {value!r}")
 
 
 def check_names(name: str, values: Iterable[Any]) -> list[str]:

@@ -19,7 +19,7 @@ from quorate import calls
 from quorate.after_fork import forget_after_fork
 from quorate.asking import Asking
 from quorate.calls import Ask
-from quorate.checking import check_seconds
+from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError
@@ -385,9 +385,9 @@ class Client:
         Raises TypeError, ValueError for what can't be asked. The reply has `was_repeated` if an earlier try may have
         been done.
         """
-        return self._asking.request(int(action), calls.body_of(fields))
+        return self._asking.request(int(action), checked(fields))
 
     def _do(self, ask: Ask[T], interrupt: Interrupt | None = None) -> T:
         if ask.fields is None:
             return ask.read({})
-        return ask.read(self._asking.request(int(ask.action), calls.body_of(ask.fields), interrupt))
+        return ask.read(self._asking.request(int(ask.action), checked(ask.fields), interrupt))

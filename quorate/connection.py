@@ -118,24 +118,19 @@ class Connection:
         read, has none.
         """
         self._seq = seq = self._seq + 1
-        data = msgspec.json.encode({**body, "seq": seq}) + b"\n"
-        if interrupt is None:
-            reply = self._exchange(data, timeout_s)
-        else:
-            reply = self._interruptible(data, timeout_s, interrupt)
-        if reply.get("seq", None if reply.get("code") == 0 else seq) != seq:
+        until = time.monotonic() + timeout_s
+        reply = self._send(msgspec.json.encode({**body, "seq": seq}) + b"\n", timeout_s)
+        if reply is None:
+            reply = self._answer(until) if interrupt is None else self._interruptible(until, interrupt)
+        got = reply.pop("seq", None)
+        if got != seq and (got is not None or reply.get("code") == 0):
             raise ProtocolViolationError(f"a reply to another request: {str(reply)[:100]}")
-        reply.pop("seq", None)
         if "seq" in body:
             reply["seq"] = body["seq"]
         return reply
 
-    def _interruptible(self, data: bytes, timeout_s: float, interrupt: Interrupt) -> dict[str, Any]:
-        """An exchange whose wait may be ended: then the node answers that, and what it was told."""
-        until = time.monotonic() + timeout_s
-        last_words = self._send(data, timeout_s)
-        if last_words is not None:
-            return last_words
+    def _interruptible(self, until: float, interrupt: Interrupt) -> dict[str, Any]:
+        """The answer to a wait that may be ended: then the node answers that, and what it was told."""
         if not self._is_interrupted(until, interrupt):
             return self._answer(until)
         self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
@@ -189,11 +184,6 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
-    def _exchange(self, data: bytes, timeout_s: float) -> dict[str, Any]:
-        until = time.monotonic() + timeout_s
-        last_words = self._send(data, timeout_s)
-        return self._answer(until) if last_words is None else last_words
-
     def _send(self, data: bytes, timeout_s: float) -> dict[str, Any] | None:
         """Raises `Lost`; returns what the node said before it broke the connection."""
         self._limit(timeout_s)
@@ -224,20 +214,7 @@ class Connection:
             return None
 
     def _read_reply(self, until: float) -> dict[str, Any]:
-        buffer = self._buffer
-        searched = 0
-        while (end := buffer.find(b"\n", searched)) < 0:
-            searched = len(buffer)
-            self._limit(max(until - time.monotonic(), 0.001))
-            part = self._socket.recv(1 << 16)
-            if not part:
-                raise ConnectionResetError(f"the node closed the connection{'' if self._has_heard else NOT_HEARD}")
-            self._has_heard = True
-            buffer += part
-            if len(buffer) > REPLY_BYTES_MAX:
-                raise ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes")
-        line = bytes(buffer[:end])
-        del buffer[: end + 1]
+        line = self._read_line(until)
         try:
             reply = msgspec.json.decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -247,6 +224,25 @@ class Connection:
         if "bytes" in reply:
             reply["entries"] = self._read_bytes(int(reply["bytes"]), until)
         return reply
+
+    def _read_line(self, until: float) -> bytes:
+        buffer = self._buffer
+        searched = 0
+        while (end := buffer.find(b"\n", searched)) < 0:
+            searched = len(buffer)
+            self._limit(max(until - time.monotonic(), 0.001))
+            part = self._socket.recv(1 << 16)
+            if not part:
+                raise ConnectionResetError(f"the node closed the connection{'' if self._has_heard else NOT_HEARD}")
+            self._has_heard = True
+            if not searched and part.find(b"\n") == len(part) - 1:
+                return part  # nearly always
+            buffer += part
+            if len(buffer) > REPLY_BYTES_MAX:
+                raise ProtocolViolationError(f"a reply of more than {REPLY_BYTES_MAX} bytes")
+        line = bytes(buffer[:end])
+        del buffer[: end + 1]
+        return line
 
     def _read_bytes(self, size: int, until: float) -> bytes:
         """What follows a reply that says its size."""

@@ -158,7 +158,7 @@ def names_of(queues: str | Sequence[str]) -> list[str]:
 
 def id_of(message: Message | int) -> int:
     """Raises TypeError for what is no message."""
-    if isinstance(message, bool) or not isinstance(message, Message | int):
+    if isinstance(message, bool) or not isinstance(message, (Message, int)):
         raise TypeError(f"a message or its msg_id is wanted, and this is a {type(message).__name__}: {message!r}")
     return message.msg_id if isinstance(message, Message) else message
 
@@ -170,13 +170,12 @@ def settled_of(messages: "Message | int | Iterable[Message | int]") -> tuple[dic
     """
     if messages is None:
         raise TypeError("there is no message to confirm or give back: consume gives None when there is nothing")
-    if isinstance(messages, Message | int):
-        named: dict[str, Any] = {"msg_id": id_of(messages)}
-        if isinstance(messages, Message):
-            named["delivery"] = messages.deliveries
-        return named, 1
+    if isinstance(messages, Message):
+        return {"msg_id": messages.msg_id, "delivery": messages.deliveries}, 1
+    if isinstance(messages, int):
+        return {"msg_id": id_of(messages)}, 1
     listed = list(messages)
-    named = {"msg_ids": [id_of(one) for one in listed]}
+    named: dict[str, Any] = {"msg_ids": [id_of(one) for one in listed]}
     if listed and all(isinstance(one, Message) for one in listed):
         named["delivery"] = [one.deliveries for one in listed if isinstance(one, Message)]
     return named, len(set(named["msg_ids"]))

@@ -6,13 +6,19 @@ from typing import Any, Final
 
 BASE64: Final = "base64"
 UTF8: Final = "utf8"
+SIMPLE: Final = (str, int, bool, type(None))
+"""JSON values that need no other look."""
+
+BYTES: Final = (bytes, bytearray, memoryview)
 DEPTH_MAX: Final = 29
 """A node takes 32 levels; a request, its list of messages and a message are three."""
 
 
 def to_wire(data: Any) -> dict[str, Any]:
     """The fields that carry `data`. Raises TypeError, ValueError for what would not come back as it is."""
-    if isinstance(data, bytes | bytearray | memoryview):
+    if type(data) in SIMPLE:
+        return {"data": data}
+    if isinstance(data, BYTES):
         return {"data": base64.b64encode(data).decode(), "encoding": BASE64}
     _check(data, "data", DEPTH_MAX)
     return {"data": data}
@@ -23,15 +29,15 @@ def _check(value: Any, where: str, depth: int) -> None:
 
     Objects and lists may be nested `depth` deep.
     """
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, SIMPLE):
         return
     if isinstance(value, float):
         if not math.isfinite(value):
             raise ValueError(f"{where} is {value}, which JSON can't say")
         return
-    if isinstance(value, list | tuple | dict) and depth <= 0:
+    if depth <= 0 and isinstance(value, (list, tuple, dict)):
         raise ValueError(f"data is nested deeper than {DEPTH_MAX} levels")
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
             _check(item, f"{where}[{index}]", depth - 1)
     elif isinstance(value, dict):

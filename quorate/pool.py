@@ -40,24 +40,25 @@ class Pool:
         for connection in idle:
             connection.close()
 
-    def take(self, timeout_s: float, wanted: Address | None = None) -> Connection:
-        """An open connection to `wanted`, or to the node that is asked now.
-
-        Raises `Lost` when it can't be reached, `NotLetInError`.
-        """
+    def take(self, address: Address) -> Connection | None:
+        """One to that node that is idle; None: there is none."""
         while True:
             with self._lock:
-                address = wanted or self._nodes.address
-                connection = next((one for one in reversed(self._idle) if one.address == address), None)
-                if connection is not None:
-                    self._idle.remove(connection)
-            if connection is None:
-                return self._connected(address, timeout_s)
+                idle = self._idle
+                if idle and idle[-1].address == address:  # nearly always
+                    connection = idle.pop()
+                else:
+                    found = next((one for one in reversed(idle) if one.address == address), None)
+                    if found is None:
+                        return None
+                    connection = found
+                    idle.remove(connection)
             if not connection.is_stale:
                 return connection
             connection.close()
 
-    def _connected(self, address: Address, timeout_s: float) -> Connection:
+    def connect(self, address: Address, timeout_s: float) -> Connection:
+        """A new one to that node. Raises `Lost` when it can't be reached, `NotLetInError`."""
         closings = self._closings
         try:
             return Connection(address, timeout_s, self._credentials, closings)

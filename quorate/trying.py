@@ -43,6 +43,10 @@ class Trying:
     try may have been done. `direct`: where the map says that it is done.
     """
 
+    was_repeated = False
+    _redirects = _not_let_in = _not_reached = 0
+    _pause_s = PAUSE_MIN_S
+
     def __init__(
         self,
         action: int,
@@ -61,13 +65,17 @@ class Trying:
         self._map = shard_map
         self._retry_connect = retry_connect
         self.direct = None if shard_map is None else shard_map.address_of(action, body)
-        self.is_keyed = action == Action.PRODUCE and "key" in body and "messages" not in body
-        self._is_repeatable = action in REPEATABLE or self.is_keyed
-        self.was_repeated = False
         self._begun = now
-        self._wait_s = float(body.get("wait", 0.0))
-        self._pause_s = PAUSE_MIN_S
-        self._redirects = self._not_let_in = self._not_reached = 0
+        self._wait_s: float = body.get("wait", 0.0)
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether it produces one message, by its key."""
+        return self._action == Action.PRODUCE and "key" in self._body and "messages" not in self._body
+
+    @property
+    def _is_repeatable(self) -> bool:
+        return self._action in REPEATABLE or self.is_keyed
 
     @property
     def _until(self) -> float:
@@ -75,12 +83,11 @@ class Trying:
 
     def next(self, now: float) -> tuple[dict[str, Any], float, float]:
         """What is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
-        body, slice_s = self._body, 0.0
-        if self._wait_s:
-            slice_s = min(max(self._begun + self._wait_s - now, 0.001), WAIT_SLICE_S)
-            body = {**body, "wait": slice_s}
+        if not self._wait_s:
+            return self._body, max(self._begun + self._timeout_s - now, 0.001), 0.0
+        slice_s = min(max(self._begun + self._wait_s - now, 0.001), WAIT_SLICE_S)
         left_s = max(min(self._until - now - slice_s, self._timeout_s), 0.001)
-        return body, left_s, slice_s
+        return {**self._body, "wait": slice_s}, left_s, slice_s
 
     def connect_s(self, left_s: float) -> float:
         """How long connecting may take, of a try that may take so long."""

@@ -79,6 +79,7 @@ MODULES: Final = (
     "actors.queues.queue_owner",
     "actors.queues.readers",
     "actors.queues.row_description",
+    "actors.queues.moving",
     "actors.queues.settling",
     "actors.queues.surroundings",
     "actors.queues.tenure",

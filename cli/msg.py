@@ -121,6 +121,30 @@ def bury(
 
 @app.command()
 @speaking
+def move(
+    queue: Annotated[str, typer.Argument(help="The queue that they are in.")],
+    msg_ids: Annotated[
+        list[int] | None, typer.Argument(help="Ids of messages that nobody has in hand; or --all.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(help="Where to; else each dead letter goes back to its queue.")] = None,
+    count: Annotated[int | None, typer.Option(help="The first so many; 1000 at most.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of the queue.")] = False,
+    create: Annotated[bool, typer.Option(help="Make the other queue if it is not there.")] = False,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Move messages that nobody has in hand, or dead letters back to where they came from. Exit code 3 if some stay."""
+    if [bool(msg_ids), count is not None, everything].count(True) != 1:
+        raise fail("which messages? Give their ids, --count, or --all")
+    with client(host, port) as connection:
+        moved = connection.move(queue, to, messages=msg_ids or None, count=count, create=create)
+    console.print(f"{moved.moved} moved" + (f", {moved.stayed} stayed: {moved.reason}" if moved.stayed else ""))
+    if moved.stayed or moved.moved < len(set(msg_ids or ())):
+        raise typer.Exit(NOTHING_THERE)
+
+
+@app.command()
+@speaking
 def release(
     msg_ids: Annotated[list[int], typer.Argument(help="Ids of messages in flight, or delayed.")],
     delay: Annotated[float, typer.Option(help="Seconds until they are due.")] = 0.0,

@@ -24,6 +24,8 @@ from storage.records import (
     Encoding,
     Expire,
     Extend,
+    Move,
+    Moving,
     Produce,
     Record,
     Release,
@@ -41,6 +43,7 @@ ENDED: Final[dict[type, str]] = {
     Expire: "expired",
     Clear: "cleared",
 }
+MOVED: Final[dict[type, str]] = {Bury: "buried", Move: "moved"}
 ENCODINGS: Final = {Encoding.JSON: "json", Encoding.PLAIN: "bytes"}
 INSTANTS: Final = ("time", "due", "expires")
 LAST_S: Final = 253_402_214_400.0
@@ -162,13 +165,13 @@ class _Rows:
         if isinstance(record, Release | Extend):
             for msg_id, before, due in zip(record.msg_ids, record.previous, record.due_ats, strict=True):
                 self.rows.append((trans_id, time, name, queue, msg_id, before, None, None, due, *[None] * 8))
-        elif isinstance(record, Bury):
+        elif isinstance(record, Moving):
             for msg_id, before, due, expires in zip(
                 record.msg_ids, record.previous, record.due_ats, record.expires_ats, strict=True
             ):
                 self.rows.append(
-                    (trans_id, time, name, queue, msg_id, before, None, None, due, expires, *[None] * 5, "buried",
-                     record.to)
+                    (trans_id, time, name, queue, msg_id, before, None, None, due, expires, *[None] * 5,
+                     MOVED[type(record)], record.to)
                 )  # fmt: skip
         else:  # about no message: settings, members, who leads
             about = _encode_json(record) if self._selection.has_data else None
@@ -209,7 +212,9 @@ def _filter(selection: Selection) -> Callable[[Record], bool] | None:
         if kinds is not None and BY_TYPE[type(record)].name not in kinds:
             return False
         if queues is not None and record.queue not in queues:
-            return isinstance(record, Bury) and record.to in queues
-        return matches is None or bool(matches(record.queue)) or (isinstance(record, Bury) and bool(matches(record.to)))
+            return isinstance(record, Moving) and record.to in queues
+        if matches is None or matches(record.queue):
+            return True
+        return isinstance(record, Moving) and bool(matches(record.to))
 
     return is_wanted

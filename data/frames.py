@@ -16,7 +16,10 @@ WINDOW_COUNTS: Final = ("queue", "produced", "delivered", "redelivered", "done",
 LIFE_COLUMNS: Final = ("shard", "trans_id", "time", "kind", "queue", "msg_id", "due", "ended", "target")
 """What lifecycles are made of: a source that is asked for no more is nearly twice as fast."""
 
-ENDS: Final = ("confirmed", "taken", "expired", "cleared", "buried")
+MOVES: Final = ("bury", "move")
+"""Records by which a message comes into another queue."""
+
+ENDS: Final = ("confirmed", "taken", "expired", "cleared", "buried", "moved")
 
 
 def _first(condition: Column) -> Column:
@@ -28,7 +31,7 @@ def _last(condition: Column) -> Column:
 
 
 def with_arrivals(records: DataFrame, buries: DataFrame | None = None) -> DataFrame:
-    """The rows about messages, and one more for each bury: the arrival in the dead letter queue, of kind `arrive`.
+    """The rows about messages, and one more for each bury and move: the arrival in the other queue, of kind `arrive`.
 
     A union, which reads the few buries once more: to explode every row for their sake takes longer than all the rest.
     `buries`: the same records, from where those of that kind alone are read more quickly.
@@ -36,7 +39,7 @@ def with_arrivals(records: DataFrame, buries: DataFrame | None = None) -> DataFr
     about = records.where(F.col("msg_id").isNotNull())
     arrivals = (
         (records if buries is None else buries)
-        .where(F.col("kind") == "bury")
+        .where(F.col("kind").isin(*MOVES))
         .withColumns({"kind": F.lit("arrive"), "queue": F.col("target"), "ended": F.lit(None).cast("string")})
     )
     return about.unionByName(arrivals)
@@ -56,6 +59,7 @@ def lifecycles(records: DataFrame, buries: DataFrame | None = None) -> DataFrame
         .groupBy("shard", "msg_id", "queue")
         .agg(
             _first(begins).alias("produced"),
+            _last(begins).alias("last_begun"),
             F.min(F.when(begins, F.col("due"))).alias("due"),
             _first(kind.isin("deliver", "take")).alias("first_delivered"),
             _last(kind.isin("deliver", "take")).alias("last_delivered"),
@@ -67,9 +71,10 @@ def lifecycles(records: DataFrame, buries: DataFrame | None = None) -> DataFrame
             *ended,
         )
     )
-    left = F.coalesce(*(F.col(why) for why in ENDS))
+    last_end = F.greatest(*ENDS)  # one that came back is there again
+    left = F.when(F.coalesce(F.col("last_begun") <= last_end, F.lit(True)), last_end)
     return grouped.select(
-        "*",
+        *(name for name in grouped.columns if name != "last_begun"),
         left.alias("ended"),
         F.col("produced").isNull().alias("is_truncated"),
         left.isNull().alias("is_open"),

@@ -37,8 +37,8 @@ COLUMNS: Final = (
     Column("consumer", "STRING", pa.string(), "of a delivery: what the consumer calls itself"),
     Column("encoding", "STRING", pa.string(), "json: `data` is JSON text; bytes: plain bytes; null: there is none"),
     Column("data", "BINARY", pa.binary(), "of a produce: the payload; of settings and members: what they are, as JSON"),
-    Column("ended", "STRING", pa.string(), "why the message left: confirmed, taken, expired, cleared, buried"),
-    Column("target", "STRING", pa.string(), "of a bury: the dead letter queue that the message moved to"),
+    Column("ended", "STRING", pa.string(), "why the message left: confirmed, taken, expired, cleared, buried, moved"),
+    Column("target", "STRING", pa.string(), "of a bury or a move: the queue that the message moved to"),
 )
 
 DDL: Final = ", ".join(f"{column.name} {column.ddl}" for column in COLUMNS)

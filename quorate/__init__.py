@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quorate.async_client import AsyncClient, AsyncMessage
     from quorate.client import Client, DeliveredMessage
     from quorate.interrupt import Interrupt
-    from quorate.messages import NEVER, Message, NewMessage
+    from quorate.messages import NEVER, Message, Moved, NewMessage
     from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
@@ -53,6 +53,7 @@ _HOME = {
     "Interrupt": "interrupt",
     "NEVER": "messages",
     "Message": "messages",
+    "Moved": "messages",
     "NewMessage": "messages",
     "Reject": "worker",
     "Retry": "worker",
@@ -70,6 +71,7 @@ __all__ = [
     "DuplicateKeyError",
     "Interrupt",
     "Message",
+    "Moved",
     "NewMessage",
     "NotAllowedError",
     "NotInFlightError",

@@ -174,6 +174,7 @@ TABLE: Final = (
     Facts(Action.WATCH, "watch", Right.CONSUME, About.QUEUES, is_repeatable=True, may_wait=True),
     Facts(Action.CANCEL, "cancel", Right.ANY, About.WAIT, is_repeatable=True, by_datagram=False, level=WORKERS_LEVEL),
     Facts(Action.BURY, "bury", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=WORKERS_LEVEL),
+    Facts(*(Action.MOVE, "move", Right.CONSUME, About.QUEUE), writes=True, unless_gone=True, level=WORKERS_LEVEL),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),

@@ -23,9 +23,9 @@ from quorate.calls import Ask
 from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
-from quorate.messages import NEVER, RETRY_S, Message, fields_of, items_of
+from quorate.messages import NEVER, RETRY_S, Message, Moved, fields_of, items_of
 from quorate.nodes import Address, Nodes
-from quorate.protocol import Action, ErrorWord
+from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import found
@@ -275,6 +275,25 @@ class AsyncClient:
     async def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
         """As `Client.bury`."""
         return await self._settle("bury", message, calls.bury(message, reason))
+
+    async def move(
+        self,
+        queue: str,
+        to: str | None = None,
+        *,
+        messages: "Message | int | Iterable[Message | int] | None" = None,
+        count: int | None = None,
+        create: bool = False,
+    ) -> Moved:
+        """As `Client.move`."""
+        if messages is not None or count is not None:
+            return await self._do(calls.move(queue, to, messages, count, create))
+        moved = 0
+        while True:
+            some = await self._do(calls.move(queue, to, None, BATCH_MAX, create))
+            moved += some.moved
+            if some.moved < BATCH_MAX:
+                return Moved(moved, some.stayed, some.reason)
 
     async def _settle(self, name: str, messages: Any, ask: Ask[int]) -> int:
         if self.tracing is None:

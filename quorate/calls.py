@@ -9,6 +9,7 @@ from quorate.messages import (
     NEVER,
     RETRY_S,
     Message,
+    Moved,
     batch_of,
     checked_headers,
     id_of,
@@ -101,6 +102,22 @@ def bury(messages: Message | int | Iterable[Message | int], reason: str | None) 
     named, asked = settled_of(messages)
     fields = {**named, "reason": reason_of(reason)} if asked else None
     return Ask(Action.BURY, fields, lambda reply: int(reply.get("buried", 0)))
+
+
+def move(
+    queue: str,
+    to: str | None,
+    messages: Message | int | Iterable[Message | int] | None,
+    count: int | None,
+    create: bool,
+) -> Ask[Moved]:
+    """How many are in another queue now."""
+    named = {} if messages is None else settled_of(messages)[0]
+    named.pop("delivery", None)
+    if messages is not None and "msg_id" not in named and not named["msg_ids"]:
+        return Ask(Action.MOVE, None, lambda reply: Moved(0, 0, None))
+    fields = {"queue": queue, "to": to, **named, "count": count, "create": create or None}
+    return Ask(Action.MOVE, fields, lambda reply: Moved(reply["moved"], reply["stayed"], reply.get("reason")))
 
 
 def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:

@@ -24,9 +24,9 @@ from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
-from quorate.messages import NEVER, RETRY_S, Message, NewMessage, fields_of
+from quorate.messages import NEVER, RETRY_S, Message, Moved, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
-from quorate.protocol import Action, ErrorWord
+from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
 from quorate.turns import Turns
 from quorate.urls import DEFAULT_PORT, found
@@ -262,6 +262,29 @@ class Client:
     def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
         """Move messages in flight to their dead letter queue; returns how many were. Without one it raises."""
         return self._settle("bury", message, calls.bury(message, reason))
+
+    def move(
+        self,
+        queue: str,
+        to: str | None = None,
+        *,
+        messages: "Message | int | Iterable[Message | int] | None" = None,
+        count: int | None = None,
+        create: bool = False,
+    ) -> Moved:
+        """Move messages that nobody has in hand to another queue: `messages`, the first `count` (1000 at most), or all.
+
+        `to` None: each dead letter to the queue that it comes from. They are undelivered there, and keep their keys and
+        headers. What can't be there (its key is taken, the queue is full, or not there without `create`) stays.
+        """
+        if messages is not None or count is not None:
+            return self._do(calls.move(queue, to, messages, count, create))
+        moved = 0
+        while True:
+            some = self._do(calls.move(queue, to, None, BATCH_MAX, create))
+            moved += some.moved
+            if some.moved < BATCH_MAX:
+                return Moved(moved, some.stayed, some.reason)
 
     def _settle(self, name: str, messages: Any, ask: Ask[int]) -> int:
         if self.tracing is None:

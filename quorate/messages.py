@@ -4,7 +4,7 @@ import base64
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from quorate.checking import check_names
 from quorate.payload import from_wire, to_wire
@@ -45,6 +45,14 @@ class Message:
         """What of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
         named = {name: getattr(self, name) for name in FIELDS if name != "data"}
         return {**named, **to_wire(self.data)}
+
+
+class Moved(NamedTuple):
+    """Of messages that were to move: so many are in another queue, so many stayed, the first of them for `reason`."""
+
+    moved: int
+    stayed: int
+    reason: str | None
 
 
 FIELDS: Final = tuple(one.name for one in fields(Message))

@@ -50,6 +50,7 @@ class Action(IntEnum):
     WATCH = 18
     CANCEL = 19
     BURY = 20
+    MOVE = 21
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -161,6 +162,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
     `full`: consume gives messages as show does. `delivery`: which delivery of the message is meant, by its count; of
     `msg_ids` a list. `expire`: what becomes of a message that has expired, where it is not kept until it was delivered.
+    `to`: where messages are moved, which `create` makes if it is not there.
     """
 
     action: Integer
@@ -206,6 +208,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     reason: Annotated[str, Meta(max_length=REASON_MAX)] | None = None
     expires_after: Duration | None = None
     state: Annotated[str, Meta(max_length=16)] | None = None
+    to: Name | None = None
+    create: bool | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -239,6 +243,14 @@ def headers_fault(headers: dict[str, str]) -> str | None:
             return "has an empty name"
         size += len(name.encode()) + len(text.encode())
     return f"has {size} bytes, and {HEADER_BYTES_MAX} are allowed" if size > HEADER_BYTES_MAX else None
+
+
+def goes_to(request: Request) -> str | None:
+    """The other queue that a request lets messages move to, if it names one."""
+    if request.action == Action.MOVE:
+        return request.to
+    dead_letter = request.dead_letter if request.action == Action.CONFIGURE else None
+    return dead_letter if isinstance(dead_letter, str) and dead_letter else None
 
 
 def delivery_fault(request: Request) -> str | None:
@@ -281,6 +293,15 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     buried: int | None = None
     cancelled: int | None = None
     elsewhere: int | None = None
+
+
+class MoveReply(Reply):
+    """Of move: how many messages are in another queue now, and how many that were looked at stayed, with the `reason`
+    of the first of them.
+    """
+
+    moved: int
+    stayed: int
 
 
 class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):

@@ -10,6 +10,7 @@ import msgspec
 from storage.records import (
     FIRST_LEVEL,
     READERS_LEVEL,
+    WORKERS_LEVEL,
     Bury,
     Clear,
     Configure,
@@ -20,6 +21,7 @@ from storage.records import (
     Extend,
     Lead,
     Members,
+    Move,
     Position,
     Produce,
     Record,
@@ -66,6 +68,7 @@ KINDS: Final = (
     Kind(Lead, "lead", "lead"),
     Kind(Members, "members", "take_members"),
     Kind(Position, "position", "take_position", level=READERS_LEVEL),
+    Kind(Move, "move", "move", unplaces=True, level=WORKERS_LEVEL),
 )
 """Every kind, in the order of its number in the log."""
 

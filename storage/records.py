@@ -158,6 +158,20 @@ class Bury(msgspec.Struct, array_like=True, tag=9, gc=False, forbid_unknown_fiel
     reason: str | None = None
 
 
+class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fields=True):
+    """Messages that nobody had in hand moved from `queue` to `to`, by request: there undelivered, with new times.
+
+    They keep their keys, which nothing has in `to`; that they were dead letters is over. It came with `WORKERS_LEVEL`.
+    """
+
+    queue: str
+    to: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+    expires_ats: list[float]
+
+
 class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknown_fields=True):
     """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit).
 
@@ -267,11 +281,25 @@ class ReaderPosition(NamedTuple):
 
 
 Change = (
-    Deliver | Take | Confirm | Expire | Clear | Release | Extend | Bury | Configure | Remove | Lead | Members | Position
+    Deliver
+    | Take
+    | Confirm
+    | Expire
+    | Clear
+    | Release
+    | Extend
+    | Bury
+    | Configure
+    | Remove
+    | Lead
+    | Members
+    | Position
+    | Move
 )
 """A record that produces no message."""
 
 Record = Produce | Change
+Moving = Bury | Move
 Removal = Take | Confirm | Expire | Clear
 ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
 

@@ -32,6 +32,8 @@ from storage.records import (
     Extend,
     Lead,
     Members,
+    Move,
+    Moving,
     Place,
     Position,
     Produce,
@@ -257,7 +259,7 @@ class ShardState:
             queue.unplaced -= 1
             queue.size -= 1
             key = message.key
-            if key is not None:
+            if key is not None and queue.keys.get(key) == msg_id:  # see `_moved`
                 del queue.keys[key]
 
     def _release(self, trans_id: int, record: Release) -> None:
@@ -278,8 +280,26 @@ class ShardState:
                 self.queues[message.queue].place_in_flight(message)
 
     def _bury(self, trans_id: int, record: Bury) -> None:
-        to = self.queue(record.to)
         counts = record.deliveries
+        for index, message in self._moved(trans_id, record):
+            message.key = None  # it belongs to its queue; the dead letter queue may know it already
+            if counts is not None:
+                self._mark_dead(message, record, message.due_at, counts[index])
+
+    def _move(self, trans_id: int, record: Move) -> None:
+        keys = self.queue(record.to).keys
+        for _, message in self._moved(trans_id, record):
+            if message.key is not None:
+                keys[message.key] = message.msg_id
+            if message.marks is not None and DEAD in message.marks:
+                self.data_bytes -= weight(message)
+                message.marks = {name: mark for name, mark in message.marks.items() if name != DEAD} or None
+                self.data_bytes += weight(message)
+
+    def _moved(self, trans_id: int, record: Moving) -> list[tuple[int, Message]]:
+        """Those of its messages that live, by their place in the record: in the other queue, without a key there."""
+        to = self.queue(record.to)
+        found: list[tuple[int, Message]] = []
         for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             to.max_id = max(to.max_id, msg_id)  # also where the message is gone by then: a restart shows the same
             message = self._lifted(trans_id, msg_id)
@@ -288,17 +308,17 @@ class ShardState:
             origin = self.queues[message.queue]
             origin.unplaced -= 1
             origin.size -= 1
-            if message.key is not None:
-                del origin.keys[message.key]
-                message.key = None  # a key belongs to its queue; the dead letter queue may know it already
+            key = message.key
+            if key is not None and origin.keys.get(key) == msg_id:  # in a replay another may have it here already
+                del origin.keys[key]
             message.queue = to.name
             message.due_at = due_at
             message.expires_at = record.expires_ats[index]
             message.deliveries = 0
-            if counts is not None:
-                self._mark_dead(message, record, due_at, counts[index])
             to.unplaced += 1
             to.size += 1
+            found.append((index, message))
+        return found
 
     def _mark_dead(self, message: Message, record: Bury, at: float, deliveries: int) -> None:
         """Where it was; and that it was to be dropped there counts here no more."""

@@ -21,7 +21,7 @@ from typing import Final
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
 from storage.queue_state import QueueState
-from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove, messages_of
+from storage.records import Configure, Confirm, Deliver, Moving, Produce, Record, Remove, messages_of
 
 STRETCH_RECORDS: Final = 5000
 """What goes at once: to describe it costs the owner's loop a few ms at worst, in pieces."""
@@ -118,7 +118,7 @@ class Stretches:
     def _note_rare(self, record: Record) -> None:
         if isinstance(record, Configure | Remove):
             self._note_queue(record.queue)
-        elif isinstance(record, Bury):
+        elif isinstance(record, Moving):
             self._note_queue(record.to)
         msg_ids, previous = messages_of(record)
         self._touch_those(msg_ids, previous)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from quorate.actions import COMMAND_OF, About, Command, about
-from quorate.protocol import Action, ErrorWord, Reply, Request, delivery_fault, refusal
+from quorate.protocol import Action, ErrorWord, Reply, Request, delivery_fault, goes_to, refusal
 from quorate.shards import shard_of_message, shard_of_queue
 
 SEVERAL: Final = -1
@@ -86,9 +86,8 @@ class Sharding:
         if request.queue is None:
             return SEVERAL if action in OF_LEADERS else self.own
         shard = shard_of_queue(request.queue, self.shards)
-        if action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.dead_letter:
-            return shard if shard_of_queue(request.dead_letter, self.shards) == shard else SEVERAL
-        return shard
+        other = goes_to(request)
+        return shard if not other or shard_of_queue(other, self.shards) == shard else SEVERAL
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
         """The queues that a consume names, in its order of preference; neighbours in one shard are together."""
@@ -128,11 +127,13 @@ class Sharding:
         if request.action in OF_CLUSTER and COMMAND_OF.get(request.command, UNKNOWN_COMMAND).has_shard:
             reason = f"shard: which one is to be led by another node? There are {self.shards}, from 0 on"
             return refusal(request, ErrorWord.FIELD, reason)
-        if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str) and request.queue is not None:
-            mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, request.dead_letter))
+        other = goes_to(request)
+        if other is not None and request.queue is not None:
+            mine, its = (shard_of_queue(name, self.shards) for name in (request.queue, other))
             if mine != its:
+                field = "to" if request.action == Action.MOVE else "dead_letter"
                 reason = (
-                    f"dead_letter: {request.dead_letter!r} is in shard {its} and {request.queue!r} in shard {mine}, "
+                    f"{field}: {other!r} is in shard {its} and {request.queue!r} in shard {mine}, "
                     "and no message moves between shards: queues whose names have the same {tag} are in one shard"
                 )
                 return refusal(request, ErrorWord.NOT_SUPPORTED, reason)

@@ -8,7 +8,7 @@ from actors.gateway.gathers import UNDONE, Gather
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
 from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right
-from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, refusal
+from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, goes_to, refusal
 
 NAME_A_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE
 
@@ -67,8 +67,8 @@ class VirtualQueues:
             queues = None if request.action not in NAME_A_QUEUE else names.get(request.queue or "")
             if queues is None:
                 named: list[str] = []
-                if request.action == Action.CONFIGURE and isinstance(request.dead_letter, str):
-                    named = [request.dead_letter]
+                if other := goes_to(request):
+                    named = [other]
                 elif request.action in NAME_QUEUES:
                     named = request.queues or []
                 virtual = [name for name in named if name in names]

@@ -19,7 +19,7 @@ from quorate.actions import (
     Right,
 )
 from quorate.authentication import NotAllowedReply
-from quorate.protocol import Action, Code, ErrorWord, Request
+from quorate.protocol import Action, Code, ErrorWord, Request, goes_to
 
 NOTHING: Final = r"(?!)"
 CACHED_MAX: Final = 2000
@@ -28,7 +28,7 @@ CACHED_MAX: Final = 2000
 EVERY_QUEUE: Final = "*"
 OVER_NODE: Final = frozenset(facts.action for facts in TABLE if facts.right in OF_NODE)
 LISTS: Final = frozenset({Action.LIST, Action.NODE_LIST})
-OF_ONE_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE}
+OF_ONE_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE - {Action.CONFIGURE, Action.MOVE}
 """What is judged by one queue's name alone, where no others are named."""
 
 RIGHTS: Final[dict[int, str]] = {int(facts.action): facts.right for facts in TABLE}
@@ -132,7 +132,7 @@ class Rights:
             return None if all(self.may(right, name) for name in request.queues) else right
         if queue is None:
             return None if self.has(right) else right
-        return self._missing_for_dead_letter(queue, request) if request.action == Action.CONFIGURE else None
+        return self._missing_for_other(queue, request)
 
     def _missing_over_node(self, right: str, request: Request) -> str | None:
         """Of what names no queue. A status tells of all queues together, and of the node: not for who may see some."""
@@ -144,14 +144,14 @@ class Rights:
             return None if Right.LOOK in self.everywhere or self._node else Right.LOOK
         return None if self.has(right) else right
 
-    def _missing_for_dead_letter(self, queue: str, request: Request) -> str | None:
-        """Messages are moved out of the queue into its dead letter queue: as if who names it did so by hand."""
-        dead_letter = request.dead_letter
-        if not isinstance(dead_letter, str) or not dead_letter:
+    def _missing_for_other(self, queue: str, request: Request) -> str | None:
+        """Messages move out of the queue into the one that it names: as if who names it consumed and produced them."""
+        other = goes_to(request)
+        if other is None:
             return None
         if not self.may(Right.CONSUME, queue):
             return Right.CONSUME
-        return None if self.may(Right.PRODUCE, dead_letter) else Right.PRODUCE
+        return None if self.may(Right.PRODUCE, other) else Right.PRODUCE
 
 
 EVERY_RIGHT: Final = Rights({right: [EVERY_QUEUE] for right in OF_QUEUES}, OF_NODE, is_all=True)

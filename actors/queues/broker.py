@@ -14,6 +14,7 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.moving import Moving
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
@@ -109,6 +110,7 @@ class Broker:
         self.queries = Queries(self.ledger, self.delivery, around, self.readers)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
+        self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.disk_full: str | None = None
         self._state = state
@@ -123,6 +125,7 @@ class Broker:
             Action.RELEASE: self.settling.release,
             Action.EXTEND: self.settling.extend,
             Action.BURY: self.settling.bury,
+            Action.MOVE: self.moving.move,
             Action.CANCEL: self._cancel,
             Action.REMOVE: self.admin.clear,
             Action.LOG: lambda call: self.asked.append(LogAsked(call)),
@@ -199,6 +202,7 @@ class Broker:
         """Take over new limits; what is there already stays."""
         self._limits = limits
         self.admin.set_limits(limits.new_queue, limits.queues_max)
+        self.moving.queues_max = limits.queues_max
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.

@@ -38,9 +38,10 @@ ALL_OTHERS: Final = "all others"
 QUEUE_COLUMNS: Final = (
     ("queue", "queue"), ("produced", "produced"), ("delivered", "delivered"), ("confirmed", "confirmed"),
     ("taken", "taken (at most once)"), ("redeliveries", "redeliveries"), ("expired", "expired"),
-    ("buried", "dead-lettered"), ("arrived", "dead letters here"), ("cleared", "cleared"), ("open", "still there"),
-    ("produced_per_s", "produced/s"), ("deliver_p50", "first delivery p50"), ("deliver_p95", "p95"),
-    ("deliver_p99", "p99"), ("confirm_p50", "done p50"), ("confirm_p95", "p95"), ("confirm_p99", "p99"),
+    ("buried", "dead-lettered"), ("moved", "moved away"), ("arrived", "came from others"), ("cleared", "cleared"),
+    ("open", "still there"), ("produced_per_s", "produced/s"), ("deliver_p50", "first delivery p50"),
+    ("deliver_p95", "p95"), ("deliver_p99", "p99"), ("confirm_p50", "done p50"), ("confirm_p95", "p95"),
+    ("confirm_p99", "p99"),
 )  # fmt: skip
 SLOW_COLUMNS: Final = (
     ("queue", "queue"), ("msg_id", "msg_id"), ("produced", "produced"), ("first_delivered", "first delivered"),
@@ -129,7 +130,7 @@ def _step(since: datetime | None, until: datetime | None) -> float:
     return next((step for step in STEPS_S if span / step <= POINTS_MAX), STEPS_S[-1])
 
 
-COUNTED: Final = ("produced", "confirmed", "taken", "redeliveries", "expired", "buried", "cleared", "open")
+COUNTED: Final = ("produced", "confirmed", "taken", "redeliveries", "expired", "buried", "moved", "cleared", "open")
 
 
 def _totals(queues: list[dict[str, Any]], since: datetime | None, until: datetime | None) -> dict[str, Any]:
@@ -188,7 +189,8 @@ def _page(part: Path, queues: list[dict[str, Any]], totals: dict[str, Any], step
 
 _FACTS: Final = {
     "produced": "produced", "confirmed": "confirmed", "taken": "taken at most once", "redeliveries": "redeliveries",
-    "expired": "expired", "buried": "dead-lettered", "cleared": "cleared", "open": "still there",
+    "expired": "expired", "buried": "dead-lettered", "moved": "moved", "cleared": "cleared",
+    "open": "still there",
 }  # fmt: skip
 
 

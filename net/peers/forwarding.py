@@ -21,6 +21,7 @@ from quorate.protocol import (
     LeaderReply,
     ListReply,
     MonitorReply,
+    MoveReply,
     PeekReply,
     RedirectReply,
     Reply,
@@ -41,7 +42,7 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
-    NotAllowedReply,
+    *(NotAllowedReply, MoveReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -82,6 +83,8 @@ def level_of(request: Request) -> int:
         or request.reason is not None
         or request.expires_after is not None
         or request.state is not None
+        or request.to is not None
+        or request.create is not None
         or any(item.headers is not None or item.expire is not None for item in request.messages or ())
     ):
         return WORKERS_LEVEL

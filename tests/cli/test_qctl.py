@@ -126,6 +126,11 @@ def test_messages_go_in_and_out_by_hand(node: Node) -> None:
     assert "no_such_message" in qctl("msg", "show", "--queue", "test2", "--key", "k", *port, code=3)
     assert "dead letter" in qctl("msg", "bury", json.loads(lines[1])["msg_id"], *port, code=1)
     assert "NAME: TEXT" in qctl("msg", "produce", "test2", "x", "--header", "no colon", *port, code=1)
+    there = ("--to", "test4", *port)
+    assert "which messages" in qctl("msg", "move", "test2", *port, code=1)
+    assert "no_such_queue" in qctl("msg", "move", "test2", "--all", *there, code=3)
+    assert "1 moved" in qctl("msg", "move", "test2", first, "--create", *there)
+    assert "0 moved, 1 stayed" in qctl("msg", "move", "test4", "--all", *port, code=3)
     kept = qctl("msg", "produce", "test3", "x", "-H", "trace: a:b", "--key", "k", *port).strip()
     assert json.loads(qctl("msg", "show", "--queue", "test3", "--key", "k", *port))["headers"] == {"trace": "a:b"}
     assert json.loads(qctl("msg", "show", kept, *port))["retry"] == 60

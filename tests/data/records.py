@@ -12,6 +12,7 @@ from storage.records import (
     Expire,
     Extend,
     Lead,
+    Move,
     Position,
     Produce,
     Record,
@@ -63,5 +64,6 @@ def every_kind() -> LogMaker:
     log.add(Bury("a", "dead", ids[1:], [7], [log.time], [log.time + 3600]))
     three, four, five = log.produce("b"), log.produce("b"), log.produce("b")
     log.add(Take("b", [three.msg_id], [10]), Expire("b", [four.msg_id], [11]), Clear("b", [five.msg_id], [12]))
+    log.add(Move("dead", "a", ids[1:], [9], [log.time], [log.time + 3600]))
     log.add(Position("", "archive", 5, log.time), Remove("b"))
     return log

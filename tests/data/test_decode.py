@@ -45,7 +45,8 @@ def test_a_record_about_two_messages_is_two_rows_and_one_about_none_is_one() -> 
 def test_why_a_message_left_is_said() -> None:
     ended = {row["kind"]: row["ended"] for row in rows(every_kind().entries) if row["ended"]}
     assert ended == {
-        "confirm": "confirmed", "bury": "buried", "take": "taken", "expire": "expired", "clear": "cleared",
+        "confirm": "confirmed", "bury": "buried", "move": "moved", "take": "taken", "expire": "expired",
+        "clear": "cleared",
     }  # fmt: skip
     [buried] = [row for row in rows(every_kind().entries) if row["kind"] == "bury"]
     assert buried["target"] == "dead"

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from data import frames
 from data.decode import Selection, batches
 from data.jobs import report, trace
-from storage.records import Bury, Confirm, Deliver, Expire, Produce
+from storage.records import Bury, Confirm, Deliver, Expire, Move, Produce
 from tests.data.records import TIME, LogMaker, every_kind
 
 
@@ -41,6 +41,9 @@ def random_log(seed: int, messages: int = 400) -> LogMaker:
         elif choice < 0.95 and queue != "dead":
             log.add(Bury(queue, "dead", [msg_id], [last], [log.time], [log.time + 60]))
             live[msg_id][0], live[msg_id][2] = "dead", 0
+        elif choice < 0.97 and queue == "dead":
+            log.add(Move(queue, "a", [msg_id], [last], [log.time], [log.time + 60]))
+            live[msg_id][0], live[msg_id][2] = "a", 0
         else:
             log.add(Expire(queue, [msg_id], [last]))
             del live[msg_id]
@@ -71,8 +74,10 @@ def plain_lives(log: LogMaker, after: int) -> dict[tuple[int, str], dict[str, An
                 life.setdefault("first_delivered", row["time"])
             if row["ended"]:
                 life["ended"] = life[row["ended"]] = row["time"]
-            if row["kind"] == "bury":
-                lives[row["msg_id"], row["target"]]["produced"] = row["time"]
+            if row["kind"] in ("bury", "move"):
+                other = lives[row["msg_id"], row["target"]]
+                other["produced"] = other["produced"] or row["time"]
+                other["ended"] = None
     return lives
 
 
@@ -85,7 +90,7 @@ def test_lifecycles_are_what_a_plain_computation_says(spark: SparkSession, tmp_p
     assert rows.keys() == expected.keys()
     for key, life in expected.items():
         row = rows[key]
-        for name in ("produced", "first_delivered", "ended", "confirmed", "expired", "buried"):
+        for name in ("produced", "first_delivered", "ended", "confirmed", "expired", "buried", "moved"):
             found = row[name].astimezone(UTC) if row[name] else None
             assert found == life.get(name), (key, name)
         assert row["deliveries"] == life["deliveries"]

@@ -19,7 +19,7 @@ def test_what_needs_space_writes_and_what_looks_does_not() -> None:
 
 
 def test_the_feature_level_that_an_action_needs_is_that_of_its_record() -> None:
-    workers = dict.fromkeys((Action.CANCEL, Action.BURY), records.WORKERS_LEVEL)
+    workers = dict.fromkeys((Action.CANCEL, Action.BURY, Action.MOVE), records.WORKERS_LEVEL)
     assert {Action.POSITION: records.READERS_LEVEL, **workers} == LATER
 
 

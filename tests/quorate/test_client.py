@@ -252,3 +252,20 @@ def test_all_messages_of_a_state_are_browsed(start_node: StartNode) -> None:
         assert not list(client.browse("q", "delayed"))
         with pytest.raises(RefusedError, match="one of ready, delayed, in_flight"):
             list(client.browse("q", "gone"))
+
+
+def test_dead_letters_are_moved_back_all_at_once(start_node: StartNode) -> None:
+    with start_node().client() as client:
+        client.configure("q", dead_letter="q.dead")
+        for _ in range(2):
+            client.produce_many("q", list(range(600)))
+            client.bury(client.consume_many("q", 600), "no use")
+        client.produce("q.dead", "no dead letter")
+        moved = client.move("q.dead")
+        assert (moved.moved, moved.stayed) == (1200, 1)
+        assert "no dead letter" in str(moved.reason)
+        assert client.monitor("q")["ready"] == 1200
+        assert client.move("q", "other", count=3, create=True).moved == 3
+        assert client.move("q", "other", messages=[]).moved == 0
+        with pytest.raises(RefusedError, match="no_such_queue"):
+            client.move("q", "none")

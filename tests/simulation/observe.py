@@ -17,7 +17,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
-from storage.records import Bury, Clear, Configure, Produce, Remove
+from storage.records import Clear, Configure, Moving, Produce, Remove
 from storage.state import ShardState
 from tests.simulation.rules import Rules
 from tests.simulation.world import World
@@ -125,7 +125,7 @@ class Observer:
                 break
             entry = decode(data, "a committed entry")
             for offset, record in enumerate(entry.records):
-                if isinstance(record, Bury | Clear | Configure | Remove):
+                if isinstance(record, Moving | Clear | Configure | Remove):
                     self.reached[f"records of {type(record).__name__}"] += 1
                 if isinstance(record, Produce):
                     self.produced[record.queue, json.loads(record.data)] += 1

@@ -15,6 +15,7 @@ from storage.records import (
     Deliver,
     Expire,
     Extend,
+    Move,
     Produce,
     Record,
     Release,
@@ -82,6 +83,11 @@ class Rules:
                     one.flies_until = 0.0
         elif isinstance(record, Bury):
             self._buried(record, time, state)
+        elif isinstance(record, Move):
+            for msg_id in record.msg_ids:
+                if (one := self._live.get(msg_id)) is not None:
+                    self._ended(msg_id, one, time)
+                    one.queue, one.deliveries, one.flies_until = record.to, 0, 0.0
         elif isinstance(record, Confirm | Take | Expire | Clear):
             self._gone(record, time)
         elif isinstance(record, Configure):

@@ -436,6 +436,11 @@ def _cancelled_and_waits(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Delivery, "cancel", lambda self, client, seq: bool(self.lines.of_client(client)))
 
 
+def _moved_in_flight(patch: pytest.MonkeyPatch) -> None:
+    """What somebody has in hand is moved."""
+    patch.setattr("actors.queues.moving.MOVABLE", (2, 3, 4))
+
+
 def _idle_kept(patch: pytest.MonkeyPatch) -> None:
     """A queue that nobody uses stays."""
     patch.setattr(IdleQueues, "configured", lambda self, queue, now: None)
@@ -456,6 +461,7 @@ def _used_unnoticed(patch: pytest.MonkeyPatch) -> None:
         (_dropped_unasked, "is lost|nobody had seen it"),
         (_origin_forgotten, "dead letter .* says"),
         (_cancelled_and_waits, "cancelled and not answered"),
+        (_moved_in_flight, "was ended at"),
         (_idle_kept, "is still there"),
         (_used_unnoticed, "and was used at"),
     ],

@@ -32,6 +32,7 @@ class Worker(SimulatedSession):
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History, name: str) -> None:
         self._draw = Random((world.seed << 8) ^ 0x30BB1E5 ^ ord(name[-1]))
+        self._moves = Random((world.seed << 8) ^ 0x3307E ^ ord(name[-1]))
         self._name = name
         self._count = 0
         self._is_set = False
@@ -50,6 +51,10 @@ class Worker(SimulatedSession):
         if not self._is_set:  # before that what expires would be dropped
             settings = {"dead_letter": DEAD, "max_deliveries": 4}
             self._request({"action": 5, "queue": WORK, **settings}, self._set)
+            return
+        if self._moves.random() < 0.04:  # to where they came from, as a person does
+            back, there = {"queue": DEAD}, {"queue": WORK, "to": DEAD, "create": True}
+            self._request({"action": 21, "count": 3, **self._moves.choice([back, there])}, lambda reply: None)
             return
         steps = [self._produce, self._consume, self._settle, self._idle, self._leave]
         draw.choices(steps, weights=[6, 6, 6, 2, 1])[0]()

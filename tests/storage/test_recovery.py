@@ -15,7 +15,7 @@ from storage.errors import DamagedError, UnknownFormatError
 from storage.log_store import LogStore
 from storage.message_ids import message_id, newest_record
 from storage.real_disk import RealFolder
-from storage.records import Bury, Clear, Configure, Confirm, Deliver, Place, Produce, Record, Release, Remove
+from storage.records import Bury, Clear, Configure, Confirm, Deliver, Move, Place, Produce, Record, Release, Remove
 from storage.recovery import recover
 from storage.repair import repair, verify
 from storage.state import ShardState
@@ -63,7 +63,9 @@ class Writer:
         live = list(state.messages.values())
         if choice < 0.5 or not live:
             trans_id = state.trans_id + 1
-            key = f"k{trans_id}" if random.random() < 0.3 else None
+            key = random.choice(["k1", "k2", f"k{trans_id}"]) if random.random() < 0.3 else None
+            if queue in state.queues and key in state.queues[queue].keys:
+                key = None
             return Produce(
                 queue, message_id(trans_id, 0), b'"x"', NOW, NOW + random.choice([-1, 5]), NOW + 99, 60.0, 0, key
             )
@@ -79,7 +81,10 @@ class Writer:
             return Clear(message.queue, *one)
         if choice < 0.93 and message.queue != queue:
             return Bury(message.queue, queue, *one, [NOW], [NOW + 9])
-        if choice < 0.97:
+        is_taken = queue in state.queues and message.key in state.queues[queue].keys
+        if choice < 0.96 and message.queue != queue and message.place != Place.IN_FLIGHT and not is_taken:
+            return Move(message.queue, queue, *one, [NOW], [NOW + 9])
+        if choice < 0.98:
             return Configure(queue, random.randint(0, 9), 5.0, 1.0, 2, None, random.random() < 0.5)
         empty = [name for name, held in state.queues.items() if not held.size]
         return Remove(empty[0]) if empty else Confirm(message.queue, *one)
@@ -96,6 +101,7 @@ def described(state: ShardState) -> tuple[object, object]:
             m.deliveries,
             m.place == Place.IN_FLIGHT,
             m.key,
+            m.key is None or state.queues[m.queue].keys.get(m.key) == m.msg_id,
             newest_record(m),
         )
     return messages, {name: (q.settings(), q.size, q.max_id) for name, q in state.queues.items()}

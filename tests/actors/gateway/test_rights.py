@@ -33,6 +33,7 @@ def test_every_kind_of_record_is_read_with_the_right_to_the_log_alone_and_made_b
         "extend": {Action.EXTEND},
         "expire": set(),
         "bury": {Action.BURY},
+        "move": {Action.MOVE},
         "configure": {Action.CONFIGURE},
         "clear": {Action.CLEAR},
         "remove": {Action.REMOVE},
@@ -54,6 +55,7 @@ ASKS: list[tuple[str, dict[str, Any], str]] = [
     ("consume of a queue and queues", {"action": 2, "queue": "a", "queues": ["a"]}, "consume:a"),
     ("confirm in a queue", {"action": 3, "queue": "a", "msg_id": 1024}, "consume:a"),
     ("confirm", {"action": 3, "msg_id": 1024}, "consume:a"),
+    ("move", {"action": 21, "queue": "a", "count": 1}, "consume:a"),
     ("bury", {"action": 20, "msg_id": 1024, "delivery": 1}, "consume:a"),
     ("monitor", {"action": 4, "queue": "a"}, "look:a"),
     ("node monitor", {"action": 104, "queue": "a"}, "look:a"),
@@ -108,6 +110,17 @@ def test_who_makes_a_dead_letter_queue_of_one_must_be_allowed_to_produce_to_it()
     assert rights_of(["manage:a", "consume:a", "produce:b"]).missing(request) is None
     by_a_side_way = Request(Action.CONFIGURE, queue="a", queues=["a"], dead_letter="b")
     assert rights_of(["manage:a", "consume:a"]).missing(by_a_side_way) == "produce"
+
+
+def test_who_moves_messages_to_a_queue_must_be_allowed_to_produce_to_it() -> None:
+    request = Request(Action.MOVE, queue="a", to="b", count=1)
+    assert rights_of(["consume:a", "produce:a"]).missing(request) == "produce"
+    assert rights_of(["consume:b", "produce:b"]).missing(request) == "consume"
+    held = rights_of(["consume:a", "produce:b"])
+    assert held.missing(request) is None
+    assert held.missing(Request(Action.MOVE, queue="a", to="c", count=1)) == "produce", (
+        "what passed was to another queue"
+    )
 
 
 def test_what_there_is_no_action_for_is_not_told_to_who_may_nothing() -> None:

@@ -83,6 +83,20 @@ class Model:
         m.queue, m.due, m.expires, m.deliveries, m.key = self.dead_letter[m.queue], now, now + 3600, 0, None
         m.flying_until, m.drops = None, False
 
+    def move(self, m: ModelMessage, to: str | None, now: float) -> bool:
+        """Whether it moved: to where it came from, if `to` is not said."""
+        target = to or (m.dead or {}).get("queue")
+        if target is None or m.flying_until is not None or target == m.queue:
+            return False
+        there = [one for one in self.messages if one.queue == target]
+        if m.key is not None and m.key in [one.key for one in there]:
+            return False
+        if 0 < self.max_size.get(target, 0) <= len(there):
+            return False
+        m.queue, m.due, m.deliveries, m.dead, m.is_given_back = target, max(m.due, now), 0, None, False
+        m.expires = m.due + 3600
+        return True
+
     def ready(self, queue: str, now: float) -> list[ModelMessage]:
         found = [m for m in self.messages if m.queue == queue and m.flying_until is None and m.due <= now]
         return sorted(found, key=lambda m: (-m.priority, m.due, m.msg_id))
@@ -127,6 +141,7 @@ STEPS = st.lists(
         st.tuples(st.just("release"), st.integers(0, 30), FENCES, st.sampled_from([0, 3])),
         st.tuples(st.just("extend"), st.integers(0, 30), FENCES, st.sampled_from([4, 50])),
         st.tuples(st.just("bury"), st.integers(0, 30), FENCES, st.sampled_from([None, "no such user"])),
+        st.tuples(st.just("move"), st.integers(0, 30), st.sampled_from(QUEUES), st.sampled_from([None, *QUEUES])),
         st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 40.0])),
         st.tuples(st.just("pause"), st.sampled_from(QUEUES), st.booleans()),
         st.tuples(st.just("size"), st.sampled_from(QUEUES), st.integers(0, 4)),
@@ -180,6 +195,16 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             expected = model.consume(values[0], values[1], shard.now)
             got = [(m["msg_id"], m["deliveries"]) for m in reply.get("messages", ())]
             assert got == [(m.msg_id, m.deliveries) for m in expected]
+        elif name == "move" and made:
+            msg_id, queue, to = made[values[0] % len(made)], values[1], values[2]
+            reply = shard.ask(21, queue=queue, to=to, msg_id=msg_id, create=True)
+            if to == queue or queue not in shard.state.queues:
+                assert reply["error"] == ("field_error" if to == queue else "no_such_queue")
+                continue
+            looked_at = [m for m in model.messages if m.msg_id == msg_id and m.queue == queue and not m.flying_until]
+            moved = sum(model.move(m, to, shard.now) for m in looked_at)
+            assert (reply["moved"], reply["stayed"]) == (moved, len(looked_at) - moved)
+            assert ("reason" in reply) == (moved < len(looked_at))
         elif name in ("confirm", "release", "extend", "bury") and made:
             msg_id = made[values[0] % len(made)]
             found = [m for m in model.messages if m.msg_id == msg_id]

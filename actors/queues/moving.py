@@ -1,0 +1,147 @@
+"""Messages that somebody moves to another queue: dead letters back to where they came from. A part of the broker.
+
+What is in somebody's hands stays there, and so does what would not be sound in the other queue: its key stands there
+already, or it is full. Both are counted, and the first says why.
+"""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import Any, Final
+
+from actors.messages.call import Call
+from actors.messages.rights import not_allowed
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from quorate.actions import Right
+from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
+from storage.message import Message
+from storage.message_ids import named
+from storage.queue_state import QueueState
+from storage.records import DEAD, WORKERS_LEVEL, Move, Place
+
+MOVE_SCAN: Final = 5000
+"""Messages that are looked at for the `count` that may move: some 5 ms."""
+
+MOVABLE: Final = (Place.READY, Place.READY_EXPIRING, Place.DELAYED)
+
+
+class _Target:
+    """A queue that messages are to go to, with those that go, and the room and the keys that are left there."""
+
+    def __init__(self, name: str, queue: QueueState | None, max_size: int) -> None:
+        self.name = name
+        self.messages: list[Message] = []
+        self._taken: set[str] = set()
+        self._keys = {} if queue is None else queue.keys
+        self._room = max_size - (0 if queue is None else queue.size) if max_size else None
+
+    def why_not(self, message: Message) -> str | None:
+        """Why a message can't come here; None if it can."""
+        if self._room is not None and len(self.messages) >= self._room:
+            return f"{self.name!r} is full"
+        if message.key is not None and (message.key in self._keys or message.key in self._taken):
+            return f"a message of {self.name!r} has the key {message.key!r}"
+        return None
+
+    def add(self, message: Message) -> None:
+        self.messages.append(message)
+        if message.key is not None:
+            self._taken.add(message.key)
+
+
+class Moving:
+    """Does it for one shard, which has both queues. `queues_max`: see `Limits`."""
+
+    def __init__(self, ledger: Ledger, delivery: Delivery, queues_max: int) -> None:
+        self._ledger = ledger
+        self._delivery = delivery
+        self.queues_max = queues_max
+
+    def move(self, call: Call) -> None:
+        """Move those that the request names, or the first `count` that may be."""
+        request, ledger = call.request, self._ledger
+        state = ledger.state
+        if ledger.level < WORKERS_LEVEL:
+            reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
+            return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+        if request.queue is None:
+            return ledger.refuse_field(call, "queue", "is missing")
+        if request.to == request.queue:
+            return ledger.refuse_field(call, "to", "is the queue itself")
+        if request.count is None and request.msg_id is None and request.msg_ids is None:
+            return ledger.refuse_field(call, "msg_ids", "is missing, and so is count")
+        origin = state.queues.get(request.queue)
+        if origin is None:
+            return ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+        if request.to is not None and request.to not in state.queues and not request.create:
+            reason = f"there is no queue {request.to!r}, and nothing says to create it"
+            return ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, reason)
+        targets: dict[str, _Target | str] = {}
+        moved = stayed = 0
+        why: str | None = None
+        for message in self._named(call, origin):
+            target = self._target(call, message, targets)
+            fault = target if isinstance(target, str) else target.why_not(message)
+            if fault is not None:
+                stayed += 1
+                why = why or f"message {message.msg_id}: {fault}"
+            elif isinstance(target, _Target):
+                target.add(message)
+                moved += 1
+                if moved == request.count:
+                    break
+        for one in targets.values():
+            if isinstance(one, _Target) and one.messages:
+                self._append(request.queue, one)
+        reply = done(request, MoveReply, moved=moved, stayed=stayed)
+        reply.reason = why
+        return ledger.park(call, reply)
+
+    def _named(self, call: Call, origin: QueueState) -> Iterator[Message]:
+        """Messages of the queue that nobody has in hand: those that are named, or the first of all."""
+        request, live = call.request, self._ledger.state.messages
+        ids: Any
+        if request.msg_ids is None and request.msg_id is None:
+            ids = [key[-1] for key in islice(chain(origin.ready, origin.waiting), MOVE_SCAN)]
+        else:
+            ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
+        for msg_id in dict.fromkeys(ids):
+            message = live.get(msg_id)
+            if message is not None and message.queue == origin.name and message.place in MOVABLE:
+                yield message
+
+    def _target(self, call: Call, message: Message, targets: dict[str, _Target | str]) -> _Target | str:
+        """Where the message is to go, or why nowhere."""
+        request, queues = call.request, self._ledger.state.queues
+        name = request.to
+        if name is None:
+            dead: Any = (message.marks or {}).get(DEAD)
+            if dead is None:
+                return "it is no dead letter, so `to` has to say where it goes"
+            name = str(dead["queue"])
+        found = targets.get(name)
+        if found is None:
+            found = targets[name] = self._judged(call, name, queues.get(name), len(queues), len(targets))
+        return found
+
+    def _judged(self, call: Call, name: str, queue: QueueState | None, queues: int, others: int) -> _Target | str:
+        if not call.principal.rights.may(Right.PRODUCE, name):
+            return str(not_allowed(call.request, Right.PRODUCE).reason)
+        if name == call.request.queue:
+            return "it came from this queue"
+        if queue is None and not call.request.create:
+            return f"there is no queue {name!r}, and nothing says to create it"
+        if queue is None and queues + others >= self.queues_max:
+            return f"there are {self.queues_max} queues already"
+        return _Target(name, queue, (self._ledger.new_queue if queue is None else queue).max_size)
+
+    def _append(self, origin: str, target: _Target) -> None:
+        ledger, now = self._ledger, self._ledger.now
+        ledger.make_queue(target.name)
+        ttl_s = ledger.state.queue(target.name).default_ttl_s
+        due_ats = [max(now, message.due_at) for message in target.messages]
+        expires_ats = [min(due_at + ttl_s, TIME_MAX_S) for due_at in due_ats]
+        ids, previous = named(target.messages)
+        ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats))
+        for message in target.messages:
+            self._delivery.place(message)

@@ -1,23 +1,25 @@
 """python -m bench.library: the library beside the C load generator, on one fsynced node with a full log, alternately.
 
 What each does is produce, consume and confirm, over and over. `sync`: one connection, as one thread of an application
-has; `async`: one process with so many requests in flight; `worker`: a `Worker` with so many hands, messages that were
-produced before. CPU is the client's own, microseconds a request. `imports`: what an interpreter takes to read it (ms),
-and what that brings beside the standard library.
+has, and beside it what a bare socket in Python does; `async`: one process with so many requests in flight; `worker`: a
+`Worker` with so many hands, messages that were produced before. CPU is the client's own, microseconds a request.
+`imports`: what an interpreter takes to read it (ms), and what that brings beside the standard library.
 
 `--rounds N`, `--only sync async worker imports`.
 """
 
 import argparse
 import asyncio
+import socket
 import statistics
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 import uvloop
 
 from bench.load import FULL_RECORDS, fill, load
@@ -48,6 +50,22 @@ def sync_rate(port: int) -> tuple[float, float]:
             message = client.consume("sync")
             assert message is not None
             client.confirm(message)
+        return SYNC / (time.perf_counter() - begun), (time.process_time() - cpu) / SYNC * 1e6
+
+
+def bare_rate(port: int) -> tuple[float, float]:
+    """The same by a socket and msgspec, and nothing else: what there is to be had in Python."""
+    with socket.create_connection(("127.0.0.1", port)) as sock:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+        def ask(**fields: object) -> Any:
+            sock.sendall(msgspec.json.encode(fields) + b"\n")
+            return msgspec.json.decode(sock.recv(65536))
+
+        cpu, begun = time.process_time(), time.perf_counter()
+        for n in range(SYNC // 3):
+            ask(action=1, queue="bare", data=n, retry=60.0)
+            ask(action=3, msg_id=ask(action=2, queue="bare")["msg_id"])
         return SYNC / (time.perf_counter() - begun), (time.process_time() - cpu) / SYNC * 1e6
 
 
@@ -138,7 +156,11 @@ def main() -> None:
     with running_node(PORT, queue_log_size=FULL_RECORDS) as node:
         fill(node.port)
         if "sync" in asked.only:
-            one: dict[str, Measure] = {"C, one connection": lambda port: c_rate(port, 1, SYNC), "Client": sync_rate}
+            one: dict[str, Measure] = {
+                "C, one connection": lambda port: c_rate(port, 1, SYNC),
+                "Client": sync_rate,
+                "a bare socket": bare_rate,
+            }
             report("sync", node.port, asked.rounds, one)
         if "async" in asked.only:
             many: dict[str, Measure] = {

@@ -151,9 +151,9 @@ def django_faults():
 
     django.setup()
     from django_site import tasks
-    from django_tasks.signals import task_finished, task_started
 
     from quorate.django.running import TaskRunner
+    from quorate.django.tasks import task_finished, task_started
 
     def broken(**kwargs):
         raise RuntimeError("a receiver")

@@ -9,9 +9,9 @@ os.environ["DJANGO_SETTINGS_MODULE"] = "django_site.settings"
 django.setup()
 
 from django.core.management import call_command  # noqa: E402
-from django_tasks import default_task_backend  # noqa: E402
 
 from django_site import tasks  # noqa: E402
+from quorate.django.tasks import DEFAULT_TASK_BACKEND_ALIAS, task_backends  # noqa: E402
 
 call_command("check")
 result = tasks.work.enqueue("plain", 0)
@@ -24,4 +24,4 @@ tasks.told.enqueue("told")
 tasks.awaited.enqueue("awaited")
 tasks.failing.enqueue("failing")
 tasks.work.enqueue("long", 7)
-default_task_backend.client.produce("site.default", {"no": "task"})
+task_backends[DEFAULT_TASK_BACKEND_ALIAS].client.produce("site.default", {"no": "task"})

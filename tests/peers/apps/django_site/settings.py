@@ -2,9 +2,11 @@
 
 import os
 
+import django
+
 SECRET_KEY = "tests"
 USE_TZ = True
-INSTALLED_APPS = ["django_tasks", "quorate.django"]
+INSTALLED_APPS = ["quorate.django"] if django.VERSION >= (6, 0) else ["django_tasks", "quorate.django"]
 DATABASES = {}
 TASKS = {
     "default": {

@@ -3,7 +3,10 @@
 import os
 import time
 
-from django_tasks import task
+try:
+    from django.tasks import task
+except ImportError:  # Django before 6.0
+    from django_tasks import task
 
 
 def note(text):

@@ -80,6 +80,7 @@ MODULES: Final = (
     "actors.queues.readers",
     "actors.queues.row_description",
     "actors.queues.moving",
+    "actors.queues.totals",
     "actors.queues.settling",
     "actors.queues.surroundings",
     "actors.queues.tenure",

@@ -327,12 +327,12 @@ class AsyncClient:
         """As `Client.queues`."""
         return [row["name"] async for row in self.queue_rows(pattern)]
 
-    async def queue_rows(self, pattern: str | None = None) -> AsyncIterator[dict[str, Any]]:
+    async def queue_rows(self, pattern: str | None = None, *, full: bool = False) -> AsyncIterator[dict[str, Any]]:
         """As `Client.queue_rows`."""
         after: str | None = None
         missing: set[int] = set()
         while True:
-            reply = await self.request(Action.LIST, pattern=pattern, after=after)
+            reply = await self.request(Action.LIST, pattern=pattern, after=after, full=full or None)
             for row in reply["queue_list"]:
                 yield row
             missing |= set(reply.get("missing_shards", ()))

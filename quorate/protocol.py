@@ -411,8 +411,29 @@ class SettingsReply(Reply, kw_only=True):
     expires_after: float = 0.0
 
 
-class QueueRow(msgspec.Struct, gc=False):
-    """One queue of a list; counts as in monitor."""
+class QueueTotals(msgspec.Struct, gc=False, omit_defaults=True):
+    """What has become of a queue's messages since Unix second `since`, when its leader began to lead.
+
+    `delivered` counts each time, `redelivered` those that were not a message's first.
+    """
+
+    since: float
+    produced: int = 0
+    delivered: int = 0
+    redelivered: int = 0
+    confirmed: int = 0
+    released: int = 0
+    expired: int = 0
+    buried: int = 0
+    moved: int = 0
+
+
+class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
+    """One queue of a list; counts as in monitor. The rest is there in a list that is `full`.
+
+    `oldest`: since when (Unix seconds) the message that is ready for longest is so. `dead_letter`: where its dead
+    letters go; `dead_letters`: how many are there.
+    """
 
     name: str
     size: int
@@ -423,6 +444,10 @@ class QueueRow(msgspec.Struct, gc=False):
     max_id: int
     wait_status: int
     paused: bool
+    oldest: float | None = None
+    dead_letter: str | None = None
+    dead_letters: int | None = None
+    totals: QueueTotals | None = None
 
 
 class ListReply(Reply, kw_only=True):

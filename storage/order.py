@@ -78,6 +78,18 @@ class Order:
         there = [filterfalse(self._gone.__contains__, line) for line in lines]
         return heapq.merge(*there, self._rest.irange(key, inclusive=(False, True)))
 
+    def first_behind(self, key: Any) -> Any:
+        """The least key that is greater than `key`, which need not be there; None: there is none."""
+        heads: list[Any] = []
+        for line in self._lines:
+            at = bisect_right(line, key)
+            while at < len(line) and line[at] in self._gone:
+                at += 1
+            if at < len(line):
+                heads.append(line[at])
+        heads += islice(self._rest.irange(key, inclusive=(False, True)), 1)
+        return min(heads) if heads else None
+
     def unordered(self) -> Iterator[Any]:
         """All keys, line by line: for those who need no order, and all of a million."""
         return chain(*(filterfalse(self._gone.__contains__, line) for line in self._lines), self._rest)

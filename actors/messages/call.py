@@ -86,7 +86,11 @@ Answer = tuple[Call, Reply]
 ROW_REPLY_BYTES: Final = 500
 """The longest row of a list: its name has at most 255 bytes, escaped twice as many, and the counts."""
 
+FULL_ROW_REPLY_BYTES: Final = 1500
+"""With its dead letter queue and its totals."""
+
 
 def rows_in_reply(call: Call) -> int:
     """How many rows the reply to a list has at most."""
-    return min(call.request.count or BATCH_MAX, max(call.reply_bytes_max // ROW_REPLY_BYTES, 1))
+    row = FULL_ROW_REPLY_BYTES if call.request.full else ROW_REPLY_BYTES
+    return min(call.request.count or BATCH_MAX, max(call.reply_bytes_max // row, 1))

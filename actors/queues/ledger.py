@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from actors.messages.call import Answer, Call, Client
+from actors.queues.totals import Counting
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
@@ -55,6 +56,7 @@ class Ledger:
         self.new_queue = ORIGINAL
         self.level = LEVEL
         self.records: list[Made] = []
+        self.counting = Counting()
         self._together: list[tuple[int, int]] = []
         self._monotonic = 0.0
         self._leased_until = math.inf
@@ -74,11 +76,14 @@ class Ledger:
         """The leader's clock within a log never goes back."""
         if now > self.now:
             self.now = now
+            if not self.counting.begun:
+                self.counting.begun = now
 
     def append(self, record: Made) -> None:
         """Apply a new record and queue it for the log."""
         self.state.apply_next(record)
         self.records.append(record)
+        self.counting.count(record)
 
     def append_together(self, records: Sequence[Made]) -> None:
         """As `append`, for records that are to be committed all or none."""

@@ -24,12 +24,13 @@ from quorate.protocol import (
     PeekReply,
     QueueRow,
     QueueSettings,
+    QueueTotals,
     ShowReply,
     done,
     refusal,
 )
 from storage.message import Message, weight
-from storage.queue_state import QueueState
+from storage.queue_state import NEVER, QueueState
 from storage.records import Configure, Place
 
 PEEK_DEFAULT: Final = 1
@@ -39,6 +40,7 @@ PEEK_SCAN: Final = 5000
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
 
+PRIORITIES_LOOKED_AT: Final = 16
 LIST_NAMES: Final = 5000
 """Queues that one piece of a list looks at: some 3 ms."""
 
@@ -183,17 +185,18 @@ class Queries:
     def _answer_list(self, listing: "_Listing", *, is_last: bool) -> None:
         chosen = listing.chosen
         queues = self._state.queues
+        is_full = bool(listing.call.request.full)
         reply = done(
             listing.call.request,
             ListReply,
-            queue_list=[self._row(queues[name]) for name in chosen if name in queues],
+            queue_list=[self._row(queues[name], is_full=is_full) for name in chosen if name in queues],
             queue_count=listing.count,
             next=None if is_last or not chosen else chosen[-1],
         )
         self._ledger.park(listing.call, reply)
 
-    def _row(self, queue: QueueState) -> QueueRow:
-        return QueueRow(
+    def _row(self, queue: QueueState, *, is_full: bool) -> QueueRow:
+        row = QueueRow(
             queue.name,
             queue.size,
             len(queue.ready),
@@ -203,6 +206,31 @@ class Queries:
             queue.max_id,
             self._delivery.waiting_for(queue.name),
             queue.paused,
+        )
+        if is_full:
+            row.oldest = oldest_ready(queue)
+            row.totals = self._totals(queue.name)
+            row.dead_letter = queue.dead_letter
+            if queue.dead_letter is not None:
+                letters = self._state.queues.get(queue.dead_letter)
+                row.dead_letters = 0 if letters is None else letters.size
+        return row
+
+    def _totals(self, name: str) -> QueueTotals:
+        counting = self._ledger.counting
+        found = counting.of(name)
+        if found is None:
+            return QueueTotals(counting.begun)
+        return QueueTotals(
+            counting.begun,
+            found.produced,
+            found.delivered,
+            found.redelivered,
+            found.confirmed,
+            found.released,
+            found.expired,
+            found.buried,
+            found.moved,
         )
 
     def leader(self, call: Call) -> None:
@@ -326,6 +354,18 @@ def _position(after: int | str, *, is_ready: bool) -> tuple[float, ...]:
         raise ValueError(after)
     numbers = [int(parts[0])] if is_ready else []
     return (*numbers, float(parts[-2]), int(parts[-1]))
+
+
+def oldest_ready(queue: QueueState) -> float | None:
+    """Since when the message is ready that is so for longest: the first of each priority is looked at, 16 of them."""
+    ready, oldest = queue.ready, None
+    key = ready.first if ready else None
+    for _ in range(PRIORITIES_LOOKED_AT):
+        if key is None:
+            break
+        oldest = key[1] if oldest is None else min(oldest, key[1])
+        key = ready.first_behind((key[0], NEVER, 0))
+    return oldest
 
 
 def settings_of(record: Configure) -> QueueSettings:

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import quorate_compiled
-from cli import access, bench, cluster, config, data, log, msg, node, queue, secret
+from cli import access, bench, cluster, config, console, data, log, msg, node, queue, secret
 from quorate.version import VERSION
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app.add_typer(log.app, name="log")
 app.add_typer(config.app, name="config")
 app.add_typer(data.app, name="data")
 app.command(name="bench")(bench.bench)
+app.command(name="console")(console.console)
 
 
 def _version(is_asked: bool) -> None:

@@ -1,0 +1,127 @@
+"""What comes before every page: whose Host it names, whether another site sent it, how much at a time, and headers.
+
+The rules are the browser's own words (`Sec-Fetch-Site`, `Origin`, `Host`), not tokens in forms: what they say can't be
+forged by a page of another origin. A foreign Host is how DNS rebinding looks from here.
+"""
+
+import asyncio
+import ipaddress
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+AT_ONCE: Final = 16
+"""Requests that are answered at a time; more wait, and no longer than `WAIT_S`."""
+
+WAIT_S: Final = 10.0
+BODY_BYTES_MAX: Final = 64 << 10
+BODY_S: Final = 10.0
+"""So long the body of a request may take."""
+
+METHODS: Final = ("GET", "HEAD", "POST")
+POLICY: Final = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
+    "frame-ancestors 'none'; base-uri 'none'"
+)
+HEADERS: Final = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+NO_STORE: Final = (b"cache-control", b"no-store")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether that is an address, or a name, of this machine alone."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def host_of(header: str) -> str:
+    """The name in a Host header, without its port, in lower case."""
+    host, colon, port = header.strip().rpartition(":")
+    return (host if colon and port.isdigit() else header.strip()).lower()
+
+
+class Guard:
+    """Around `app`. `hosts`: names by which it may be asked."""
+
+    def __init__(self, app: ASGIApp, hosts: Iterable[str]) -> None:
+        self._app = app
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._room = asyncio.Semaphore(AT_ONCE)
+
+    def fault(self, scope: Scope) -> tuple[int, str] | None:
+        """Why a request is refused, with the status; None if it is not."""
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        host = headers.get("host", "")
+        if host_of(host) not in self._hosts:
+            return 421, "this console is not called so: see http_hosts in docs/console.md"
+        if scope["method"] not in METHODS:
+            return 405, "GET and POST are what there is here"
+        if scope["method"] == "POST":
+            site, origin = headers.get("sec-fetch-site"), headers.get("origin")
+            own = f"{scope['scheme']}://{host}"
+            if site != "same-origin" if site is not None else origin != own:
+                return 403, "another site's page has sent this: nothing was done"
+            if origin is not None and origin != own:
+                return 403, "another site's page has sent this: nothing was done"
+            if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
+                return 413, f"a form has {BODY_BYTES_MAX} bytes at most"
+        return None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                more = [*HEADERS, *([] if b"cache-control" in there else [NO_STORE])]
+                message = {**message, "headers": [*message["headers"], *more]}
+            await send(message)
+
+        try:
+            fault = self.fault(scope)
+        except ValueError:
+            fault = 400, "a header is no number"
+        if fault is not None:
+            status, reason = fault
+            await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_guarded)
+            return
+        try:
+            await asyncio.wait_for(self._room.acquire(), WAIT_S)
+        except TimeoutError:
+            await PlainTextResponse("too many requests at a time\n", 503)(scope, receive, send_guarded)
+            return
+        try:
+            await self._app(scope, receive, send_guarded)
+        finally:
+            self._room.release()
+
+
+async def body_of(receive: Receive) -> bytes | None:
+    """A request's body; None: it is too long, or too slow, or its client has gone."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_S):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    return None
+                body.extend(message.get("body", b""))
+                if len(body) > BODY_BYTES_MAX:
+                    return None
+                if not message.get("more_body"):
+                    return bytes(body)
+    except TimeoutError:
+        return None

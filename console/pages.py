@@ -1,0 +1,439 @@
+"""The pages: each is made on the server, works without scripts, and asks the node with the token of who looks."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from console import showing
+from console.acting import ACTS, IDS_MAX, SETTINGS, Asked, carried_out
+from console.guard import body_of
+from console.life import life_of
+from console.logins import LASTS_S, Logins
+from console.views import Listed, View, Views, principal
+from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
+from quorate.protocol import Action, ErrorWord
+
+HERE: Final = Path(__file__).parent
+COOKIE: Final = "quorate_console"
+PAGE_ROWS: Final = 100
+MESSAGES: Final = 50
+DEAD_LOOKED_AT: Final = 1000
+SORTS: Final = ("name", "ready", "delayed", "in_flight", "oldest", "in", "out", "dead", "waiting")
+STATES: Final = ("ready", "delayed", "in_flight")
+GROWING: Final = 1.0
+STATIC: Final = {
+    "console.css": "text/css",
+    "console.js": "text/javascript",
+    "uPlot.iife.min.js": "text/javascript",
+    "uPlot.min.css": "text/css",
+    "icon.svg": "image/svg+xml",
+}
+NOT_THERE: Final = (ErrorWord.NO_SUCH_QUEUE, ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_SUCH_READER)
+
+Page = Callable[["Visit"], Awaitable[Response]]
+
+
+def environment() -> Environment:
+    """The templates, which escape all that is put into them."""
+    made = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    for one in (
+        showing.count,
+        showing.rate,
+        showing.duration,
+        showing.instant,
+        showing.ago,
+        showing.size,
+        showing.brief,
+    ):
+        made.filters[one.__name__] = one
+    made.filters["query"] = lambda fields: urlencode({name: value for name, value in fields.items() if value != ""})
+    return made
+
+
+class Visit:
+    """One request of somebody's: what it says, and the view of who sent it."""
+
+    def __init__(self, request: Request, view: View, name: str | None) -> None:
+        self.request = request
+        self.view = view
+        self.name = name
+        self.client = view.client
+
+    def said(self, name: str, default: str = "") -> str:
+        """A field of the address."""
+        return str(self.request.query_params.get(name, default))
+
+
+class WrongError(Exception):
+    """What was asked can't be: the status and the reason."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+
+
+def number(text: str, name: str) -> int:
+    """Raises `WrongError`."""
+    if not text.isascii() or not text.isdigit() or len(text) > 16:
+        raise WrongError(400, f"{name} is {text[:40]!r}, and a number is wanted")
+    return int(text)
+
+
+class Pages:
+    """All of them. `is_secure`: whether cookies go by TLS alone."""
+
+    def __init__(self, views: Views, logins: Logins, *, is_secure: bool) -> None:
+        self._views = views
+        self._logins = logins
+        self._is_secure = is_secure
+        self._templates = environment()
+        self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}
+        self._login_turn = asyncio.Lock()
+
+    def routes(self) -> list[Route]:
+        """Where they are."""
+        pages: dict[str, Page] = {
+            "/": self._overview,
+            "/queues": self._queues,
+            "/queue": self._queue,
+            "/message": self._message,
+            "/message/data": self._data,
+            "/dead": self._dead,
+            "/act": self._act,
+            "/samples": self._samples,
+        }
+        routes = [Route(path, self._page(page), methods=["GET"]) for path, page in pages.items()]
+        return [
+            *routes,
+            Route("/act", self._page(self._do), methods=["POST"]),
+            Route("/login", self._login_page, methods=["GET"]),
+            Route("/login", self._login, methods=["POST"]),
+            Route("/logout", self._logout, methods=["POST"]),
+            Route("/static/{name}", self._file, methods=["GET"]),
+            Route("/favicon.ico", self._icon, methods=["GET"]),
+        ]
+
+    # -- around every page -------------------------------------------------------------------------------------
+
+    def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+        async def made(request: Request) -> Response:
+            login = self._logins.find(request.cookies.get(COOKIE), time.monotonic())
+            visit = Visit(request, self._views.of(login.token if login else None), login.name if login else None)
+            try:
+                return await page(visit)
+            except WrongError as wrong:
+                return self._wrong(visit, wrong.status, str(wrong))
+            except NotAllowedError as refused:
+                if login is None and not request.headers.get("x-fragment"):
+                    back = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+                    return RedirectResponse(f"/login?{urlencode({'back': back})}", 303)
+                return self._wrong(visit, 403, refused.reason or "that is not allowed to you")
+            except RefusedError as refused:
+                if refused.error == ErrorWord.NOT_AUTHENTICATED:
+                    self._logins.end(request.cookies.get(COOKIE))
+                    return RedirectResponse("/login", 303)
+                status = 404 if refused.error in NOT_THERE else 400
+                if refused.error in (ErrorWord.NO_LEADER, ErrorWord.STOPPING, ErrorWord.OVERLOADED):
+                    status = 503
+                return self._wrong(visit, status, refused.reason or refused.error)
+            except (ValueError, TypeError) as error:
+                return self._wrong(visit, 400, str(error))
+            except (ConnectionFailedError, QuorateError, OSError) as error:
+                return self._wrong(visit, 503, f"The node can't be reached: {error}. This page tries again by itself.")
+
+        return made
+
+    def _shown(self, visit: Visit, template: str, code: int = 200, **about: Any) -> Response:
+        bare = bool(visit.request.headers.get("x-fragment"))
+        text = self._templates.get_template(template).render(
+            bare=bare, name=visit.name, path=visit.request.url.path, now=time.time(), said=visit.said, **about
+        )
+        return HTMLResponse(text, code)
+
+    def _wrong(self, visit: Visit, status: int, reason: str) -> Response:
+        return self._shown(visit, "wrong.html", status, reason=reason, status_text=HTTPStatus(status).phrase)
+
+    async def _form(self, visit: Visit) -> dict[str, list[str]]:
+        kind = visit.request.headers.get("content-type", "").partition(";")[0].strip()
+        if kind != "application/x-www-form-urlencoded":
+            raise WrongError(400, "a form is wanted")
+        body = await body_of(visit.request.receive)
+        if body is None:
+            raise WrongError(413, "the form is too long, or came too slowly")
+        try:
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=IDS_MAX + 50)
+        except ValueError as error:
+            raise WrongError(400, f"that is no form: {error}") from None
+        form: dict[str, list[str]] = {}
+        for name, value in pairs:
+            form.setdefault(name, []).append(value)
+        return form
+
+    # -- logging in --------------------------------------------------------------------------------------------
+
+    def _login_view(self, request: Request, said: str, status: int = 200) -> Response:
+        visit = Visit(request, self._views.of(None), None)
+        return self._shown(visit, "login.html", status, problem=said, back=back_of(visit.said("back")))
+
+    async def _login_page(self, request: Request) -> Response:
+        return self._login_view(request, "")
+
+    async def _login(self, request: Request) -> Response:
+        address = request.client.host if request.client else ""
+        visit = Visit(request, self._views.of(None), None)
+        try:
+            form = await self._form(visit)
+        except WrongError as wrong:
+            return self._login_view(request, str(wrong), wrong.status)
+        token = form.get("token", [""])[0].strip()
+        pause_s = self._logins.pause_s(address, time.monotonic())
+        if pause_s:
+            async with self._login_turn:  # one after the other, whoever asks how often
+                await asyncio.sleep(pause_s)
+        try:
+            name = await principal(self._views.of(token), token) if token and token.isprintable() else None
+        except (QuorateError, OSError) as error:
+            return self._login_view(request, f"The node can't be asked: {error}", 503)
+        if name is None:
+            self._logins.failed(address, time.monotonic())
+            await self._views.ended(token)
+            return self._login_view(request, "That is no token of this node's.", 403)
+        cookie = self._logins.begin(token, name, time.monotonic())
+        response = RedirectResponse(back_of(form.get("back", ["/"])[0]), 303)
+        response.set_cookie(
+            COOKIE, cookie, max_age=int(LASTS_S), httponly=True, samesite="strict", secure=self._is_secure
+        )
+        return response
+
+    async def _logout(self, request: Request) -> Response:
+        cookie = request.cookies.get(COOKIE)
+        login = self._logins.find(cookie, time.monotonic())
+        self._logins.end(cookie)
+        if login is not None and not self._logins.has_token(login.token, time.monotonic()):
+            await self._views.ended(login.token)
+        response = RedirectResponse("/login", 303)
+        response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=self._is_secure)
+        return response
+
+    # -- files -------------------------------------------------------------------------------------------------
+
+    async def _file(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in STATIC:
+            return PlainTextResponse("there is no such file\n", 404)
+        return Response(self._static[name], media_type=STATIC[name], headers={"cache-control": "max-age=3600"})
+
+    async def _icon(self, request: Request) -> Response:
+        return Response(
+            self._static["icon.svg"], media_type="image/svg+xml", headers={"cache-control": "max-age=86400"}
+        )
+
+    # -- looking -----------------------------------------------------------------------------------------------
+
+    async def _overview(self, visit: Visit) -> Response:
+        listed, status = await asyncio.gather(visit.view.listed(), visit.view.status())
+        sums = listed.sums()
+        points = visit.view.samples.points
+        sums["in"], sums["out"] = points[-1][4:6] if points else (0.0, 0.0)
+        dead = {row["dead_letter"]: row["dead_letters"] or 0 for row in listed.rows if row.get("dead_letter")}
+        return self._shown(
+            visit,
+            "overview.html",
+            sums=sums,
+            listed=listed,
+            status=status,
+            dead=sum(dead.values()),
+            waiting=sum(row["wait_status"] for row in listed.rows),
+            troubled=[row for row in self._rows(visit, listed) if row["growing"] or row["dead"]][:10],
+        )
+
+    def _rows(self, visit: Visit, listed: Listed) -> list[dict[str, Any]]:
+        """Queues as pages tell them."""
+        rows = []
+        for row in listed.rows:
+            came, left = visit.view.rates.get(row["name"], (0.0, 0.0))
+            oldest = row.get("oldest")
+            shown = {"in": came, "out": left, "oldest": max(listed.at - oldest, 0.0) if oldest else 0.0}
+            shown |= {"dead": row.get("dead_letters") or 0, "waiting": row["wait_status"]}
+            shown["growing"] = bool(row["ready"] and not row["wait_status"] and came > left + GROWING)
+            rows.append({**row, **shown})
+        return rows
+
+    async def _queues(self, visit: Visit) -> Response:
+        sort, pattern = visit.said("sort", "name"), visit.said("pattern")
+        if sort not in SORTS:
+            raise WrongError(400, f"sort is {sort[:40]!r}: one of {', '.join(SORTS)}")
+        listed = await visit.view.matching(pattern)
+        rows = self._rows(visit, listed)
+        rows.sort(key=lambda row: row[sort], reverse=bool(visit.said("down")))
+        page = number(visit.said("page", "1"), "page")
+        first = max(page - 1, 0) * PAGE_ROWS
+        return self._shown(
+            visit,
+            "queues.html",
+            rows=rows[first : first + PAGE_ROWS],
+            listed=listed,
+            sort=sort,
+            down=visit.said("down"),
+            pattern=pattern,
+            page=page,
+            pages=max((len(rows) + PAGE_ROWS - 1) // PAGE_ROWS, 1),
+        )
+
+    async def _queue(self, visit: Visit) -> Response:
+        name, state = visit.said("name"), visit.said("state", "ready")
+        if state not in STATES:
+            raise WrongError(400, f"state is {state[:40]!r}: one of {', '.join(STATES)}")
+        counts = await visit.client.monitor(name)
+        visit.view.watch(name)
+        listed = await visit.view.listed()
+        row = next((one for one in self._rows(visit, listed) if one["name"] == name), None)
+        fields = {"queue": name, "state": state, "count": MESSAGES, "after": visit.said("after") or None}
+        reply = await visit.client.request(Action.PEEK, **fields)
+        return self._shown(
+            visit,
+            "queue.html",
+            queue=name,
+            counts=counts,
+            row=row,
+            state=state,
+            messages=reply["messages"],
+            next=reply.get("next", ""),
+            settings=counts["settings"],
+            names=SETTINGS,
+        )
+
+    async def _found(self, visit: Visit) -> tuple[int, dict[str, Any] | None]:
+        if visit.said("id"):
+            msg_id = number(visit.said("id"), "id")
+            try:
+                return msg_id, await visit.client.show(msg_id)
+            except RefusedError as refused:
+                if refused.error != ErrorWord.NO_SUCH_MESSAGE:
+                    raise
+                return msg_id, None
+        message = await visit.client.show(queue=visit.said("queue"), key=visit.said("key"))
+        return int(message["msg_id"]), message
+
+    async def _message(self, visit: Visit) -> Response:
+        msg_id, message = await self._found(visit)
+        note, events, produced = "", [], None
+        try:
+            life = await life_of(visit.client, msg_id, None if message is None else message["trans_id"])
+            events, produced, note = life.events, life.produced, life.note
+        except NotAllowedError:
+            note = "Its life is in the change log, which you may not read (the right log)."
+        if message is None and not events:
+            raise WrongError(404, f"There is no message {msg_id}, and the log knows nothing of it. {note}")
+        told = message or produced
+        text, kind, is_all = showing.shown(told) if told else ("", "", True)
+        headers = [(name, value[: showing.DATA_SHOWN]) for name, value in ((told or {}).get("headers") or {}).items()]
+        return self._shown(
+            visit,
+            "message.html",
+            msg_id=msg_id,
+            message=message,
+            told=told or {},
+            text=text,
+            kind=kind,
+            is_all=is_all,
+            headers=headers,
+            events=events,
+            note=note,
+        )
+
+    async def _data(self, visit: Visit) -> Response:
+        msg_id, message = await self._found(visit)
+        if message is None:
+            raise WrongError(404, f"there is no message {msg_id}")
+        headers = {"content-disposition": f'attachment; filename="message-{msg_id}"'}
+        return Response(showing.bytes_of(message), media_type="application/octet-stream", headers=headers)
+
+    async def _dead(self, visit: Visit) -> Response:
+        listed = await visit.view.listed()
+        names = {row["dead_letter"] for row in listed.rows if row.get("dead_letter")}
+        queues = [row for row in listed.rows if row["name"] in names and row["size"]]
+        found = []
+        for row in queues[:PAGE_ROWS]:
+            reply = await visit.client.request(Action.PEEK, queue=row["name"], state="ready", count=DEAD_LOOKED_AT)
+            dead = [one["dead"] for one in reply["messages"] if one.get("dead")]
+            groups = Counter((one["queue"], str(one.get("reason") or "not said")[:200]) for one in dead)
+            found.append({"row": row, "groups": groups.most_common(20), "looked_at": len(reply["messages"])})
+        return self._shown(visit, "dead.html", found=found, more=len(queues) - len(found))
+
+    async def _samples(self, visit: Visit) -> Response:
+        await visit.view.listed()
+        name = visit.said("queue")
+        samples = visit.view.watch(name) if name else visit.view.samples
+        return JSONResponse(samples.columns())
+
+    # -- doing -------------------------------------------------------------------------------------------------
+
+    async def _act(self, visit: Visit) -> Response:
+        """What an action is about to do."""
+        pairs = visit.request.query_params.multi_items()
+        return await self._asked(visit, asked_of([(name, value) for name, value in pairs]), visit.said("act"), "")
+
+    async def _asked(self, visit: Visit, asked: Asked, name: str, problem: str, status: int = 200) -> Response:
+        act = ACTS.get(name)
+        if act is None:
+            raise WrongError(404, f"there is no action {name[:40]!r}")
+        counts = await visit.client.monitor(asked.queue) if asked.queue else None
+        return self._shown(
+            visit,
+            "act.html",
+            status,
+            act=act,
+            action=name,
+            asked=asked,
+            says=act.says(asked),
+            counts=counts,
+            problem=problem,
+            settings=(counts or {}).get("settings", {}),
+        )
+
+    async def _do(self, visit: Visit) -> Response:
+        form = await self._form(visit)
+        asked = asked_of([(name, value) for name, values in form.items() for value in values])
+        name = form.get("act", [""])[0]
+        act = ACTS.get(name)
+        if act is None:
+            raise WrongError(404, f"there is no action {name[:40]!r}")
+        if act.is_grave and asked.fields.get("typed") != asked.queue:
+            problem = "The name that was typed is another one: nothing was done."
+            return await self._asked(visit, asked, name, problem, 400)
+        done = await carried_out(act, visit.client, asked)
+        return self._shown(
+            visit, "done.html", 200 if done.is_well else 409, act=act, done=done, asked=asked, action=name
+        )
+
+
+def asked_of(pairs: list[tuple[str, str]]) -> Asked:
+    """What a form says. Raises `WrongError`."""
+    ids = [number(value, "id") for name, value in pairs if name == "id"]
+    if len(ids) > IDS_MAX:
+        raise WrongError(400, f"{len(ids)} messages: {IDS_MAX} at a time")
+    fields = {name: value for name, value in pairs if name not in ("id", "queue", "act")}
+    return Asked(next((value for name, value in pairs if name == "queue"), ""), ids, fields)
+
+
+def back_of(path: str) -> str:
+    """Where to go after logging in: a page of ours."""
+    is_ours = path.startswith("/") and not path.startswith(("//", "/\\")) and path.isprintable()
+    return path if is_ours else "/"

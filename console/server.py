@@ -1,0 +1,162 @@
+"""Runs it: one process, one or several listeners, each of which serves pages, metrics or health."""
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from console.guard import LOOPBACK_NAMES, Guard, is_loopback
+from console.logins import Logins
+from console.metrics import Metrics
+from console.pages import Pages
+from console.views import Views
+from quorate.credentials import Credentials
+from quorate.nodes import Address
+
+log = logging.getLogger("quorate.console")
+
+SERVES: Final = ("console", "metrics", "health")
+PORT: Final = 1180
+CONNECTIONS_MAX: Final = 64
+HEAD_BYTES_MAX: Final = 16 << 10
+FIRST_S: Final = 10.0
+"""So long the first request of a connection may take to come."""
+
+KEEP_S: Final = 30
+QUEUES_MAX: Final = 1000
+
+
+class ListenerError(ValueError):
+    """A listener that may not be."""
+
+
+@dataclass(frozen=True)
+class HttpListener:
+    """Where it listens, and for what. `hosts`: other names by which it may be asked.
+
+    `is_insecure`: in the clear elsewhere than on loopback.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = PORT
+    serves: frozenset[str] = field(default_factory=lambda: frozenset(SERVES))
+    hosts: tuple[str, ...] = ()
+    cert: str | None = None
+    key: str | None = None
+    is_insecure: bool = False
+
+    def check(self) -> None:
+        """Raises `ListenerError`."""
+        unknown = sorted(self.serves - set(SERVES))
+        if unknown or not self.serves:
+            raise ListenerError(f"serves {', '.join(unknown) or 'nothing'}: some of {', '.join(SERVES)}")
+        if not is_loopback(self.host) and self.cert is None and not self.is_insecure:
+            reason = "without TLS (cert, key) tokens and messages would go in the clear, unless insecure_http says so"
+            raise ListenerError(f"{self.host}: {reason}")
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What it may be called."""
+        own = f"[{self.host}]" if ":" in self.host else self.host
+        return frozenset({own, *self.hosts, *(LOOPBACK_NAMES if is_loopback(self.host) else ())})
+
+
+class _Protocol(H11Protocol):
+    """A connection on which nothing is asked does not stay."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(FIRST_S, self._close_if_silent)
+
+    def _close_if_silent(self) -> None:
+        transport: asyncio.Transport = self.transport
+        if vars(self)["cycle"] is None and not transport.is_closing():  # no request has come yet
+            transport.close()
+
+
+class _Server(uvicorn.Server):
+    """Signals are the whole process's."""
+
+    def install_signal_handlers(self) -> None:
+        """None of its own."""
+
+    def capture_signals(self) -> Any:
+        """None of its own."""
+        return contextlib.nullcontext()
+
+
+def app_of(listener: HttpListener, views: Views, logins: Logins) -> ASGIApp:
+    """What answers there."""
+    routes: list[BaseRoute] = [*Metrics(views, QUEUES_MAX).routes(listener.serves)]
+    if "console" in listener.serves:
+        routes += Pages(views, logins, is_secure=listener.cert is not None).routes()
+    return Guard(Starlette(routes=routes), listener.names)
+
+
+async def serve(nodes: list[Address], shown: Credentials, listeners: Sequence[HttpListener], said: Any = None) -> None:
+    """Serve until SIGTERM or SIGINT. `said` is called with each listener's address once all listen.
+
+    Raises `ListenerError`, and OSError where it can't listen.
+    """
+    for listener in listeners:
+        listener.check()
+    views, logins = Views(nodes, shown), Logins()
+    servers: list[tuple[_Server, list[Any]]] = []
+    for listener in listeners:
+        config = uvicorn.Config(
+            app_of(listener, views, logins),
+            host=listener.host,
+            port=listener.port,
+            http=_Protocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS_MAX,
+            timeout_keep_alive=KEEP_S,
+            h11_max_incomplete_event_size=HEAD_BYTES_MAX,
+            timeout_graceful_shutdown=2,
+            ssl_certfile=listener.cert,
+            ssl_keyfile=listener.key,
+            proxy_headers=False,
+        )
+        servers.append((_Server(config), [bound(listener)]))
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    await views.begin()
+    running = [asyncio.create_task(server.serve(sockets=sockets)) for server, sockets in servers]
+    if said is not None:
+        for listener, (_, sockets) in zip(listeners, servers, strict=True):
+            said(listener, sockets[0].getsockname()[1])
+    await stop.wait()
+    for server, _ in servers:
+        server.should_exit = True
+    await asyncio.gather(*running, return_exceptions=True)
+    await views.close()
+
+
+def bound(listener: HttpListener) -> socket.socket:
+    """A socket that listens there. Raises OSError."""
+    family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((listener.host, listener.port))
+        sock.listen(CONNECTIONS_MAX)
+        sock.setblocking(False)
+    except OSError as error:
+        sock.close()
+        raise OSError(f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}") from error
+    return sock

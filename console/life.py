@@ -50,7 +50,10 @@ def event_of(record: dict[str, Any], msg_id: int) -> Event | None:
 
 
 async def life_of(client: AsyncClient, msg_id: int, newest: int | None) -> Life:
-    """`newest`: the trans_id of its newest record, where it lives. Raises `NotAllowedError` for who may not read the log."""
+    """`newest`: the trans_id of its newest record, where it lives.
+
+    Raises `NotAllowedError` for who may not read the log.
+    """
     shard, first = msg_id % ID_SHARDS, msg_id // ID_SHARDS
     after, read = first - 1, 0
     events: list[Event] = []

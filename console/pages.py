@@ -419,6 +419,7 @@ class Pages:
             problem = "The name that was typed is another one: nothing was done."
             return await self._asked(visit, asked, name, problem, 400)
         done = await carried_out(act, visit.client, asked)
+        visit.view.changed()
         return self._shown(
             visit, "done.html", 200 if done.is_well else 409, act=act, done=done, asked=asked, action=name
         )

@@ -103,14 +103,15 @@ class View:
         self.rates: dict[str, tuple[float, float]] = {}
         self.looked_at = time.monotonic()
         self._listed = Listed()
-        self._before: Listed | None = None
+        self._is_old = True
         self._status: tuple[float, dict[str, Any]] = (0.0, {})
         self._lock = asyncio.Lock()
 
     async def listed(self) -> Listed:
         """The queues, a second old at most. Raises what `AsyncClient` does."""
         async with self._lock:
-            if time.monotonic() - self._listed.seen >= FRESH_S or not self._listed.seen:
+            if self._is_old or time.monotonic() - self._listed.seen >= FRESH_S:
+                self._is_old = False
                 self._take(await self._list())
             return self._listed
 
@@ -138,7 +139,7 @@ class View:
         return await self._list(pattern)
 
     def _take(self, listed: Listed) -> None:
-        before, self._before, self._listed = self._listed, self._listed, listed
+        before, self._listed = self._listed, listed
         seconds = listed.seen - before.seen
         if before.seen and seconds < LOOKED_S:
             totals = {row["name"]: row["totals"] for row in before.rows}
@@ -155,6 +156,10 @@ class View:
             for row in listed.rows:
                 if row["name"] in self.watched:
                     self.watched[row["name"]].add(listed.at, row, row["totals"])
+
+    def changed(self) -> None:
+        """Who looks has done something: what was listed before is not shown any more."""
+        self._is_old = True
 
     def watch(self, name: str) -> Samples:
         """Samples of that queue, from now on."""

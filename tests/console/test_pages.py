@@ -1,0 +1,281 @@
+"""Pages of a real console before a real node: what they show, what they do, and what they refuse."""
+
+import html
+import json
+import re
+import socket
+import time
+from pathlib import Path
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
+from prometheus_client.parser import text_string_to_metric_families
+
+from quorate import Client
+from tests.cluster import wait_for
+from tests.conftest import StartNode
+from tests.console.conftest import Console, StartConsole
+from tests.faults.security import TOKENS, access_file
+from tests.node import Node
+
+HOSTILE = "<script>alert('x')</script>"
+
+
+def in_table(answer: str) -> str:
+    return html.unescape(re.sub(r"<[^>]+>", " ", answer))
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Node:
+    return start_node()
+
+
+@pytest.fixture
+def console(node: Node, start_console: StartConsole) -> Console:
+    return start_console(node)
+
+
+def filled(client: Client) -> list[int]:
+    """A queue with messages in each state, and dead letters."""
+    client.configure("mail", dead_letter="mail.dead")
+    client.produce_many("mail", [{"n": n} for n in range(30)], headers={"trace": "abc"})
+    messages = client.consume_many("mail", 10)
+    client.bury(messages[:3], "no such user")
+    client.confirm(messages[3:5])
+    client.produce("mail", "later", delay=600, key="later")
+    return [message.msg_id for message in messages]
+
+
+def test_each_page_says_what_the_node_says(node: Node, console: Console) -> None:
+    with node.client() as client:
+        ids = filled(client)
+    overview = in_table(console.get("/").text)
+    assert re.search(r"Ready\s+23\s", overview)
+    assert re.search(r"In flight\s+5\s", overview)
+    queues = in_table(console.get("/queues", sort="ready", down=1).text)
+    assert queues.index("mail ") < queues.index("mail.dead")
+    queue = console.get("/queue", name="mail", state="in_flight").text
+    assert queue.count('name="id"') == 1 + 5, "one is the header's"
+    dead = in_table(console.get("/dead").text)
+    assert re.search(r"no such user\s+3", dead)
+    life = in_table(console.get("/message", id=ids[0]).text)
+    for word in ("produce", "deliver", "bury", "no such user", "trace", "abc", "Move back to mail"):
+        assert word in life, word
+    gone = in_table(console.get("/message", id=ids[4]).text)
+    assert "not there any more" in gone
+    assert "confirm" in gone
+    assert "later" in console.get("/message", queue="mail", key="later").text
+
+
+def test_actions_ask_first_say_what_came_of_it_and_a_get_changes_nothing(node: Node, console: Console) -> None:
+    with node.client() as client:
+        ids = filled(client)
+        for act in ("pause", "clear", "remove", "move", "produce", "confirm"):
+            assert console.get("/act", act=act, queue="mail", id=ids[5]).status == 200
+        assert client.monitor("mail")["size"] == 26
+        assert "are due now" in console.post("/act", act="release", queue="mail", id=ids[5]).text
+        assert client.show(ids[5])["state"] == "ready"
+        assert "3 moved to where they came from" in console.post("/act", act="move", queue="mail.dead").text
+        assert client.monitor("mail.dead")["size"] == 0
+        answer = console.post("/act", act="clear", queue="mail", typed="male")
+        assert answer.status == 400
+        assert client.monitor("mail")["size"] == 29
+        assert console.post("/act", act="pause", queue="mail").status == 200
+        assert client.monitor("mail")["paused"]
+        assert console.post("/act", act="configure", queue="mail", max_size="40", dead_letter="").status == 200
+        settings = client.settings("mail")
+        assert (settings["max_size"], settings["dead_letter"]) == (40, None)
+        assert "a number is wanted" in in_table(console.post("/act", act="configure", queue="mail", max_size="x").text)
+        assert "It was refused" in console.post("/act", act="bury", queue="mail", id=ids[6]).text
+        produced = console.post("/act", act="produce", queue="new", data='{"a": 1}', as_json=1, key="k").text
+        assert client.show(queue="new", key="k")["data"] == {"a": 1}
+        assert "It is message" in produced
+        assert "is no JSON" in in_table(console.post("/act", act="produce", queue="new", data="{", as_json=1).text)
+        half = console.post("/act", act="confirm", queue="mail", id=[ids[7], 1])
+        assert half.status == 409
+        assert "1 of 2 messages" in half.text
+        assert "with 28 messages" in console.post("/act", act="remove", queue="mail", typed="mail").text
+        assert client.queues("mail") == ["mail.dead"]
+
+
+def test_what_clients_wrote_is_text_on_every_page(node: Node, console: Console) -> None:
+    with node.client() as client:
+        client.configure(HOSTILE, dead_letter=f"{HOSTILE}.dead")
+        msg_id = client.produce(HOSTILE, HOSTILE, key=HOSTILE, headers={HOSTILE: HOSTILE})
+        other = client.produce(HOSTILE, {HOSTILE: [HOSTILE]})
+        message = client.consume(HOSTILE)
+        assert message is not None
+        message.bury(HOSTILE)
+    pages = ["/", "/queues", "/dead", f"/message?id={msg_id}", f"/message?id={other}"]
+    texts = [console.ask("GET", page).text for page in pages]
+    texts += [console.get("/queue", name=HOSTILE).text, console.get("/queue", name=f"{HOSTILE}.dead").text]
+    texts += [
+        console.get("/act", act="move", queue=HOSTILE, to=HOSTILE).text,
+        console.get("/queues", pattern=HOSTILE).text,
+    ]
+    texts += [console.get("/queue", name=f"{HOSTILE}none").text, console.get("/queues", sort=HOSTILE).text]
+    for text in texts:
+        assert "<script>alert" not in text
+        assert "&lt;script&gt;" in text
+    data = console.get("/message/data", id=other)
+    assert json.loads(data.body) == {HOSTILE: [HOSTILE]}
+    assert data.headers["content-disposition"].startswith("attachment")
+    assert data.headers["content-type"] == "application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/none", 404),
+        ("/queue?name=none", 404),
+        ("/queue?name=", 400),
+        ("/queue?name=none&state=x", 400),
+        ("/queues?page=x", 400),
+        ("/queues?sort=x", 400),
+        ("/message?id=x", 400),
+        ("/message?id=99999999999999999999", 400),
+        ("/message?id=1024000", 404),
+        ("/message?queue=q&key=k", 404),
+        ("/act?act=none", 404),
+        ("/static/../server.py", 404),
+        ("/static/console.py", 404),
+    ],
+)
+def test_what_is_not_there_is_said(console: Console, path: str, status: int) -> None:
+    answer = console.ask("GET", path)
+    assert answer.status == status
+    assert "Traceback" not in answer.text
+
+
+def test_another_sites_page_can_do_nothing(node: Node, console: Console) -> None:
+    form = b"act=produce&queue=q&data=x"
+    kind = {"Content_Type": "application/x-www-form-urlencoded"}
+    foreign = [
+        {},
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": console.origin, "Sec_Fetch_Site": "cross-site"},
+        {"Origin": console.origin, "Sec_Fetch_Site": "same-site"},
+        {"Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"},
+    ]
+    for headers in foreign:
+        answer = console.ask("POST", "/act", form, **kind, **headers)
+        assert answer.status == 403, headers
+    for host in ("evil.example", f"evil.example:{console.port}", "127.0.0.1.evil.example", ""):
+        assert console.ask("GET", "/", Host=host).status in (400, 421), host
+    for method in ("PUT", "DELETE", "OPTIONS", "TRACE"):
+        assert console.ask(method, "/").status in (400, 405), method
+    with node.client() as client:
+        assert client.queues() == []
+    assert console.ask("POST", "/act", form, **kind, Origin=console.origin).status == 200, (
+        "a browser without the header"
+    )
+
+
+def test_every_answer_has_its_headers(console: Console) -> None:
+    for path in ("/", "/none", "/metrics", "/static/console.js", "/healthz"):
+        headers = console.ask("GET", path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert headers["cache-control"] == "no-store" or path.startswith("/static")
+    assert "server" not in console.ask("GET", "/").headers
+
+
+def test_what_is_no_form_or_too_long_is_refused(console: Console) -> None:
+    own = {"Origin": console.origin, "Sec_Fetch_Site": "same-origin"}
+    kind = {"Content_Type": "application/x-www-form-urlencoded"}
+    assert console.ask("POST", "/act", b"{}", **own, Content_Type="application/json").status == 400
+    assert console.ask("POST", "/act", b"\xff=%", **own, **kind).status == 400
+    assert console.ask("POST", "/act", b"a=" + b"x" * 70_000, **own, **kind).status == 413
+    assert console.ask("GET", "/queues?pattern=" + "x" * 20_000).status == 400
+    assert console.ask("POST", "/act", b"a=1&" * 3000, **own, **kind).status == 400
+
+
+def test_a_token_logs_in_with_its_own_rights_and_logging_out_ends_it(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    path = access_file(tmp_path, worker=["look", "produce:a*", "consume:a*"])
+    node = start_node(access_file=str(path))
+    token = TOKENS["worker"]
+    console = start_console(node)
+    assert console.get("/").status == 303
+    assert console.get("/queues").headers["location"] == "/login?back=%2Fqueues"
+    assert console.log_in("worker.wrong").status == 403
+    assert console.log_in("").status == 403
+    answer = console.log_in(token)
+    assert (answer.status, answer.headers["location"]) == (303, "/queues")
+    for word in ("HttpOnly", "SameSite=strict", "Max-Age=43200"):
+        assert word in answer.headers["set-cookie"]
+    assert console.get("/queues").status == 200
+    assert "Log out" in console.get("/queues").text
+    assert console.post("/act", act="produce", queue="a.in", data="x").status == 200
+    assert console.post("/act", act="produce", queue="b", data="x").status == 409
+    assert "a.in" in console.get("/queues").text
+    msg_id = re.search(r"message (\d+)", console.post("/act", act="produce", queue="a.in", data="y").text)
+    assert msg_id is not None
+    assert "which you may not read" in in_table(console.get("/message", id=msg_id[1]).text)
+    cookie = console.cookie
+    other = start_console(node)
+    other.cookie = cookie
+    assert other.get("/queues").status == 303, "a cookie is of one console"
+    assert console.post("/logout").status == 303
+    assert console.cookie == cookie
+    assert console.get("/queues").status == 303, "it is over, though the browser still has it"
+    assert console.ask("GET", "/metrics").status == 401
+    assert console.ask("GET", "/metrics", Authorization="Bearer worker.wrong").status == 401
+    assert console.ask("GET", "/metrics", Authorization=f"Bearer {token}").status == 200
+    assert console.ask("GET", "/healthz").status == console.ask("GET", "/readyz").status == 200
+
+
+def test_metrics_are_what_was_done_in_both_formats(node: Node, console: Console) -> None:
+    with node.client() as client:
+        filled(client)
+    plain = console.get("/metrics").text
+    found = {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(plain)
+        for sample in family.samples
+    }
+    wanted = {
+        ("quorate_messages", "ready"): 23,
+        ("quorate_messages", "in_flight"): 5,
+        ("quorate_messages", "delayed"): 1,
+        ("quorate_messages_produced_total",): 31,
+        ("quorate_messages_delivered_total",): 10,
+        ("quorate_messages_confirmed_total",): 2,
+        ("quorate_messages_buried_total",): 3,
+        ("quorate_queues",): 2,
+        ("quorate_leader", "0"): 1,
+        ("quorate_disk_full", "0"): 0,
+    }
+    assert wanted.items() <= found.items()
+    assert found["quorate_log_records", "0"] > 30
+    answer = console.ask("GET", "/metrics", Accept="application/openmetrics-text; version=1.0.0")
+    assert answer.headers["content-type"].startswith("application/openmetrics-text")
+    assert len(list(open_families(answer.text))) > 15
+    queues = console.get("/metrics/queues", pattern="mail.*").text
+    assert 'queue="mail.dead",state="ready"} 3.0' in queues
+    assert 'queue="mail"' not in queues
+    assert "quorate_queues_left_out 0.0" in queues
+
+
+def test_a_node_that_is_away_is_said_and_the_page_goes_on_when_it_is_back(node: Node, console: Console) -> None:
+    assert console.get("/healthz").text == console.get("/readyz").text == "ok\n"
+    node.kill()
+    wait_for(lambda: console.get("/").status == 503, 20)
+    assert "tries again by itself" in console.get("/").text
+    assert console.get("/healthz").status == console.get("/readyz").status == 503
+    node.start()
+    wait_for(lambda: console.get("/").status == 200, 20)
+    assert console.get("/readyz").status == 200
+
+
+def test_slow_and_silent_clients_do_not_stay(console: Console) -> None:
+    with socket.create_connection(("127.0.0.1", console.port)) as silent:
+        silent.sendall(b"GET / HTTP/1.1\r\nHost: 127")
+        silent.settimeout(20)
+        begun = time.monotonic()
+        assert silent.recv(1000) == b""
+        assert 5 < time.monotonic() - begun < 15
+    assert console.get("/").status == 200

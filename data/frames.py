@@ -65,6 +65,7 @@ def lifecycles(records: DataFrame, buries: DataFrame | None = None) -> DataFrame
             _last(kind.isin("deliver", "take")).alias("last_delivered"),
             F.count_if(kind.isin("deliver", "take")).alias("deliveries"),
             F.count_if(kind == "release").alias("releases"),
+            F.count_if(kind == "produce").alias("produces"),
             F.count_if(kind == "arrive").alias("arrivals"),
             F.min("trans_id").alias("first_trans_id"),
             F.max("trans_id").alias("last_trans_id"),
@@ -99,7 +100,7 @@ def per_queue(lives: DataFrame) -> DataFrame:
         for name in ("to_deliver_s", "to_confirm_s")
     ]
     summed = lives.groupBy("queue").agg(
-        F.count_if(~F.col("is_truncated") & (F.col("arrivals") == 0)).alias("produced"),
+        F.count_if(F.col("produces") > 0).alias("produced"),
         F.count_if(F.col("arrivals") > 0).alias("arrived"),
         F.count_if(F.col("deliveries") > 0).alias("delivered"),
         *(F.count_if(F.col(why).isNotNull()).alias(why) for why in ENDS),

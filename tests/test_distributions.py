@@ -15,7 +15,8 @@ from quorate.version import VERSION
 from tests.node import free_port
 
 ROOT = Path(__file__).parent.parent
-NAMES = {"actors", "cli", "data", "net", "storage", "quorate_compiled.py", "quorate_server.py", "pyspark_quorate.py"}
+FOLDERS = {"actors", "cli", "console", "data", "net", "storage"}
+NAMES = FOLDERS | {"quorate_compiled.py", "quorate_server.py", "pyspark_quorate.py"}
 
 
 def run(*words: object, folder: Path | None = None, **environment: str) -> str:
@@ -102,9 +103,11 @@ def test_the_server_runs_whatever_a_users_own_packages_are_called(wheels: dict[s
     extensions = {name for name in top_level(wheels["quorate_server"]) if name.endswith(".so")}
     assert top_level(wheels["quorate_server"]) - extensions == NAMES
     assert bool(extensions) is CAN_COMPILE
+    with zipfile.ZipFile(wheels["quorate_server"]) as archive:
+        assert {"console/templates/base.html", "console/static/console.js"} <= set(archive.namelist())
     runs = "compiled" if CAN_COMPILE else "interpreted (it was not compiled)"
     programs = environment(tmp_path / "venv", *wheels.values())
-    for name in ("storage", "data", "cli", "net", "actors"):
+    for name in FOLDERS:
         (tmp_path / "own" / name).mkdir(parents=True)
         (tmp_path / "own" / name / "__init__.py").write_text("raise ImportError('of somebody else')")
     own = str(tmp_path / "own")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).parents[1]
-FOLDERS: Final = ("actors", "net", "quorate", "storage", "data")
+FOLDERS: Final = ("actors", "net", "quorate", "storage", "data", "console")
 ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {

@@ -67,7 +67,6 @@ class Ledger:
         self._unplaced: deque[Message] = deque()
         self._replicated: dict[int, deque[_Replicated]] = {}
         self._replicated_of: dict[Client, list[_Replicated]] = {}
-        self._replicated_count = 0
         self._doubtful: deque[tuple[float, Call, Reply]] = deque()
         self.majority = 1
         self.is_leased = True
@@ -155,7 +154,6 @@ class Ledger:
         waiting = _Replicated(self.state.trans_id, nodes, self._monotonic + REPLICATED_S, call, reply)
         self._replicated.setdefault(nodes, deque()).append(waiting)
         self._replicated_of.setdefault(call.client, []).append(waiting)
-        self._replicated_count += 1
 
     def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
         """This node's disk has the records up to `durable`; n nodes have those up to the n-th of `replicas`."""
@@ -192,7 +190,6 @@ class Ledger:
 
     def _end_replicated(self, waiting: _Replicated) -> None:
         waiting.is_over = True
-        self._replicated_count -= 1
         mine = self._replicated_of.get(waiting.call.client)
         if mine is not None:
             mine.remove(waiting)
@@ -203,7 +200,6 @@ class Ledger:
         """A client is gone: its replies wait for no disks any more. What it asked for is done as far as it is."""
         for waiting in self._replicated_of.pop(client, ()):
             waiting.is_over = True
-            self._replicated_count -= 1
             reason = f"{waiting.nodes} nodes were asked for, and its client is gone"
             self.answers.append((waiting.call, refusal(waiting.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)))
 
@@ -217,7 +213,6 @@ class Ledger:
         self._parked.clear()
         self._replicated.clear()
         self._replicated_of.clear()
-        self._replicated_count = 0
         self._after_commit.clear()
         return taken
 
@@ -274,12 +269,12 @@ class Ledger:
     @property
     def parked_count(self) -> int:
         """How many replies wait for a commit."""
-        return len(self._parked) + self._replicated_count
+        return len(self._parked) + sum([len(waiting) for waiting in self._replicated_of.values()])
 
     @property
     def is_awaited(self) -> bool:
         """Whether anyone waits for a commit."""
-        return bool(self._parked or self._after_commit or self._replicated_count)
+        return bool(self._parked or self._after_commit or self._replicated_of)
 
     @property
     def is_settled(self) -> bool:

@@ -68,7 +68,7 @@ def test_records_are_cut_where_a_partition_ends_also_within_an_entry(after: int,
 def test_queues_kinds_and_columns_are_chosen() -> None:
     log = every_kind()
     of_dead = rows(log.entries, Selection(queues=frozenset({"dead"})))
-    assert [row["kind"] for row in of_dead] == ["bury"], "what arrives in it is about it"
+    assert [row["kind"] for row in of_dead] == ["bury", "move"], "what arrives in it is about it"
     assert {row["queue"] for row in rows(log.entries, Selection(pattern="b|x.*"))} == {"b"}
     assert {row["kind"] for row in rows(log.entries, Selection(kinds=frozenset({"take"})))} == {"take"}
     few = rows(log.entries, Selection(columns=("msg_id", "kind")))

@@ -1,4 +1,4 @@
-"""Where the server's programs begin: qctl, and `python -m quorate_server supervisor|worker ARGUMENT`.
+"""Where the server's programs begin: qctl, and `python -m quorate_server supervisor|worker|console ARGUMENT`.
 
 The server's packages have short names (`storage`, `data`, `net`, ...), which a user's own may have as well. Whatever
 stands in the current folder or on PYTHONPATH, ours come first here: this module's name is nobody else's, and the
@@ -34,6 +34,8 @@ def run(program: str) -> None:
     sys.argv[:2] = [program]
     if program == "supervisor":
         from actors.node.supervisor import main
+    elif program == "console":
+        from console.server import main
     elif program == "worker":
         from actors.node.worker import main
     else:

@@ -50,12 +50,16 @@ def start(
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option("--port", "-p", help="The port, TCP and UDP.")] = None,
     settings: Settings = None,
+    with_console: Annotated[
+        bool, typer.Option("--console", help="With a page, metrics and health on 127.0.0.1:1180.")
+    ] = False,
     background: Annotated[
         bool, typer.Option("--background", "-b", help="Return when the node is ready; it logs to DATA_DIR/node.log.")
     ] = False,
 ) -> None:
     """Start a durable node: with nothing at all, on 127.0.0.1:1111 with its data in ./quorate-data."""
-    flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port)
+    http = "[{}]" if with_console else None
+    flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port, http_listeners=http)
     loaded = configuration.load(config, flags=flags)
     if not background:
         command = supervisor_command(config, flags)
@@ -81,6 +85,10 @@ def start(
         raise fail(said or f"the node did not start; {log} says why")
     where = f"{loaded['host']}:{loaded['port']}"
     console.print(f"node {loaded['node_id']} ready on {where}, process {process.pid}, log in {log}")
+    for one in loaded["http_listeners"]:
+        console.print(
+            f"{', '.join(one['serves'])} at http{'s' if one.get('cert') else ''}://{one['host']}:{one['port']}/"
+        )
 
 
 def _running(config: Path | None, data_dir: Path | None) -> tuple[int, Path]:

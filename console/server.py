@@ -2,14 +2,18 @@
 
 import asyncio
 import contextlib
+import json
 import logging
+import os
 import signal
 import socket
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import uvicorn
+import uvloop
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -33,6 +37,9 @@ FIRST_S: Final = 10.0
 """So long the first request of a connection may take to come."""
 
 KEEP_S: Final = 30
+PARENT_S: Final = 2.0
+"""So often it is looked whether the supervisor is still there."""
+
 QUEUES_MAX: Final = 1000
 
 
@@ -103,8 +110,16 @@ def app_of(listener: HttpListener, views: Views, logins: Logins) -> ASGIApp:
     return Guard(Starlette(routes=routes), listener.names)
 
 
-async def serve(nodes: list[Address], shown: Credentials, listeners: Sequence[HttpListener], said: Any = None) -> None:
-    """Serve until SIGTERM or SIGINT. `said` is called with each listener's address once all listen.
+async def serve(
+    nodes: list[Address],
+    shown: Credentials,
+    listeners: Sequence[HttpListener],
+    said: Callable[[HttpListener, int], None] | None = None,
+    parent: int | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until the process `parent` is gone.
+
+    `said` is called with each listener and its port once all listen.
 
     Raises `ListenerError`, and OSError where it can't listen.
     """
@@ -131,6 +146,7 @@ async def serve(nodes: list[Address], shown: Credentials, listeners: Sequence[Ht
             ssl_keyfile=listener.key,
             proxy_headers=False,
         )
+        config.load()  # raises OSError for a certificate that can't be read
         servers.append((_Server(config), [bound(listener)]))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -140,7 +156,11 @@ async def serve(nodes: list[Address], shown: Credentials, listeners: Sequence[Ht
     if said is not None:
         for listener, (_, sockets) in zip(listeners, servers, strict=True):
             said(listener, sockets[0].getsockname()[1])
-    await stop.wait()
+    while not stop.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), None if parent is None else PARENT_S)
+        if (parent is not None and os.getppid() != parent) or any(task.done() for task in running):
+            break
     for server, _ in servers:
         server.should_exit = True
     await asyncio.gather(*running, return_exceptions=True)
@@ -160,3 +180,29 @@ def bound(listener: HttpListener) -> socket.socket:
         sock.close()
         raise OSError(f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}") from error
     return sock
+
+
+def main() -> None:
+    """Serve what the argument says: see `actors.node.console_process`. Ends with the node's supervisor."""
+    arguments = json.loads(sys.argv[1])
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    parent = os.getppid()
+    listeners = [
+        HttpListener(
+            one["host"],
+            one["port"],
+            frozenset(one["serves"]),
+            tuple(one.get("hosts", ())),
+            one.get("cert") or None,
+            one.get("key") or None,
+            bool(one.get("insecure_http")),
+        )
+        for one in arguments["listeners"]
+    ]
+    shown = Credentials(None, bool(arguments["tls"]), arguments["ca"])
+    nodes = [(str(host), int(port)) for host, port in arguments["nodes"]]
+    try:
+        uvloop.run(serve(nodes, shown, listeners, parent=parent))
+    except (ListenerError, OSError) as error:
+        log.critical("the console can't be served: %s", error)
+        sys.exit(1)

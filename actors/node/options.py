@@ -98,6 +98,38 @@ def listeners(value: Any) -> list[dict[str, Any]]:
     return found
 
 
+HTTP_FIELDS: Final = {
+    "host": str,
+    "port": int,
+    "serves": list,
+    "hosts": list,
+    "cert": str,
+    "key": str,
+    "insecure_http": bool,
+}
+HTTP_SERVES: Final = ("console", "metrics", "health")
+
+
+def http_listeners(value: Any) -> list[dict[str, Any]]:
+    """Objects with host, port, serves, hosts, cert, key and insecure_http; all of them may be left out."""
+    if not isinstance(value, list):
+        raise ValueError(f"a list of objects with {', '.join(HTTP_FIELDS)} is wanted")
+    found: list[dict[str, Any]] = []
+    for index, one in enumerate(value):
+        if not isinstance(one, dict) or set(one) - set(HTTP_FIELDS):
+            raise ValueError(f"entry {index} is not an object with {', '.join(HTTP_FIELDS)}")
+        for name, kind in HTTP_FIELDS.items():
+            if name in one and not isinstance(one[name], kind):
+                raise ValueError(f"entry {index}: {name} is {one[name]!r}: {kind.__name__} is wanted")
+        listener = {"host": "127.0.0.1", "port": 1180, "serves": list(HTTP_SERVES), **one}
+        if not 1 <= listener["port"] <= 65535:
+            raise ValueError(f"entry {index}: a port from 1 to 65535 is wanted")
+        if not listener["serves"] or set(listener["serves"]) - set(HTTP_SERVES):
+            raise ValueError(f"entry {index}: serves some of {', '.join(HTTP_SERVES)}")
+        found.append({**listener, "host": listener["host"].strip("[]")})
+    return found
+
+
 def virtual_queues(value: Any) -> dict[str, list[str]]:
     """An object of lists, or a list of objects with `name` and `queues` (or `queue_list`)."""
     if isinstance(value, list):
@@ -210,6 +242,13 @@ OPTIONS: Final = (
     Option("advertise_host", "", "what clients are told to dial; empty: host"),
     Option("advertise_port", 0, "what clients are told to dial; 0: port", 0, 65535),
     Option("listeners", [], "more ports for clients: objects with protocol, host, port and tls", parse=listeners),
+    Option(
+        "http_listeners",
+        [],
+        "console, metrics and health by HTTP: objects with host, port, serves, hosts, cert, key (docs/console.md)",
+        parse=http_listeners,
+    ),
+    Option("http_ca", "", "the authority of this node's certificate, for its console where tls is 1"),
     Option("tls", 0, "1: clients' TCP port speaks TLS alone, and there is no UDP port beside it", choices=(0, 1)),
     Option("tls_cert", "", "the certificate, and those between it and its authority, for clients (PEM)", is_live=True),
     Option("tls_key", "", "the certificate's key (PEM); empty: it is in tls_cert", is_live=True),

@@ -8,6 +8,7 @@ SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 
 import json
 import logging
+import math
 import os
 import selectors
 import signal
@@ -20,6 +21,7 @@ from typing import Any, Final
 import quorate_compiled
 from actors.node import config as configuration
 from actors.node.config import ConfigError, NodeConfig
+from actors.node.console_process import ConsoleProcess
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
@@ -61,10 +63,11 @@ class Supervisor:
         self._config = self._load()
         self._lock = NodeLock(Path(self._config["data_dir"]))
         self._selector = selectors.DefaultSelector()
-        self._signals, self._signal_end = socket.socketpair()
+        self._signals = socket.socketpair()
         shards = self._config["shards"]
         names = ["the worker"] if shards == 1 else [f"the worker of shard {shard}" for shard in range(shards)]
         self._workers = [WorkerProcess(shard, name) for shard, name in enumerate(names)]
+        self._console = ConsoleProcess(self._config)
         self._cluster_id = 0
         self._told_faults: dict[int, str] = {}
         self._kill_at: float | None = None
@@ -95,6 +98,8 @@ class Supervisor:
                 _check_port(one["host"], one["port"], STREAM if one["tls"] else BOTH)
             for shard in range(config["shards"] if config["shards"] > 1 and config["shard_port"] else 0):
                 _check_port(config["host"], config["shard_port"] + shard, STREAM)
+            for one in config["http_listeners"]:
+                _check_port(one["host"], one["port"], STREAM)
             nodes_port = configuration.nodes_port(config)
             for shard in range(0 if nodes_port is None else config["shards"]):
                 assert nodes_port is not None
@@ -108,11 +113,16 @@ class Supervisor:
             for worker in self._workers:
                 if not worker.is_running and not worker.is_over and not self._is_stopping and now >= worker.start_at:
                     self._start(worker)
+            if now >= self._console.start_at and not self._is_stopping:
+                self._console.start(now)
+                self._selector.register(self._console.descriptor, selectors.EVENT_READ, self._console)
             if not any(worker.is_running for worker in self._workers):
                 if self._is_stopping:
+                    self._stop_console()
                     log.info("stopped")
                     return 0
                 if all(worker.is_over for worker in self._workers):
+                    self._stop_console()
                     self._say(f"failed {self._workers[0].fault}")
                     return 1
             self._wait()
@@ -121,14 +131,19 @@ class Supervisor:
         """Until something happens, or it is time for something; do what that is."""
         now = time.monotonic()
         times = [worker.start_at for worker in self._workers if not worker.is_running and not worker.is_over]
+        if self._console.start_at < math.inf:
+            times.append(self._console.start_at)
         if self._is_stopping:
             times = [] if self._kill_at is None else [self._kill_at]
         if self._reload is not None:
             times.append(self._reload.until)
         ready = self._selector.select(max(min(times) - now, 0.0) if times else None)
         for key, _ in ready:
-            if key.fileobj is self._signals:
+            if key.fileobj is self._signals[0]:
                 self._handle_signals()
+            elif key.data is self._console:
+                self._selector.unregister(self._console.descriptor)
+                self._console.ended(time.monotonic())
             else:
                 self._hear(key.data)
         self._see_whether_reloaded()
@@ -138,6 +153,11 @@ class Supervisor:
                 if worker.is_running:
                     log.warning("%s did not stop in %.1f s and is killed; its log recovers", worker.name, STOP_S)
                     worker.kill()
+
+    def _stop_console(self) -> None:
+        if self._console.is_running:
+            self._selector.unregister(self._console.descriptor)
+            self._console.stop()
 
     def _fail(self, reason: str) -> int:
         log.critical("%s", reason)
@@ -155,12 +175,12 @@ class Supervisor:
             self._ready_fd = None
 
     def _catch_signals(self) -> None:
-        self._signals.setblocking(False)
-        self._signal_end.setblocking(False)
-        signal.set_wakeup_fd(self._signal_end.fileno(), warn_on_full_buffer=False)
+        self._signals[0].setblocking(False)
+        self._signals[1].setblocking(False)
+        signal.set_wakeup_fd(self._signals[1].fileno(), warn_on_full_buffer=False)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda *_: None)
-        self._selector.register(self._signals, selectors.EVENT_READ)
+        self._selector.register(self._signals[0], selectors.EVENT_READ)
 
     def _start(self, worker: WorkerProcess) -> None:
         config = {**self._config.plain(), "cluster_id": self._cluster_id}
@@ -225,7 +245,7 @@ class Supervisor:
                 worker.control.send({"faults": faults})
 
     def _handle_signals(self) -> None:
-        for number in self._signals.recv(64):
+        for number in self._signals[0].recv(64):
             if number in (signal.SIGTERM, signal.SIGINT):
                 self._stop()
             elif number == signal.SIGHUP:

@@ -1,11 +1,14 @@
 """The configuration: the original's file is accepted, overrides win, and every fault is named at once with its line."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from actors.node.config import ConfigError, client_address, load, other_nodes, own_node, virtual_queues
 from actors.node.config_file import without_comments
+from actors.node.options import http_listeners
 
 ORIGINAL = """{
     // where the log goes
@@ -160,3 +163,20 @@ def test_more_ports_for_clients_have_a_protocol_each() -> None:
 def test_a_cluster_that_can_not_be_is_refused(nodes: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         load(environment={}, flags={"cluster_node_list": nodes})
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ({}, "a list of objects"),
+        ([{"prt": 1}], "entry 0 is not an object with host"),
+        ([{"port": "x"}], "port is 'x': int is wanted"),
+        ([{"port": 0}], "from 1 to 65535"),
+        ([{"serves": ["pages"]}], "serves some of console, metrics, health"),
+        ([{"serves": []}], "serves some of"),
+    ],
+)
+def test_http_listeners_that_are_none_are_refused(value: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(says)):
+        http_listeners(value)
+    assert http_listeners([{}])[0]["port"] == 1180

@@ -1,7 +1,7 @@
 """A message's life, from the change log: produced, delivered to whom, extended, released, buried, moved, confirmed.
 
-Its id names the record that produced it; from there on the log is read, `RECORDS_MAX` records at most, and no further
-than its newest record where it still lives.
+Of one that lives each record names the one before. Of one that is gone its id names the record that produced it; from
+there on the log is read, `RECORDS_MAX` records at most.
 """
 
 from typing import Any, Final, NamedTuple
@@ -11,6 +11,9 @@ from quorate.shards import ID_SHARDS
 
 RECORDS_MAX: Final = 200_000
 PIECE: Final = 1000
+EVENTS_MAX: Final = 500
+"""Of one that lives."""
+
 ENDS: Final = frozenset({"confirm", "take", "expire", "clear"})
 OF_ONE: Final = ("due_ats", "expires_ats", "deliveries")
 
@@ -50,42 +53,49 @@ def event_of(record: dict[str, Any], msg_id: int) -> Event | None:
 
 
 async def life_of(client: AsyncClient, msg_id: int, newest: int | None) -> Life:
-    """`newest`: the trans_id of its newest record, where it lives.
+    """`newest`: the trans_id of its newest record, where it lives: from there each names the one before.
 
-    Raises `NotAllowedError` for who may not read the log.
+    One that is gone is looked for from its produce record on. Raises `NotAllowedError` for who may not read the log.
     """
+    return await (_gone(client, msg_id) if newest is None else _living(client, msg_id, newest))
+
+
+async def _living(client: AsyncClient, msg_id: int, newest: int) -> Life:
+    shard, at = msg_id % ID_SHARDS, newest
+    events: list[Event] = []
+    while at and len(events) < EVENTS_MAX:
+        reply = await client.log(after=at - 1, count=1, shard=shard)
+        if reply["first_trans_id"] > at:
+            note = f"The log begins at record {reply['first_trans_id']:,}: what was before is not in it any more."
+            return Life(events[::-1], None, note)
+        record = next((one for one in reply["records"] if one["trans_id"] == at), None)
+        event = None if record is None else event_of(record, msg_id)
+        if record is None or event is None:
+            return Life(events[::-1], None, f"Record {at:,} can't be seen yet: look again.")
+        events.append(event)
+        if event.kind == "produce":
+            return Life(events[::-1], record, "")
+        at = int(record["previous"][record["msg_ids"].index(msg_id)])
+    return Life(events[::-1], None, f"These are its last {len(events):,} records.")
+
+
+async def _gone(client: AsyncClient, msg_id: int) -> Life:
     shard, first = msg_id % ID_SHARDS, msg_id // ID_SHARDS
-    after, read = first - 1, 0
+    after, read, note = first - 1, 0, ""
     events: list[Event] = []
     produced: dict[str, Any] | None = None
     while read < RECORDS_MAX:
         reply = await client.log(after=after, count=PIECE, shard=shard)
-        if reply["first_trans_id"] > first and not events:
-            after = reply["first_trans_id"] - 1
+        if reply["first_trans_id"] > first and not note:
             note = f"The log begins at record {reply['first_trans_id']:,}: what was before is not in it any more."
-            return Life(await _rest(client, msg_id, after, newest, shard), None, note)
-        records = reply["records"]
-        for record in records:
+            after = max(after, reply["first_trans_id"] - 1)
+        for record in reply["records"]:
             found = event_of(record, msg_id)
             if found is not None:
                 events.append(found)
                 produced = record if found.kind == "produce" else produced
-        read += len(records)
-        after = reply["last_trans_id"]
-        if not records or (events and events[-1].kind in ENDS) or (newest is not None and after >= newest):
-            return Life(events, produced, "")
+        read += len(reply["records"])
+        after = max(after, reply["last_trans_id"])
+        if (events and events[-1].kind in ENDS) or after >= reply["committed"] or not reply["records"]:
+            return Life(events, produced, note)
     return Life(events, produced, f"{RECORDS_MAX:,} records were read, up to {after:,}; the log goes on.")
-
-
-async def _rest(client: AsyncClient, msg_id: int, after: int, newest: int | None, shard: int) -> list[Event]:
-    events: list[Event] = []
-    read = 0
-    while read < RECORDS_MAX and (newest is None or after < newest):
-        reply = await client.log(after=after, count=PIECE, shard=shard)
-        found = [event_of(record, msg_id) for record in reply["records"]]
-        events += [event for event in found if event is not None]
-        read += len(found)
-        after = reply["last_trans_id"]
-        if not found or (events and events[-1].kind in ENDS):
-            break
-    return events

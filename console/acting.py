@@ -1,6 +1,7 @@
 """What a person may do from a page: each action says what it is about to do, and tells afterwards what came of it."""
 
 import json
+import math
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
@@ -63,9 +64,12 @@ async def _remove(client: AsyncClient, asked: Asked) -> Done:
 def number(text: str, name: str) -> float:
     """Raises ValueError."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
-        raise ValueError(f"{name} is {text!r}, and a number is wanted") from None
+        found = math.nan
+    if not math.isfinite(found):
+        raise ValueError(f"{name} is {text[:40]!r}, and a number is wanted")
+    return found
 
 
 async def _configure(client: AsyncClient, asked: Asked) -> Done:

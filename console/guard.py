@@ -17,9 +17,15 @@ AT_ONCE: Final = 16
 """Requests that are answered at a time; more wait, and no longer than `WAIT_S`."""
 
 WAIT_S: Final = 10.0
+ANSWER_S: Final = 30.0
+"""So long an answer may take, until it is read."""
+
 BODY_BYTES_MAX: Final = 64 << 10
 BODY_S: Final = 10.0
 """So long the body of a request may take."""
+
+HEALTH: Final = ("/healthz", "/readyz")
+"""What waits for nobody."""
 
 METHODS: Final = ("GET", "HEAD", "POST")
 POLICY: Final = (
@@ -30,7 +36,7 @@ HEADERS: Final = (
     (b"content-security-policy", POLICY.encode()),
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
+    (b"referrer-policy", b"same-origin"),
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
@@ -64,7 +70,7 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         host = headers.get("host", "")
         if host_of(host) not in self._hosts:
-            return 421, "this console is not called so: see http_hosts in docs/console.md"
+            return 421, "this console is not called so: see hosts in docs/console.md"
         if scope["method"] not in METHODS:
             return 405, "GET and POST are what there is here"
         if scope["method"] == "POST":
@@ -97,13 +103,17 @@ class Guard:
             status, reason = fault
             await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_guarded)
             return
+        if scope["path"] in HEALTH:
+            await self._app(scope, receive, send_guarded)
+            return
         try:
             await asyncio.wait_for(self._room.acquire(), WAIT_S)
         except TimeoutError:
             await PlainTextResponse("too many requests at a time\n", 503)(scope, receive, send_guarded)
             return
         try:
-            await self._app(scope, receive, send_guarded)
+            async with asyncio.timeout(ANSWER_S):  # also where its client does not read: what is not sent is cut off
+                await self._app(scope, receive, send_guarded)
         finally:
             self._room.release()
 

@@ -80,7 +80,7 @@ async def _living(client: AsyncClient, msg_id: int, newest: int) -> Life:
 
 
 async def _gone(client: AsyncClient, msg_id: int) -> Life:
-    shard, first = msg_id % ID_SHARDS, msg_id // ID_SHARDS
+    shard, first = msg_id % ID_SHARDS, max(msg_id // ID_SHARDS, 1)
     after, read, note = first - 1, 0, ""
     events: list[Event] = []
     produced: dict[str, Any] | None = None

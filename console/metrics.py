@@ -145,7 +145,14 @@ class Metrics:
         given = request.headers.get("authorization", "")
         return given[len(BEARER) :].strip() or None if given.lower().startswith(BEARER) else None
 
-    def _refused(self, error: Exception) -> Response:
+    async def _refused(self, request: Request, error: Exception) -> Response:
+        token = self._token(request)
+        if token is not None:
+            await self._views.ended(token)
+        return self._refusal(error)
+
+    @staticmethod
+    def _refusal(error: Exception) -> Response:
         if isinstance(error, NotAllowedError) or (
             isinstance(error, RefusedError) and error.error == ErrorWord.NOT_AUTHENTICATED
         ):
@@ -159,14 +166,14 @@ class Metrics:
             listed = await view.listed()
             return self._told(request, of_node(await view.status(), listed))
         except (QuorateError, OSError) as error:
-            return self._refused(error)
+            return await self._refused(request, error)
 
     async def _queues(self, request: Request) -> Response:
         view = self._views.of(self._token(request))
         try:
             listed = await view.matching(request.query_params.get("pattern", ""))
         except (QuorateError, OSError, ValueError) as error:
-            return self._refused(error)
+            return await self._refused(request, error)
         rows = listed.rows[: self._queues_max]
         return self._told(request, of_queues(rows, listed.count - len(rows), listed.at))
 

@@ -209,11 +209,15 @@ class Pages:
         try:
             name = await principal(self._views.of(token), token) if token and token.isprintable() else None
         except (QuorateError, OSError) as error:
+            self._logins.failed(address, time.monotonic())
+            if not self._logins.has_token(token, time.monotonic()):
+                await self._views.ended(token)
             return self._login_view(request, f"The node can't be asked: {error}", 503)
         if name is None:
             self._logins.failed(address, time.monotonic())
             await self._views.ended(token)
             return self._login_view(request, "That is no token of this node's.", 403)
+        self._logins.end(request.cookies.get(COOKIE))
         cookie = self._logins.begin(token, name, time.monotonic())
         response = RedirectResponse(back_of(form.get("back", ["/"])[0]), 303)
         response.set_cookie(
@@ -394,6 +398,8 @@ class Pages:
         act = ACTS.get(name)
         if act is None:
             raise WrongError(404, f"there is no action {name[:40]!r}")
+        if "chosen" in asked.fields and not asked.ids:
+            raise WrongError(400, "No message was chosen.")
         counts = await visit.client.monitor(asked.queue) if asked.queue else None
         return self._shown(
             visit,

@@ -30,6 +30,7 @@ class _Target:
 
     def __init__(self, name: str, queue: QueueState | None, max_size: int) -> None:
         self.name = name
+        self.is_new = queue is None
         self.messages: list[Message] = []
         self._taken: set[str] = set()
         self._keys = {} if queue is None else queue.keys
@@ -121,17 +122,17 @@ class Moving:
             name = str(dead["queue"])
         found = targets.get(name)
         if found is None:
-            found = targets[name] = self._judged(call, name, queues.get(name), len(queues), len(targets))
+            found = targets[name] = self._judged(call, name, queues.get(name), len(queues) + _new(targets))
         return found
 
-    def _judged(self, call: Call, name: str, queue: QueueState | None, queues: int, others: int) -> _Target | str:
+    def _judged(self, call: Call, name: str, queue: QueueState | None, there: int) -> _Target | str:
         if not call.principal.rights.may(Right.PRODUCE, name):
             return str(not_allowed(call.request, Right.PRODUCE).reason)
         if name == call.request.queue:
             return "it came from this queue"
         if queue is None and not call.request.create:
             return f"there is no queue {name!r}, and nothing says to create it"
-        if queue is None and queues + others >= self.queues_max:
+        if queue is None and there >= self.queues_max:
             return f"there are {self.queues_max} queues already"
         return _Target(name, queue, (self._ledger.new_queue if queue is None else queue).max_size)
 
@@ -145,3 +146,12 @@ class Moving:
         ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats))
         for message in target.messages:
             self._delivery.place(message)
+
+
+def _new(targets: dict[str, _Target | str]) -> int:
+    """How many of them would be made."""
+    count = 0
+    for target in targets.values():
+        if isinstance(target, _Target) and target.is_new:
+            count += 1
+    return count

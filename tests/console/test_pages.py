@@ -96,6 +96,9 @@ def test_actions_ask_first_say_what_came_of_it_and_a_get_changes_nothing(node: N
         produced = console.post("/act", act="produce", queue="new", data='{"a": 1}', as_json=1, key="k").text
         assert client.show(queue="new", key="k")["data"] == {"a": 1}
         assert "It is message" in produced
+        for text in ("inf", "nan", "1e999", "x"):
+            assert console.post("/act", act="produce", queue="new", data="x", priority=text).status == 409, text
+        assert console.get("/act", act="move", queue="mail", chosen=1).status == 400, "nothing was chosen"
         assert "is no JSON" in in_table(console.post("/act", act="produce", queue="new", data="{", as_json=1).text)
         half = console.post("/act", act="confirm", queue="mail", id=[ids[7], 1])
         assert half.status == 409
@@ -139,6 +142,7 @@ NOT_THERE = {
     "/message?id=x": 400,
     "/message?id=99999999999999999999": 400,
     "/message?id=1024000": 404,
+    "/message?id=1": 400,
     "/message?queue=q&key=k": 404,
     "/act?act=none": 404,
     "/static/../server.py": 404,
@@ -183,7 +187,7 @@ def test_every_answer_has_its_headers(console: Console) -> None:
         headers = console.ask("GET", path).headers
         assert "default-src 'none'" in headers["content-security-policy"]
         assert "unsafe" not in headers["content-security-policy"]
-        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "no-referrer")
+        assert (headers["x-content-type-options"], headers["referrer-policy"]) == ("nosniff", "same-origin")
         assert headers["cache-control"] == "no-store" or path.startswith("/static")
     assert "server" not in console.ask("GET", "/").headers
 
@@ -221,7 +225,11 @@ def test_a_token_logs_in_with_its_own_rights_and_logging_out_ends_it(
     msg_id = re.search(r"message (\d+)", console.post("/act", act="produce", queue="a.in", data="y").text)
     assert msg_id is not None
     assert "which you may not read" in in_table(console.get("/message", id=msg_id[1]).text)
-    cookie = console.cookie
+    before = console.cookie
+    assert console.log_in(token).status == 303
+    cookie, console.cookie = console.cookie, before
+    assert console.get("/queues").status == 303, "who logs in again leaves no session behind"
+    console.cookie = cookie
     other = start_console(node)
     other.cookie = cookie
     assert other.get("/queues").status == 303, "a cookie is of one console"

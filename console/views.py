@@ -76,16 +76,10 @@ class Samples:
     """Of all queues, or of one: at each moment what charts show."""
 
     def __init__(self) -> None:
-        self._last: tuple[float, dict[str, Any]] | None = None
         self.points: deque[tuple[float, ...]] = deque(maxlen=SAMPLES_MAX)
 
-    def add(self, at: float, counts: dict[str, Any], totals: dict[str, Any]) -> None:
-        """Unix s; `ready`, `delayed`, `in_flight` of `counts`."""
-        came = left = 0.0
-        if self._last is not None:
-            came = rate(self._last[1], totals, IN, at - self._last[0])
-            left = rate(self._last[1], totals, OUT, at - self._last[0])
-        self._last = (at, dict(totals))
+    def add(self, at: float, counts: dict[str, Any], came: float, left: float) -> None:
+        """Unix s; `ready`, `delayed`, `in_flight` of `counts`; how many came and left a second."""
         self.points.append((at, counts["ready"], counts["delayed"], counts["in_flight"], came, left))
 
     def columns(self) -> list[list[float]]:
@@ -145,17 +139,20 @@ class View:
             totals = {row["name"]: row["totals"] for row in before.rows}
             self.rates = {
                 row["name"]: (
-                    rate(totals.get(row["name"], {}), row["totals"], IN, seconds),
-                    rate(totals.get(row["name"], {}), row["totals"], OUT, seconds),
+                    rate(totals[row["name"]], row["totals"], IN, seconds),
+                    rate(totals[row["name"]], row["totals"], OUT, seconds),
                 )
                 for row in listed.rows
+                if row["name"] in totals  # of a new one nothing is known yet
             }
+        came = sum(one[0] for one in self.rates.values())
+        left = sum(one[1] for one in self.rates.values())
         if not self.samples.points or listed.at - self.samples.points[-1][0] >= SAMPLE_S * 0.9:
             sums = listed.sums()
-            self.samples.add(listed.at, sums, sums)
+            self.samples.add(listed.at, sums, came, left)
             for row in listed.rows:
                 if row["name"] in self.watched:
-                    self.watched[row["name"]].add(listed.at, row, row["totals"])
+                    self.watched[row["name"]].add(listed.at, row, *self.rates.get(row["name"], (0.0, 0.0)))
 
     def changed(self) -> None:
         """Who looks has done something: what was listed before is not shown any more."""

@@ -45,8 +45,8 @@ def test_rates_go_on_when_a_new_leader_counts_anew() -> None:
     assert rate({"produced": 100}, {"produced": 10}, ("produced",), 2) == 5
     assert rate({}, {}, ("produced",), 0) == 0
     samples = Samples()
-    for at, made in ((0.0, 0), (2.0, 20), (4.0, 20)):
-        samples.add(at, {"ready": made, "delayed": 0, "in_flight": 0}, {"produced": made})
+    for at, made, came in ((0.0, 0, 0.0), (2.0, 20, 10.0), (4.0, 20, 0.0)):
+        samples.add(at, {"ready": made, "delayed": 0, "in_flight": 0}, came, 0.0)
     assert samples.columns() == [[0, 2, 4], [0, 20, 20], [0, 0, 0], [0, 0, 0], [0, 10, 0], [0, 0, 0]]
 
 

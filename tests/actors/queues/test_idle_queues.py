@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.queues.broker import Broker, Limits
@@ -25,30 +25,33 @@ STEPS = st.lists(
 )
 
 
+FOUND: list[tuple[str, Any]] = [("produce", 4), ("consume", 0.0), ("consume", 25.0), ("time", 4.0), ("time", 11.0)]
+"""Who waits is served by a message that comes again, and waits no longer."""
+
+
 @given(STEPS)
+@example(FOUND)
 def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str, Any]]) -> None:
     shard = Shard()
     shard.ask(5, queue="q", expires_after=AFTER_S)
     used_at = shard.now
-    waits_until = 0.0
+    waits: dict[int, float] = {}
     held: list[int] = []
     for name, value in steps:
         if "q" not in shard.state.queues:
             return
         if name == "consume":
             used_at = shard.now
-            reply = shard.replies.get(shard.send(2, queue="q", wait=value))
-            if reply is None:
-                waits_until = max(waits_until, shard.now + value)
-            elif "msg_id" in reply:
+            order = shard.send(2, queue="q", wait=value)
+            waits[order] = shard.now + value
+            reply = shard.replies.get(order)
+            if reply is not None and "msg_id" in reply:
                 held.append(reply["msg_id"])
         elif name == "watch":
             used_at = shard.now
-            if shard.replies.get(shard.send(18, queue="q", wait=value)) is None:
-                waits_until = max(waits_until, shard.now + value)
+            waits[shard.send(18, queue="q", wait=value)] = shard.now + value
         elif name == "produce":
             shard.ask(1, queue="q", data=1, retry=value, ttl=1000)
-            waits_until = 0.0  # somebody who waited has it, or was told of it
         elif name == "configure":
             used_at = shard.now
             shard.ask(5, queue="q")
@@ -60,6 +63,7 @@ def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str,
             while shard.now < until:
                 flying = shard.state.queues["q"].waiting if shard.state.queues["q"].in_flight else ()
                 flies_until = max((at for at, _ in flying), default=0.0)
+                waits_until = max((at for order, at in waits.items() if order not in shard.replies), default=0.0)
                 shard.pass_time(0.5)
                 if "q" not in shard.state.queues:
                     assert shard.now >= used_at + AFTER_S - 1e-6

@@ -65,15 +65,15 @@ def _of_status(status: dict[str, Any]) -> Iterator[Metric]:
     yield GaugeMetricFamily("quorate_connections", "Clients that are connected", value=status["connections"])
     yield GaugeMetricFamily("quorate_uptime_seconds", "Since the node's worker began", value=status["uptime_s"])
     about = {
-        "quorate_leader": ("The node_id that leads; 0: none does", "leader_node_id", 1),
-        "quorate_elections": ("The vote_id: it rises with each election", "vote_id", 1),
-        "quorate_log_records": ("Records in the log", "log_size", 1),
-        "quorate_log_records_max": ("Records that the log keeps", "max_log_size", 1),
-        "quorate_message_bytes": ("Data of live messages", "data_bytes", 1),
-        "quorate_resident_memory_bytes": ("Of the shard's worker", "resident_bytes", 1),
-        "quorate_committed_records": ("The last record that is committed", "committed", 1),
+        "quorate_leader": ("The node_id that leads; 0: none does", "leader_node_id"),
+        "quorate_elections": ("The vote_id: it rises with each election", "vote_id"),
+        "quorate_log_records": ("Records in the log", "log_size"),
+        "quorate_log_records_max": ("Records that the log keeps", "max_log_size"),
+        "quorate_message_bytes": ("Data of live messages", "data_bytes"),
+        "quorate_resident_memory_bytes": ("Of the shard's worker", "resident_bytes"),
+        "quorate_committed_records": ("The last record that is committed", "committed"),
     }
-    for name, (help_text, field, _) in about.items():
+    for name, (help_text, field) in about.items():
         family = GaugeMetricFamily(name, help_text, labels=["shard"])
         for row in status["shards"]:
             if row.get(field) is not None:

@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from taskiq import AckableMessage, InMemoryBroker
+from taskiq import AckableMessage, BrokerMessage, InMemoryBroker
 
 from quorate.taskiq import QuorateBroker
 
@@ -26,7 +26,10 @@ async def first(listening):
 
 
 async def listeners():
-    """One of two listeners gets a task; who has not acknowledged it keeps it; who listens no more takes none."""
+    """One of two listeners gets a task; who has not acknowledged it keeps it; who listens no more takes none.
+
+    What taskiq-redis tests of its list and its stream, whose source distribution has no tests to run.
+    """
     other = QuorateBroker(os.environ["QUORATE_URL"], queue="two", lease=1)
     await other.startup()
     tasks = [asyncio.create_task(first(other)) for _ in range(2)]
@@ -47,6 +50,23 @@ async def listeners():
     await asyncio.gather(*[other.kick(message) for _ in range(50)])
     assert (await other.client.monitor("two"))["ready"] == 50
     await other.shutdown()
+    await few_connections()
+
+
+async def few_connections():
+    """Three listen and fifty send by one client that has four requests open at most: none of it waits for another."""
+    few = QuorateBroker(os.environ["QUORATE_URL"], queue="few", max_in_flight=4)
+    await few.startup()
+    tasks = [asyncio.create_task(first(few)) for _ in range(3)]
+    await asyncio.sleep(0.3)
+    raw = BrokerMessage(task_id="1", task_name="any", message=b"\xff no json", labels={"label1": "val1"})
+    await asyncio.wait_for(asyncio.gather(*[few.kick(raw) for _ in range(50)]), 5)
+    got = await asyncio.wait_for(asyncio.gather(*tasks), 5)
+    assert [one.data for one in got] == [raw.message] * 3
+    for one in got:
+        await one.ack()
+    assert (await few.client.monitor("few"))["size"] == 47
+    await few.shutdown()
 
 
 async def sending():

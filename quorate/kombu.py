@@ -41,8 +41,8 @@ class Transport(virtual.Transport):
     """Talks to the node of its URL, and to those of the other URLs when that one is away.
 
     `transport_options`: `lease` (s), `native_eta`, `invert_priority`, `prefix` (or the path of the URL and a dot),
-    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on). The URL's
-    password is the token.
+    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on, or `ssl_ca=` and so on in the URL: kombu takes no other names there).
+    The URL's password is the token.
     """
 
     Channel = Channel
@@ -124,6 +124,7 @@ class Transport(virtual.Transport):
         given, ssl = self.client.transport_options, self.client.ssl
         files = {**given, **(ssl if isinstance(ssl, dict) else {})}
         names = {"ca": ("ca", "ca_certs"), "cert": ("cert", "certfile"), "key": ("key", "keyfile")}
+        names = {name: (*known, *(f"ssl_{one}" for one in known)) for name, known in names.items()}
         found = {name: next((files[one] for one in known if files.get(one)), None) for name, known in names.items()}
         password = self.client.password
         token = password() if callable(password) else password

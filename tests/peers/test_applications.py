@@ -14,6 +14,7 @@ import pytest
 from quorate import Client
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
+from tests.faults.security import TOKENS, Authority, access_file, running
 from tests.node import Node
 from tests.peers.conftest import environment
 
@@ -224,6 +225,22 @@ def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
             application.run(*bare)  # it has no prefix, and finds another application's
     with Client(port=node.port) as client:
         wait_for(lambda: not [name for name in client.queues("app.*pidbox*") if "bindings" not in name], 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(WORKERS))
+def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str) -> None:
+    """All that it takes stands in the URL."""
+    authority = Authority(tmp_path / "authority")
+    access = access_file(tmp_path, worker=["produce:*", "consume:*", "look:*", "manage:*"])
+    config = {"access_file": str(access), "tls": 1, "tls_cert": authority.issue("127.0.0.1")}
+    with running(Node(tmp_path, config)) as node:
+        application = Application(name, peers, node, tmp_path)
+        ca = f"/?ssl_ca={authority.ca}" if name == "celery" else f"/?tls=1&ca={authority.ca}"
+        application._environment["QUORATE_URL"] = f"quorate://:{TOKENS['worker']}@127.0.0.1:{node.port}{ca}"
+        application.send(["one", "two"], 0)
+        with application.working():
+            wait_for(lambda: application.done("one") and application.done("two"), 60)
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -228,6 +228,23 @@ def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet"])
+def test_celerys_other_pools_keep_leases_and_end(
+    start_node: StartNode, peers: Path, tmp_path: Path, pool: str
+) -> None:
+    application = Application("celery", peers, start_node(), tmp_path)
+    application.send(["long"], 4.5)
+    application.send([f"t{n}" for n in range(20)], 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(WORKERS, "celery", [*WORKERS["celery"], "-P", pool, "-c", "20"])
+        with application.working() as worker:
+            wait_for(lambda: application.done("long") and all(application.done(f"t{n}") for n in range(20)), 60)
+            worker.terminate()
+            worker.wait(20)
+    assert application.begun("long") == 1, "it was longer than a lease"
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(WORKERS))
 def test_tasks_run_over_tls_with_a_token(tmp_path: Path, peers: Path, name: str) -> None:
     """All that it takes stands in the URL."""

@@ -41,8 +41,8 @@ class Transport(virtual.Transport):
     """Talks to the node of its URL, and to those of the other URLs when that one is away.
 
     `transport_options`: `lease` (s), `native_eta`, `invert_priority`, `prefix` (or the path of the URL and a dot),
-    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on, or `ssl_ca=` and so on in the URL: kombu takes no other names there).
-    The URL's password is the token.
+    `timeout` (s, of each request), `ca`, `cert`, `key` (files, for TLS; `ssl` true or these switch it on, or `ssl_ca=`
+    and so on in the URL: kombu takes no other names there). The URL's password is the token.
     """
 
     Channel = Channel

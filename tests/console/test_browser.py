@@ -62,12 +62,13 @@ class Browser:
             raise AssertionError(f"{text!r} does not come: {self.text}") from None
 
     def click(self, text: str) -> None:
-        """A button or link of that name."""
-        found = self.driver.find_elements(
-            By.XPATH, f"//*[self::a or self::button][normalize-space()={json.dumps(text)}]"
-        )
-        assert found, f"there is no {text!r} on the page: {self.text}"
-        found[0].click()
+        """A button or link of that name, when it is there."""
+        path = f"//*[self::a or self::button][normalize-space()={json.dumps(text)}]"
+        try:
+            wait_for(lambda: bool(self.driver.find_elements(By.XPATH, path)), 10)
+        except AssertionError:
+            raise AssertionError(f"there is no {text!r} on the page: {self.text}") from None
+        self.driver.find_element(By.XPATH, path).click()
 
     def shot(self, name: str) -> None:
         SHOTS.mkdir(parents=True, exist_ok=True)
@@ -197,8 +198,10 @@ def test_pages_work_without_scripts(
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     browser.open("/queues?pattern=dead")
     browser.click("queue.0000.dead")
+    browser.sees(str(msg_id))
     browser.driver.find_element(By.CSS_SELECTOR, f"input[value='{msg_id}']").click()
     browser.click("Move")
+    browser.sees("1 message of this queue go back")
     browser.click("Move")
     browser.sees("1 moved to where they came from")
     browser.check()

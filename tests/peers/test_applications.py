@@ -229,9 +229,7 @@ def test_celery_has_remote_control_and_a_command_and_says_what_is_wrong(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet"])
-def test_celerys_other_pools_keep_leases_and_end(
-    start_node: StartNode, peers: Path, tmp_path: Path, pool: str
-) -> None:
+def test_celerys_other_pools_keep_leases_and_end(start_node: StartNode, peers: Path, tmp_path: Path, pool: str) -> None:
     application = Application("celery", peers, start_node(), tmp_path)
     application.send(["long"], 4.5)
     application.send([f"t{n}" for n in range(20)], 0.5)

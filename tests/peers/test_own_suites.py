@@ -49,6 +49,7 @@ ACTORS = {
     "tests/test_actors.py::test_worker_handles_non_numeric_eta_and_logs_warning": STUB,
     "tests/test_actors.py::test_worker_handles_none_eta": STUB,
     "tests/test_actors.py::test_actor_messages_can_be_assigned_message_age_limits": "it sleeps for the very age",
+    "tests/test_actors.py::test_actor_messages_can_be_assigned_time_limits": "limit and look together last its sleep",
     "tests/test_worker.py::test_exception_from_actor_doesnt_leak": "its fixture keeps what was raised, to raise it",
     "tests/test_broker.py::test_can_instantiate_brokers_without_middleware": PIKA,
     "tests/test_results.py::test_messages_without_actor_not_crashing_lookup_options": "it wants a Redis server",

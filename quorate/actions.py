@@ -72,6 +72,7 @@ class Gathered:
 
     LIST: Final = "list"
     STATUS: Final = "status"
+    METRICS: Final = "metrics"
     SUM: Final = "sum"
     LEADERS: Final = "leaders"
     MEMBERS: Final = "members"
@@ -184,6 +185,12 @@ TABLE: Final = (
     ),
     Facts(
         *(Action.NODE_STATUS, "node status", Right.LOOK, About.EVERY_SHARD, Gathered.STATUS),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.NODE_METRICS, "node metrics", Right.LOOK, About.EVERY_SHARD, Gathered.METRICS),
         asks_node=True,
         is_repeatable=True,
         by_datagram=False,

@@ -395,6 +395,10 @@ class AsyncClient:
         """As `Client.status`."""
         return await self.request(Action.NODE_STATUS)
 
+    async def metrics(self) -> dict[str, Any]:
+        """As `Client.metrics`."""
+        return await self.request(Action.NODE_METRICS)
+
     async def cluster(self) -> dict[str, Any]:
         """As `Client.cluster`."""
         return await self.request(Action.CLUSTER, command="status")

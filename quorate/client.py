@@ -398,6 +398,10 @@ class Client:
         """The node and its shards."""
         return self.request(Action.NODE_STATUS)
 
+    def metrics(self) -> dict[str, Any]:
+        """The node's numbers: see `metrics` in docs/protocol.md."""
+        return self.request(Action.NODE_METRICS)
+
     def cluster(self) -> dict[str, Any]:
         """The cluster's members and who leads."""
         return self.request(Action.CLUSTER, command="status")

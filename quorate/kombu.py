@@ -123,8 +123,8 @@ class Transport(virtual.Transport):
     def _options(self) -> dict[str, Any]:
         given, ssl = self.client.transport_options, self.client.ssl
         files = {**given, **(ssl if isinstance(ssl, dict) else {})}
-        names = {"ca": ("ca", "ca_certs"), "cert": ("cert", "certfile"), "key": ("key", "keyfile")}
-        names = {name: (*known, *(f"ssl_{one}" for one in known)) for name, known in names.items()}
+        given_as = {"ca": ("ca", "ca_certs"), "cert": ("cert", "certfile"), "key": ("key", "keyfile")}
+        names = {name: (*known, *(f"ssl_{one}" for one in known)) for name, known in given_as.items()}
         found = {name: next((files[one] for one in known if files.get(one)), None) for name, known in names.items()}
         password = self.client.password
         token = password() if callable(password) else password

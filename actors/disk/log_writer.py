@@ -28,6 +28,7 @@ from actors.messages.disk import (
 )
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane
+from actors.messages.measures import Histogram
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from storage.disk import AsyncWrites
@@ -44,6 +45,7 @@ class LogWriter:
     """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
 
     At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk.
+    `write_seconds`: how long each write took until it was durable, or the system's with `flush_interval_s`.
     """
 
     def __init__(
@@ -71,6 +73,8 @@ class LogWriter:
         self._place = WritePlace(has_async=async_writes is not None)
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
+        self._begun_at: dict[int, float] = {}
+        self.write_seconds = Histogram()
         self._host: LoopActor
         self._heed: Callable[[], None]
         self._heed_space: Callable[[], None]
@@ -144,6 +148,7 @@ class LogWriter:
             if write is None:
                 self._wait_for_segment()
                 return
+            self._begun_at[write.entry_count] = self.runtime.monotonic()
             if self._flush_interval_s is None:
                 self._write_durably(write)
             else:
@@ -196,6 +201,7 @@ class LogWriter:
         self._next_lane().tell(WriteBytes(write, self._host.actor_ref))
 
     def _completed(self, write: Write) -> None:
+        self.write_seconds.note(self.runtime.monotonic() - self._begun_at.pop(write.entry_count))
         durable = self._journal.completed(write)
         if durable is not None:
             self.durable = durable

@@ -15,6 +15,7 @@ from quorate.protocol import (
     ErrorWord,
     LeaderReply,
     ListReply,
+    MetricsReply,
     QueueRow,
     Reply,
     Request,
@@ -231,6 +232,22 @@ class Following(Gathered):
         """The refusal."""
         reason = f"the members can't be changed now: {self.fault}"
         return refusal(self.call.request, ErrorWord.MEMBERSHIP, reason)
+
+
+class Measured(Gathered):
+    """A node's numbers: all shards' rows, each counted by its own worker."""
+
+    def reply(self) -> Reply:
+        """The rows that there are; the first refusal, if there is none."""
+        known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, MetricsReply)}
+        if not known:
+            return self.replies[0]
+        whole = known[min(known)]
+        whole.shards = [row for shard in sorted(known) for row in known[shard].shards]
+        whole.seq = self.call.request.seq
+        if len(known) < len(self.parts):
+            whole.partial, whole.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        return whole
 
 
 class Stated(Gathered):

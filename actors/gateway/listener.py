@@ -14,7 +14,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
 from actors.gateway.rests import Rests
-from actors.gateway.visitors import Visitors, address_of
+from actors.gateway.visitors import FAILED, Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
@@ -22,6 +22,7 @@ from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor, ToRouter
+from actors.messages.measures import bucket_of
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -102,6 +103,7 @@ class Listener(LoopActor):
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
+        self._read_at = 0.0
         self._datagram_waits = DatagramWaits()
         self.counts = ClientCounts() if counts is None else counts
         self._reached = ReachedLimits(log, self.counts)
@@ -158,13 +160,24 @@ class Listener(LoopActor):
         if request.action == _AUTHENTICATE:
             self._hand_over()
             self._visitors.authenticate(connection, order, request)
+            self._count_authenticated(connection)
             return
         if self._visitors.is_refused(connection, order, request):
             return
         gathered = self._gathered
         if not gathered:
             self.runtime.wake(self)
-        gathered.append(Call(request, connection, order, self._itself, principal=connection.principal))
+            self._read_at = self.runtime.monotonic()
+        call = Call(request, connection, order, self._itself, principal=connection.principal)
+        call.read_at = self._read_at
+        gathered.append(call)
+
+    def _count_authenticated(self, connection: Connection) -> None:
+        row = self.counts.by_action[_AUTHENTICATE]
+        if connection.visitor.known.proof == FAILED:
+            row.refuse(ErrorWord.NOT_AUTHENTICATED)
+        else:
+            row.done += 1
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
@@ -192,6 +205,8 @@ class Listener(LoopActor):
             self._of_datagrams.take(client.size)
         if not self._gathered:
             self.runtime.wake(self)
+            self._read_at = self.runtime.monotonic()
+        call.read_at = self._read_at
         self._gathered.append(call)
 
     def ended(self, connection: Connection) -> None:
@@ -356,9 +371,25 @@ class Listener(LoopActor):
             self._auditor.tell(Audit(lines))
 
     def _answer(self, answers: list[Answer]) -> None:
-        self.counts.open_requests -= len(answers)
+        counts = self.counts
+        counts.open_requests -= len(answers)
+        by_action, other = counts.by_action, counts.other
+        now = self.runtime.monotonic()
+        read_at, took_s, bucket = -1.0, 0.0, 0
         for call, reply in answers:
             client, request = call.client, call.request
+            row = by_action.get(request.action, other)
+            if reply.error is None:
+                row.done += 1
+            else:
+                row.refuse(reply.error)
+            if not request.wait:
+                if call.read_at is not read_at:  # of all that one turn has read it is the same
+                    read_at = call.read_at
+                    took_s = now - read_at
+                    bucket = bucket_of(took_s)
+                row.seconds.counts[bucket] += 1
+                row.seconds.total += took_s
             if isinstance(client, Connection):
                 if client.account.is_known:
                     client.answer(call.order, request, reply)
@@ -383,7 +414,7 @@ class Listener(LoopActor):
         if isinstance(reply, NotAllowedReply):
             self._visitors.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
-            self._reached.note(reply.reason or "", reply.reason or "")
+            self._reached.note(reply.reason or "", reply.reason or "", reply.error)
 
     def _sweep(self) -> None:
         for connection in list(self._connections):

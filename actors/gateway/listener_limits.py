@@ -43,9 +43,10 @@ class ReachedLimits:
         self._counts = counts
         self._quiet_sweeps: dict[str, int] = {}
 
-    def note(self, limit: str, what: str) -> None:
-        """It is reached: `what` says so."""
-        known = self._quiet_sweeps
+    def note(self, limit: str, what: str, kind: str | None = None) -> None:
+        """It is reached: `what` says so. It is counted as `kind`, where what it is called may name a client's queue."""
+        known, counted = self._quiet_sweeps, self._counts.refused_by_limit
+        counted[kind or limit] = counted.get(kind or limit, 0) + 1
         if limit not in known and len(known) < NAMES_MAX:
             self._log.warning(
                 "a limit is reached: %s; more is refused (logged once, until it was not for a minute)", what

@@ -7,7 +7,7 @@ that ends when one of them has something (`actors.gateway.seeking`). A machine; 
 
 from typing import Any, Final, NamedTuple
 
-from actors.gateway.gathers import All, Following, Gather, Gathered, Listed, Mapped, Settled, Spread, Stated
+from actors.gateway.gathers import All, Following, Gather, Gathered, Listed, Mapped, Measured, Settled, Spread, Stated
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding
 from actors.messages.call import Answer, Call, Client, Receiver
@@ -21,6 +21,7 @@ GATHERS: Final[dict[str, type[Gathered]]] = {
     How.SUM: Settled,
     How.LEADERS: Mapped,
     How.MEMBERS: Spread,
+    How.METRICS: Measured,
     How.AFTER_ALL: Following,
     How.ALL: All,
 }

@@ -36,6 +36,7 @@ class Call:
     `is_single`: its client has this call alone, and is not said to be gone. `returns`: how often it came back undone.
     `is_part`: of a request that several shards do a part of, so its client can't be sent elsewhere for it.
     `was_forwarded`: another node or worker has done it, and its reply came over a link.
+    `read_at`: when a client's was read (monotonic s); 0 where nobody measures how long it takes.
     `principal` asks: what the request names was looked at, but not the queues of messages that it names by their ids.
 
     A plain class, since one is made for each request: compiled, it costs half of a Struct.
@@ -47,6 +48,7 @@ class Call:
         "is_single",
         "order",
         "principal",
+        "read_at",
         "reply_bytes_max",
         "reply_to",
         "request",
@@ -77,6 +79,7 @@ class Call:
         self.is_part = is_part
         self.principal = principal
         self.was_forwarded = False
+        self.read_at = 0.0
 
 
 Answer = tuple[Call, Reply]

@@ -1,10 +1,15 @@
-"""What a worker's Listener counts: it alone writes here, and who tells how the node is reads, on the same loop."""
+"""What a worker counts of its clients: its Listener writes here, and who tells how the node is reads, on the same loop."""
+
+from actors.messages.measures import ActionCounts
+from quorate.actions import NAMES
 
 
 class ClientCounts:
     """One worker's. `requests`: since the start; `open_requests` are not answered. `started_at`: monotonic seconds.
 
-    `limits_reached`: the limits' names, sorted. `warnings`: what is less safe than it could be. `runs`: which code.
+    `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
+    than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
+    `elections`: those that this worker's node has begun, which its Replicator counts.
     """
 
     def __init__(self, started_at: float = 0.0) -> None:
@@ -13,5 +18,9 @@ class ClientCounts:
         self.requests = 0
         self.open_requests = 0
         self.limits_reached: list[str] = []
+        self.refused_by_limit: dict[str, int] = {}
         self.warnings: list[str] = []
         self.runs = ""
+        self.by_action: dict[int, ActionCounts] = {number: ActionCounts() for number in NAMES}
+        self.other = ActionCounts()
+        self.elections = 0

@@ -138,7 +138,7 @@ class Rights:
         """Of what names no queue. A status tells of all queues together, and of the node: not for who may see some."""
         if right == Right.ANY:
             return None if self.has_some else right
-        if request.action == Action.NODE_STATUS or (
+        if request.action in (Action.NODE_STATUS, Action.NODE_METRICS) or (
             request.action == Action.CLUSTER and request.command in CLUSTER_LOOKS
         ):
             return None if Right.LOOK in self.everywhere or self._node else Right.LOOK

@@ -49,6 +49,7 @@ class Appender:
     def append(self) -> None:
         """All that has gathered, as one entry."""
         if self._tenure.leads:
-            append = self._machine.append(self.ledger, self._tenure.vote_id, is_disk_full=self.is_disk_full)
+            now = self._runtime.monotonic()
+            append = self._machine.append(self.ledger, self._tenure.vote_id, now, is_disk_full=self.is_disk_full)
             if append is not None:
                 self.replicator.tell(append)

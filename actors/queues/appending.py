@@ -8,9 +8,10 @@ others to come along.
 from collections import deque
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 from actors.messages.log import Append
+from actors.messages.measures import Histogram, of_records
 from actors.queues.ledger import Ledger
 from actors.runtime.gathering import Gathering
 from storage.entry_making import make_entries
@@ -50,7 +51,10 @@ class AppendingLimits:
 
 
 class Appending:
-    """Of one tenure as leader: `begin` makes it one's anew. `logged`: what has left for the log, by its trans_id."""
+    """Of one tenure as leader: `begin` makes it one's anew. `logged`: what has left for the log, by its trans_id.
+
+    Measured in all tenures: `commit_seconds`, from an entry's leaving until it is committed, and `entry_records`.
+    """
 
     def __init__(self, limits: AppendingLimits, logged: int) -> None:
         self.logged = logged
@@ -59,6 +63,9 @@ class Appending:
         self._tail_bytes = 0
         self._proposal: Change | None = None
         self._gathering = Gathering()
+        self._uncommitted: deque[tuple[int, float]] = deque()
+        self.commit_seconds = Histogram()
+        self.entry_records = of_records()
 
     def begin(self, logged: int) -> None:
         """The node leads, with a log that ends at `logged`."""
@@ -66,6 +73,12 @@ class Appending:
         self._under_way.clear()
         self._tail_bytes = 0
         self._proposal = None
+        self._uncommitted.clear()
+
+    @property
+    def measured(self) -> dict[str, Any]:
+        """As a node's numbers have it."""
+        return {"commit_seconds": self.commit_seconds.told, "entry_records": self.entry_records.told}
 
     def propose(self, record: Change) -> None:
         """This record is to be in the log, in an entry of its own."""
@@ -81,8 +94,16 @@ class Appending:
         while self._under_way and self._under_way[0] <= settled:
             self._under_way.popleft()
 
-    def committed(self, now: float, still_parked: int, freed: int, *, is_shared: bool = False) -> None:
-        """A commit has freed so many replies (monotonic seconds). `is_shared`: other nodes are to have entries, too."""
+    def committed(
+        self, now: float, trans_id: int, still_parked: int, freed: int, *, is_shared: bool = False
+    ) -> None:
+        """A commit up to `trans_id` has freed so many replies (monotonic seconds).
+
+        `is_shared`: other nodes are to have entries, too.
+        """
+        uncommitted = self._uncommitted
+        while uncommitted and uncommitted[0][0] <= trans_id:
+            self.commit_seconds.note(now - uncommitted.popleft()[1])
         self._gathering.committed(now, still_parked, freed, is_shared=is_shared)
 
     def step(self, now: float, ledger: Ledger, *, is_urgent: bool) -> Step:
@@ -102,8 +123,11 @@ class Appending:
         """Whether an entry more may be on its way."""
         return len(self._under_way) < self._limits.writes_max
 
-    def append(self, ledger: Ledger, vote_id: int, *, is_disk_full: bool) -> Append | None:
-        """All that there is, as entries of the leader of `vote_id`; None if there is nothing, or it has to wait."""
+    def append(self, ledger: Ledger, vote_id: int, now: float, *, is_disk_full: bool) -> Append | None:
+        """All that there is, as entries of the leader of `vote_id`; None if there is nothing, or it has to wait.
+
+        `now`: monotonic seconds.
+        """
         if not (ledger.records or self._proposal):
             return None
         if self._tail_bytes > self._limits.tail_bytes_max and not is_disk_full:
@@ -119,6 +143,7 @@ class Appending:
             part = records if len(entries) == 1 else records[begin:end]
             state.stretches.note(vote_id, entry.last_trans_id, part)
             begin = end
+            self.entry_records.note(len(part))
         if self._proposal is not None:  # so that a follower sees it without decoding all others
             ledger.append(self._proposal)
             self._proposal = None
@@ -128,4 +153,5 @@ class Appending:
         self.logged = state.trans_id
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)
+        self._uncommitted.append((state.trans_id, now))
         return Append(vote_id, entries)

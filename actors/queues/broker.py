@@ -107,11 +107,11 @@ class Broker:
         self.ledger = Ledger(state, committed)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
         self.readers = Readers(self.ledger, around)
-        self.queries = Queries(self.ledger, self.delivery, around, self.readers)
+        self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
+        self.queries = Queries(self.ledger, self.delivery, around, self.readers, self.asked)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
         self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
-        self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
@@ -139,6 +139,7 @@ class Broker:
             Action.PEEK: self.queries.peek,
             Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
+            Action.NODE_METRICS: self.queries.measure,
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status())),
         }
         assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"

@@ -10,11 +10,14 @@ from typing import Any, Final
 import msgspec
 
 from actors.messages.call import Call, rows_in_reply
+from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import view_of
 from actors.queues.readers import Readers
+from actors.queues.summing import Summing, Sums, oldest_ready
 from actors.queues.surroundings import Surroundings
+from actors.queues.totals import Totals
 from quorate.actions import Right
 from quorate.protocol import (
     ErrorWord,
@@ -30,7 +33,7 @@ from quorate.protocol import (
     refusal,
 )
 from storage.message import Message, weight
-from storage.queue_state import NEVER, QueueState
+from storage.queue_state import QueueState
 from storage.records import Configure, Place
 
 PEEK_DEFAULT: Final = 1
@@ -40,7 +43,6 @@ PEEK_SCAN: Final = 5000
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
 
-PRIORITIES_LOOKED_AT: Final = 16
 LIST_NAMES: Final = 5000
 """Queues that one piece of a list looks at: some 3 ms."""
 
@@ -74,14 +76,26 @@ class _Listing:
 
 
 class Queries:
-    """Answers from the state in memory, and from what the owner was told of its surroundings."""
+    """Answers from the state in memory, and from what the owner was told of its surroundings.
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, around: Surroundings, readers: Readers) -> None:
+    What tells how the node is gathers in `asked`, for the Replicator, which knows the rest.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        delivery: Delivery,
+        around: Surroundings,
+        readers: Readers,
+        asked: list[LogAsked | ClusterAsked | StatusAsked],
+    ) -> None:
         self._ledger = ledger
         self._delivery = delivery
         self._readers = readers
         self._state = ledger.state
         self._listings: deque[_Listing] = deque()
+        self._summing = Summing(ledger.state, self._summed)
+        self._asked = asked
         self.around = around
 
     def monitor(self, call: Call) -> None:
@@ -133,18 +147,19 @@ class Queries:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return bool(self._listings)
+        return bool(self._listings) or self._summing.has_more
 
     def go_on(self) -> None:
-        """Look at some more names for a list of very many."""
+        """Look at some more names for a list of very many, or for sums."""
         if self._listings and self._list_some(self._listings[0]):
             self._listings.popleft()
+        self._summing.go_on(self._ledger.now)
 
     def take_open(self) -> list[Call]:
-        """The lists that are not ready; they do not go on."""
+        """The lists and sums that are not ready; they do not go on."""
         calls = [listing.call for listing in self._listings]
         self._listings.clear()
-        return calls
+        return calls + self._summing.take_open()
 
     def _list_some(self, listing: "_Listing") -> bool:
         """Look at the next `LIST_NAMES` names; at the last of them answer. Whether that is done."""
@@ -219,19 +234,7 @@ class Queries:
     def _totals(self, name: str) -> QueueTotals:
         counting = self._ledger.counting
         found = counting.of(name)
-        if found is None:
-            return QueueTotals(counting.begun)
-        return QueueTotals(
-            counting.begun,
-            found.produced,
-            found.delivered,
-            found.redelivered,
-            found.confirmed,
-            found.released,
-            found.expired,
-            found.buried,
-            found.moved,
-        )
+        return QueueTotals(counting.begun) if found is None else _totals_of(counting.begun, found)
 
     def leader(self, call: Call) -> None:
         """Who leads."""
@@ -335,6 +338,25 @@ class Queries:
             "readers": [msgspec.structs.asdict(row) for row in self._readers.rows()],
         }
 
+    def measure(self, call: Call) -> None:
+        """The queues' part of a node's numbers: of a shard that another node leads, nothing."""
+        if self.around.leader_node_id == self.around.node_id:
+            self._summing.ask(self._ledger.now, call)
+        else:
+            self._asked.append(StatusAsked(call, {"shard": self._state.shard}))
+
+    def _summed(self, call: Call, sums: Sums) -> None:
+        state, counting = self._state, self._ledger.counting
+        row = {
+            "shard": state.shard,
+            "queues": len(state.queues),
+            "data_bytes": state.data_bytes,
+            "waiting_consumers": self._delivery.waiter_count,
+            "totals": msgspec.structs.asdict(_totals_of(counting.begun, counting.all)),
+            **sums.told,
+        }
+        self._asked.append(StatusAsked(call, row))
+
     def _queue_of(self, call: Call) -> QueueState | None:
         """The queue that the request names; None if it was refused."""
         request = call.request
@@ -356,16 +378,18 @@ def _position(after: int | str, *, is_ready: bool) -> tuple[float, ...]:
     return (*numbers, float(parts[-2]), int(parts[-1]))
 
 
-def oldest_ready(queue: QueueState) -> float | None:
-    """Since when the message is ready that is so for longest: the first of each priority is looked at, 16 of them."""
-    ready, oldest = queue.ready, None
-    key = ready.first if ready else None
-    for _ in range(PRIORITIES_LOOKED_AT):
-        if key is None:
-            break
-        oldest = key[1] if oldest is None else min(oldest, key[1])
-        key = ready.first_behind((key[0], NEVER, 0))
-    return oldest
+def _totals_of(begun: float, found: Totals) -> QueueTotals:
+    return QueueTotals(
+        begun,
+        found.produced,
+        found.delivered,
+        found.redelivered,
+        found.confirmed,
+        found.released,
+        found.expired,
+        found.buried,
+        found.moved,
+    )
 
 
 def settings_of(record: Configure) -> QueueSettings:

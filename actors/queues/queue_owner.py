@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
-from actors.messages.calls import ClientGone, Execute, Rejudge, Returned
+from actors.messages.calls import ClientGone, Execute, Rejudge, Returned, StatusAsked
 from actors.messages.checkpoints import DescribeHead
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
@@ -154,12 +154,7 @@ class QueueOwner(LoopActor):
             reason = f"nothing can be written now: {self._disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
             calls = [call for call in calls if call.request.action not in WRITES]
-        broker = self._broker
-        broker.execute(self._now(), calls)
-        if broker.asked:
-            for message in broker.asked:
-                self._replicator.tell(message)
-            broker.asked.clear()
+        self._broker.execute(self._now(), calls)
         return None
 
     def _own_view_of(self, calls: list[Call]) -> list[Call]:
@@ -252,7 +247,8 @@ class QueueOwner(LoopActor):
         ledger.durable(message.durable, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
-            self._appending.committed(monotonic, ledger.parked_count, freed, is_shared=ledger.majority > 1)
+            parked = ledger.parked_count
+            self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.majority > 1)
         if self._tenure.committed(committed):
             held, self._held = self._held, []
             self._execute(held)
@@ -342,9 +338,15 @@ class QueueOwner(LoopActor):
     # -- carrying out ------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
-        ledger, tenure = self._ledger, self._tenure
+        ledger, tenure, asked = self._ledger, self._tenure, self._broker.asked
         if ledger.answers:
             self._send()
+        if asked:
+            for one in asked:
+                if isinstance(one, StatusAsked):
+                    one.shard.update(self._appending.measured)
+                self._replicator.tell(one)
+            asked.clear()
         if ledger.records and tenure.leads:
             self._appender.go_on()
         if self._broker.next_event_at < self._alarm.at and tenure.lets_time_pass:

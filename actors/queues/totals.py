@@ -27,10 +27,14 @@ class Totals:
 
 
 class Counting:
-    """Of one shard's queues, by their names; `begun`: since when (Unix seconds), 0 before the first."""
+    """Of one shard's queues, by their names, and of `all` together, also of those that are gone.
+
+    `begun`: since when (Unix seconds), 0 before the first.
+    """
 
     def __init__(self) -> None:
         self.begun = 0.0
+        self.all = Totals()
         self._of: dict[str, Totals] = {}
 
     def of(self, queue: str) -> Totals | None:
@@ -49,29 +53,36 @@ class Counting:
         if kind is _Message:
             assert isinstance(record, Message)
             self._there(record.queue).produced += 1
+            self.all.produced += 1
         elif kind is _Deliver:
             assert isinstance(record, Deliver)
-            totals, counts = self._there(record.queue), record.deliveries
+            totals, counts, every = self._there(record.queue), record.deliveries, self.all
             totals.delivered += len(counts)
+            every.delivered += len(counts)
             for count in counts:
                 if count > 1:
                     totals.redelivered += 1
+                    every.redelivered += 1
         elif kind is _Confirm:
             assert isinstance(record, Confirm)
-            self._there(record.queue).confirmed += len(record.msg_ids)
-        else:
-            self._count_rare(record)
-
-    def _count_rare(self, record: Made) -> None:
-        if isinstance(record, Take):
-            self._there(record.queue).delivered += len(record.msg_ids)
-        elif isinstance(record, Release):
-            self._there(record.queue).released += len(record.msg_ids)
-        elif isinstance(record, Expire):
-            self._there(record.queue).expired += len(record.msg_ids)
-        elif isinstance(record, Bury):
-            self._there(record.queue).buried += len(record.msg_ids)
-        elif isinstance(record, Move):
-            self._there(record.queue).moved += len(record.msg_ids)
+            count = len(record.msg_ids)
+            self._there(record.queue).confirmed += count
+            self.all.confirmed += count
         elif isinstance(record, Remove):
             self._of.pop(record.queue, None)
+        elif isinstance(record, Take | Release | Expire | Bury | Move):
+            for totals in (self._there(record.queue), self.all):
+                _count_rare(totals, record, len(record.msg_ids))
+
+
+def _count_rare(totals: Totals, record: Take | Release | Expire | Bury | Move, count: int) -> None:
+    if isinstance(record, Take):
+        totals.delivered += count
+    elif isinstance(record, Release):
+        totals.released += count
+    elif isinstance(record, Expire):
+        totals.expired += count
+    elif isinstance(record, Bury):
+        totals.buried += count
+    else:
+        totals.moved += count

@@ -73,6 +73,11 @@ class Runtime(ABC):
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
+    def usage(self) -> tuple[float, int]:
+        """What the process has used of the processors (s), and its open descriptors (0 where nobody tells)."""
+        raise NotImplementedError  # abstract: the class says why there is a body
+
+    @abstractmethod
     def rest(self) -> None:
         """Let the loop's thread have the interpreter for a moment: for a blocking actor, in the middle of long work.
 

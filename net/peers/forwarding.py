@@ -21,6 +21,7 @@ from quorate.protocol import (
     LeaderReply,
     ListReply,
     MonitorReply,
+    MetricsReply,
     MoveReply,
     PeekReply,
     RedirectReply,
@@ -42,7 +43,7 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
-    *(NotAllowedReply, MoveReply),
+    *(NotAllowedReply, MoveReply, MetricsReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -193,7 +194,7 @@ def unpacked_reply(packed: PackedReply) -> Reply:
         raise ValueError("a reply lacks a payload") from None
     if isinstance(reply, ClusterReply) and not all(map(_is_member_row, reply.members)):
         raise ValueError("a member without its number and address")
-    if isinstance(reply, StatusReply) and not all(map(_is_shard_row, reply.shards)):
+    if isinstance(reply, StatusReply | MetricsReply) and not all(map(_is_shard_row, reply.shards)):
         raise ValueError("a shard without its number")
     return reply
 

@@ -49,6 +49,10 @@ class CrankedRuntime(Runtime):
         """Always the same."""
         return 1, 0
 
+    def usage(self) -> tuple[float, int]:
+        """Always the same."""
+        return 0.0, 0
+
     def rest(self) -> None:
         """Nobody else is there; counted in `rested`."""
         self.rested += 1

@@ -164,6 +164,10 @@ class SimulatedRuntime(Runtime):
         """Always the same."""
         return 1, 0
 
+    def usage(self) -> tuple[float, int]:
+        """Always the same."""
+        return 0.0, 0
+
     def rest(self) -> None:
         """Nobody else is there: virtual time has passed before."""
 

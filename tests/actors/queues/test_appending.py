@@ -24,7 +24,7 @@ def after_a_commit(limits: AppendingLimits, majority: int = 1) -> Step:
     appending = Appending(limits, 0)
     ledger.append(Remove("q"))
     ledger.park(call, Reply(action=9, code=0))
-    appending.committed(1.0, 0, 3)
+    appending.committed(1.0, 1, 0, 3)
     return appending.step(1.0, ledger, is_urgent=False)
 
 
@@ -55,7 +55,7 @@ def test_stretches_end_where_entries_do_and_know_each_record_once(
             ledger.append(Message("q", message_id(number, 0), b"x" * 100, 1.0, 1.0, 9.0, 5.0, 0, None))
         if has_proposal:
             appending.propose(Members("", 1, [], []))
-        append = appending.append(ledger, 1, is_disk_full=False)
+        append = appending.append(ledger, 1, 0.0, is_disk_full=False)
         assert append is not None
         ends |= {entry.last_trans_id for entry in append.entries}
     seen: list[int] = []

@@ -1,0 +1,108 @@
+"""What all queues of a shard have together, found in pieces: a shard may have a hundred thousand of them. A machine."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Any, Final
+
+from actors.messages.call import Call
+from storage.queue_state import NEVER, QueueState
+from storage.state import ShardState
+
+SUMMED_AT_ONCE: Final = 2000
+"""Queues that one piece looks at: some 3 ms."""
+
+PRIORITIES_LOOKED_AT: Final = 16
+FRESH_S: Final = 1.0
+"""Sums are given again to whoever asks within that time: nobody makes the node count for each of his requests."""
+
+
+def oldest_ready(queue: QueueState) -> float | None:
+    """Since when the message is ready that is so for longest: the first of each priority is looked at, 16 of them."""
+    ready, oldest = queue.ready, None
+    key = ready.first if ready else None
+    for _ in range(PRIORITIES_LOOKED_AT):
+        if key is None:
+            break
+        oldest = key[1] if oldest is None else min(oldest, key[1])
+        key = ready.first_behind((key[0], NEVER, 0))
+    return oldest
+
+
+class Sums:
+    """Messages by state, the oldest that is ready (Unix s), those in dead letter queues; `at`: when (Unix s)."""
+
+    def __init__(self) -> None:
+        self.ready = self.delayed = self.in_flight = self.dead_letters = 0
+        self.oldest: float | None = None
+        self.at = 0.0
+        self.dead_letter_queues: set[str] = set()
+
+    def add(self, queue: QueueState) -> None:
+        """One queue more."""
+        self.ready += len(queue.ready)
+        self.delayed += queue.delayed
+        self.in_flight += queue.in_flight
+        if queue.dead_letter is not None:
+            self.dead_letter_queues.add(queue.dead_letter)
+        since = oldest_ready(queue)
+        if since is not None and (self.oldest is None or since < self.oldest):
+            self.oldest = since
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """As a reply has it."""
+        states = {"ready": self.ready, "delayed": self.delayed, "in_flight": self.in_flight}
+        return {"messages": states, "oldest": self.oldest, "dead_letters": self.dead_letters}
+
+
+class Summing:
+    """`done` is called with each call and the sums that it asked for."""
+
+    def __init__(self, state: ShardState, done: Callable[[Call, Sums], None]) -> None:
+        self._state = state
+        self._done = done
+        self._last = Sums()
+        self._open: Sums | None = None
+        self._seen = ""
+        self._waiting: list[Call] = []
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return self._open is not None
+
+    def ask(self, now: float, call: Call) -> None:
+        """Answer at once from sums that are fresh, or when they are made (Unix s)."""
+        if self._open is None and 0 <= now - self._last.at < FRESH_S:
+            self._done(call, self._last)
+            return
+        self._waiting.append(call)
+        if self._open is None:
+            self._open, self._seen = Sums(), ""
+            self.go_on(now)
+
+    def go_on(self, now: float) -> None:
+        """Look at some more queues; behind the last, answer."""
+        sums, state = self._open, self._state
+        if sums is None:
+            return
+        names, queues = state.names, state.queues
+        at = names.bisect_right(self._seen)
+        some = list(islice(names.islice(at, at + SUMMED_AT_ONCE), SUMMED_AT_ONCE))
+        for name in some:
+            sums.add(queues[name])
+        if len(some) == SUMMED_AT_ONCE:
+            self._seen = some[-1]
+            return
+        sums.dead_letters = sum(queues[name].size for name in sums.dead_letter_queues if name in queues)
+        sums.at = now
+        waiting, self._waiting = self._waiting, []
+        self._last, self._open = sums, None
+        for call in waiting:
+            self._done(call, sums)
+
+    def take_open(self) -> list[Call]:
+        """Whose sums are not ready; they do not go on."""
+        waiting, self._waiting = self._waiting, []
+        self._open = None
+        return waiting

@@ -288,12 +288,10 @@ class AsyncClient:
         """As `Client.move`."""
         if messages is not None or count is not None:
             return await self._do(calls.move(queue, to, messages, count, create))
-        moved = 0
-        while True:
-            some = await self._do(calls.move(queue, to, None, BATCH_MAX, create))
-            moved += some.moved
-            if some.moved < BATCH_MAX:
-                return Moved(moved, some.stayed, some.reason)
+        moved = await self._do(calls.move(queue, to, None, BATCH_MAX, create))
+        while moved.next is not None:
+            moved = moved.and_then(await self._do(calls.move(queue, to, None, BATCH_MAX, create, moved.next)))
+        return moved
 
     async def _settle(self, name: str, messages: Any, ask: Ask[int]) -> int:
         if self.tracing is None:

@@ -110,6 +110,7 @@ def move(
     messages: Message | int | Iterable[Message | int] | None,
     count: int | None,
     create: bool,
+    after: str | None = None,
 ) -> Ask[Moved]:
     """How many are in another queue now."""
     named = {} if messages is None else settled_of(messages)[0]
@@ -117,7 +118,11 @@ def move(
     if messages is not None and "msg_id" not in named and not named["msg_ids"]:
         return Ask(Action.MOVE, None, lambda reply: Moved(0, 0, None))
     fields = {"queue": queue, "to": to, **named, "count": count, "create": create or None}
-    return Ask(Action.MOVE, fields, lambda reply: Moved(reply["moved"], reply["stayed"], reply.get("reason")))
+    fields["after"] = after
+    return Ask(
+        *(Action.MOVE, fields),
+        lambda reply: Moved(reply["moved"], reply["stayed"], reply.get("reason"), reply.get("next")),
+    )
 
 
 def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:

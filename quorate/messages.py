@@ -48,11 +48,19 @@ class Message:
 
 
 class Moved(NamedTuple):
-    """Of messages that were to move: so many are in another queue, so many stayed, the first of them for `reason`."""
+    """Of messages that were to move: so many are in another queue, so many stayed, the first of them for `reason`.
+
+    `next`: what to go on behind, where there are more than could be looked at.
+    """
 
     moved: int
     stayed: int
     reason: str | None
+    next: str | None = None
+
+    def and_then(self, more: "Moved") -> "Moved":
+        """Both together."""
+        return Moved(self.moved + more.moved, self.stayed + more.stayed, self.reason or more.reason, more.next)
 
 
 FIELDS: Final = tuple(one.name for one in fields(Message))

@@ -130,6 +130,10 @@ HEADER_BYTES_MAX: Final = 8192
 REASON_MAX: Final = 255  # characters
 
 TOKEN_MAX: Final = 256  # characters
+AFTER_BYTES_MAX: Final = NAME_BYTES_MAX + 32
+"""A place in a list that is sorted: a number, and the name that stands there."""
+
+After = Annotated[str, Meta(min_length=1, max_length=AFTER_BYTES_MAX)]
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 Expire = Literal["drop"]
@@ -163,7 +167,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `raw`: log gives the entries as they are stored. `reader` has all records up to `trans_id`, for position.
     `full`: consume gives messages as show does. `delivery`: which delivery of the message is meant, by its count; of
     `msg_ids` a list. `expire`: what becomes of a message that has expired, where it is not kept until it was delivered.
-    `to`: where messages are moved, which `create` makes if it is not there.
+    `to`: where messages are moved, which `create` makes if it is not there. `sort`, `descending`: the order of a list;
+    `sums`: it also tells of all queues of each shard together.
     """
 
     action: Integer
@@ -184,7 +189,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     wait: Duration | None = None
     replicate: Annotated[int, Meta(ge=1, le=64)] | None = None
     shard: Annotated[int, Meta(ge=0, le=1023)] | None = None
-    after: TransId | Name | None = None
+    after: TransId | After | None = None
     max_size: WholeNumber | None = None
     default_ttl: Duration | None = None
     default_retry: Duration | None = None
@@ -211,6 +216,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     state: Annotated[str, Meta(max_length=16)] | None = None
     to: Name | None = None
     create: bool | None = None
+    sort: Annotated[str, Meta(max_length=16)] | None = None
+    descending: bool | None = None
+    sums: bool | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -222,13 +230,13 @@ def host_fault(host: str) -> str | None:
     return None if encoded.isascii() and encoded.decode().isprintable() and " " not in host else "is no host's name"
 
 
-def name_fault(name: str) -> str | None:
+def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
     """What is wrong with a queue's name, a key or a pattern; None if it may be used.
 
     Control characters have no place in a name: they break every line that a log or a terminal shows of it.
     """
-    if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > NAME_BYTES_MAX:
-        return f"is longer than {NAME_BYTES_MAX} bytes of UTF-8"
+    if len(name) * 4 > NAME_BYTES_MAX and len(name.encode()) > bytes_max:
+        return f"is longer than {bytes_max} bytes of UTF-8"
     if not name.isprintable():
         for character in name:
             if character < " " or "\x7f" <= character <= "\x9f":
@@ -298,11 +306,12 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
 
 class MoveReply(Reply):
     """Of move: how many messages are in another queue now, and how many that were looked at stayed, with the `reason`
-    of the first of them.
+    of the first of them. `next`: what to ask for `after`, where there are more than could be looked at.
     """
 
     moved: int
     stayed: int
+    next: str | None = None
 
 
 class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
@@ -377,29 +386,6 @@ class QueueSettings(msgspec.Struct, gc=False):
     expires_after: float = 0.0
 
 
-class MonitorReply(Reply, kw_only=True):
-    """The reply to monitor: counts of messages, trans_ids and records.
-
-    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
-    all of the queue's.
-    """
-
-    size: int
-    ready: int
-    delayed: int
-    in_flight: int
-    max_size: int
-    max_id: int
-    wait_status: int
-    paused: bool
-    leader_node_id: int
-    node_id: int
-    trans_id: int
-    log_size: int
-    max_log_size: int
-    settings: QueueSettings | None = None
-
-
 class SettingsReply(Reply, kw_only=True):
     """The reply to configure: the queue's settings as they now hold, as in `QueueSettings`."""
 
@@ -433,7 +419,8 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     """One queue of a list; counts as in monitor. The rest is there in a list that is `full`.
 
     `oldest`: since when (Unix seconds) the message that is ready for longest is so. `dead_letter`: where its dead
-    letters go; `dead_letters`: how many are there.
+    letters go; `dead_letters`: how many are there. `came`, `left`: how many did in a second, between the last two times
+    that somebody asked for sums; None: nobody has, lately.
     """
 
     name: str
@@ -449,18 +436,45 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     dead_letter: str | None = None
     dead_letters: int | None = None
     totals: QueueTotals | None = None
+    came: float | None = None
+    left: float | None = None
+
+
+class MonitorReply(Reply, kw_only=True):
+    """The reply to monitor: counts of messages, trans_ids and records.
+
+    `wait_status` is the number of consumers that wait on the queue; `max_id` its newest message's id. `settings` are
+    all of the queue's. `row`: as in a list, where it was to be `full`.
+    """
+
+    size: int
+    ready: int
+    delayed: int
+    in_flight: int
+    max_size: int
+    max_id: int
+    wait_status: int
+    paused: bool
+    leader_node_id: int
+    node_id: int
+    trans_id: int
+    log_size: int
+    max_log_size: int
+    settings: QueueSettings | None = None
+    row: QueueRow | None = None
 
 
 class ListReply(Reply, kw_only=True):
-    """The reply to list: queues in the order of their names.
+    """The reply to list: queues in the order of their names, or in that which was asked for.
 
-    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that name. `partial`: those of
-    `missing_shards` could not be asked for.
+    `queue_count` match in all. `next`: there are more of them, to be asked for `after` that. `partial`: those of
+    `missing_shards` could not be asked for. `sums`: an object for each shard.
     """
 
     queue_list: list[QueueRow]
     queue_count: int
     next: str | None = None
+    sums: list[Any] | None = None
     partial: bool = False
     missing_shards: list[int] | None = None
 

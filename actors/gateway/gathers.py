@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from actors.gateway.sharding import Part
 from actors.messages.call import Call, rows_in_reply
+from actors.messages.sorting import NAME, cursor, is_ranked, rank, value_of
 from quorate.protocol import (
     DOWN,
     ClusterReply,
@@ -115,8 +116,36 @@ class All(Gathered):
         return next((reply for reply in self.replies if reply.code != Code.OK), self.replies[0])
 
 
+class _Order:
+    """That of a list: see `actors.messages.sorting`."""
+
+    def __init__(self, request: Request) -> None:
+        self._sort = request.sort or NAME
+        self._is_ranked = is_ranked(request)
+        self._is_down = bool(request.descending)
+        self.is_reversed = self._is_down and not self._is_ranked
+
+    def key(self, row: QueueRow) -> tuple[float, str]:
+        """What stands before what; downwards by name it is the other way round."""
+        if not self._is_ranked:
+            return 0.0, row.name
+        return rank(value_of(row, self._sort), is_descending=self._is_down), row.name
+
+    def first(self, rows: list[QueueRow]) -> QueueRow:
+        """The first of them in this order."""
+        return max(rows, key=self.key) if self.is_reversed else min(rows, key=self.key)
+
+    def is_behind(self, row: QueueRow, bound: QueueRow) -> bool:
+        """Whether it stands behind the other."""
+        return self.key(row) < self.key(bound) if self.is_reversed else self.key(row) > self.key(bound)
+
+    def next(self, row: QueueRow) -> str:
+        """What a list goes on after that ends with this row."""
+        return cursor(*self.key(row)) if self._is_ranked else row.name
+
+
 class Listed(Gathered):
-    """The queues of all shards, in the order of their names."""
+    """The queues of all shards, in the order that was asked for."""
 
     def reply(self) -> Reply:
         """As many as one shard's list would have. The first refusal, if no shard has answered."""
@@ -125,27 +154,31 @@ class Listed(Gathered):
         count = 0
         is_more = False
         missing: list[int] = []
+        sums: list[Any] = []
         refused: Reply | None = None
         for shard, reply in self.by_shard:
             if isinstance(reply, ListReply):
                 rows += reply.queue_list
                 count += reply.queue_count
                 is_more = is_more or reply.next is not None
+                sums += reply.sums or []
             else:
                 refused = refused or reply
                 missing.append(shard)
         is_of_request = refused is not None and refused.error not in (*UNDONE, ErrorWord.UNKNOWN_OUTCOME)
         if refused is not None and (is_of_request or len(missing) == len(self.parts)):
             return refused
-        rows.sort(key=lambda row: row.name)
-        rows_max = rows_in_reply(self.call)
-        chosen = rows[:rows_max]
+        order = _Order(request)
+        rows.sort(key=order.key, reverse=order.is_reversed)
+        chosen = rows[: rows_in_reply(self.call)]
         if is_more:  # a shard has more behind its last: nothing behind that may be given before it is asked for
-            lasts = [reply.next for reply in self.replies if isinstance(reply, ListReply) and reply.next is not None]
-            chosen = [row for row in chosen if row.name <= min(lasts)]
+            lasts = [one.queue_list[-1] for one in self.replies if isinstance(one, ListReply) and one.next is not None]
+            bound = order.first(lasts)
+            chosen = [row for row in chosen if not order.is_behind(row, bound)]
         is_more = is_more or len(chosen) < len(rows)
         listed = done(request, ListReply, queue_list=chosen, queue_count=count)
-        listed.next = chosen[-1].name if is_more and chosen else None
+        listed.next = order.next(chosen[-1]) if is_more and chosen else None
+        listed.sums = sums or None
         if missing:
             listed.partial, listed.missing_shards = True, missing
         return listed

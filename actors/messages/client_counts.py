@@ -1,4 +1,4 @@
-"""What a worker counts of its clients: its Listener writes here, and who tells how the node is reads, on the same loop."""
+"""What a worker counts of its clients: its Listener writes here; who tells how the node is reads, on the same loop."""
 
 from actors.messages.measures import ActionCounts
 from quorate.actions import NAMES

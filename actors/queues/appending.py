@@ -94,9 +94,7 @@ class Appending:
         while self._under_way and self._under_way[0] <= settled:
             self._under_way.popleft()
 
-    def committed(
-        self, now: float, trans_id: int, still_parked: int, freed: int, *, is_shared: bool = False
-    ) -> None:
+    def committed(self, now: float, trans_id: int, still_parked: int, freed: int, *, is_shared: bool = False) -> None:
         """A commit up to `trans_id` has freed so many replies (monotonic seconds).
 
         `is_shared`: other nodes are to have entries, too.

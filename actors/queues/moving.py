@@ -4,7 +4,7 @@ What is in somebody's hands stays there, and so does what would not be sound in 
 already, or it is full. Both are counted, and the first says why.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -12,8 +12,10 @@ from actors.messages.call import Call
 from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.positions import READY_KEY, key_of, told
 from quorate.actions import Right
 from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
+from storage.live_messages import LiveMessages
 from storage.message import Message
 from storage.message_ids import named
 from storage.queue_state import QueueState
@@ -50,6 +52,45 @@ class _Target:
             self._taken.add(message.key)
 
 
+class _Looked:
+    """Messages of a queue that nobody has in hand: those that a request names, or the first of all behind its `after`.
+
+    `next`: behind what there is more than was looked at; None: nothing.
+    """
+
+    def __init__(self, call: Call, origin: QueueState, live: LiveMessages) -> None:
+        self.next: str | None = None
+        self._request = call.request
+        self._origin = origin
+        self._live = live
+
+    def __iter__(self) -> Iterator[Message]:
+        request = self._request
+        if request.msg_ids is None and request.msg_id is None:
+            yield from self._first_of_all()
+            return
+        for msg_id in dict.fromkeys([*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]):
+            message = self._live.get(msg_id)
+            if message is not None and message.queue == self._origin.name and message.place in MOVABLE:
+                yield message
+
+    def _first_of_all(self) -> Iterator[Message]:
+        """Those that are ready, and then those that wait. Whoever has enough asks for no more."""
+        origin, after = self._origin, self._request.after
+        begun = None if after is None else key_of(after)
+        orders: list[Iterable[Any]] = []
+        if begun is None or len(begun) == READY_KEY:
+            orders = [origin.ready if begun is None else origin.ready.behind(begun), origin.waiting]
+        else:
+            orders = [origin.waiting.behind(begun)]
+        keys = list(islice(chain(*orders), MOVE_SCAN + 1))
+        for index, key in enumerate(keys[:MOVE_SCAN], 1):
+            self.next = told(key) if index < len(keys) else None
+            message = self._live[key[-1]]
+            if message.place in MOVABLE:
+                yield message
+
+
 class Moving:
     """Does it for one shard, which has both queues. `queues_max`: see `Limits`."""
 
@@ -80,7 +121,10 @@ class Moving:
         targets: dict[str, _Target | str] = {}
         moved = stayed = 0
         why: str | None = None
-        for message in self._named(call, origin):
+        if request.after is not None and key_of(request.after) is None:
+            return ledger.refuse_field(call, "after", "is not what a reply to move called next")
+        looked = _Looked(call, origin, state.messages)
+        for message in looked:
             target = self._target(call, message, targets)
             fault = target if isinstance(target, str) else target.why_not(message)
             if fault is not None:
@@ -95,21 +139,8 @@ class Moving:
             if isinstance(one, _Target) and one.messages:
                 self._append(request.queue, one)
         reply = done(request, MoveReply, moved=moved, stayed=stayed)
-        reply.reason = why
+        reply.reason, reply.next = why, looked.next
         return ledger.park(call, reply)
-
-    def _named(self, call: Call, origin: QueueState) -> Iterator[Message]:
-        """Messages of the queue that nobody has in hand: those that are named, or the first of all."""
-        request, live = call.request, self._ledger.state.messages
-        ids: Any
-        if request.msg_ids is None and request.msg_id is None:
-            ids = [key[-1] for key in islice(chain(origin.ready, origin.waiting), MOVE_SCAN)]
-        else:
-            ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
-        for msg_id in dict.fromkeys(ids):
-            message = live.get(msg_id)
-            if message is not None and message.queue == origin.name and message.place in MOVABLE:
-                yield message
 
     def _target(self, call: Call, message: Message, targets: dict[str, _Target | str]) -> _Target | str:
         """Where the message is to go, or why nowhere."""

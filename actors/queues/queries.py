@@ -1,33 +1,30 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
-import re
-from collections import deque
 from collections.abc import Iterator
-from fnmatch import translate
 from itertools import chain, islice
 from typing import Any, Final
 
 import msgspec
 
-from actors.messages.call import Call, rows_in_reply
+from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.listing import Listings
 from actors.queues.message_replies import view_of
+from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
+from actors.queues.queue_rows import QueueRows, totals_of
 from actors.queues.readers import Readers
-from actors.queues.summing import Summing, Sums, oldest_ready
+from actors.queues.summing import Summing, Sums
 from actors.queues.surroundings import Surroundings
-from actors.queues.totals import Totals
 from quorate.actions import Right
 from quorate.protocol import (
+    Action,
     ErrorWord,
     LeaderReply,
-    ListReply,
     MonitorReply,
     PeekReply,
-    QueueRow,
     QueueSettings,
-    QueueTotals,
     ShowReply,
     done,
     refusal,
@@ -42,37 +39,6 @@ PEEK_SCAN: Final = 5000
 
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
-
-LIST_NAMES: Final = 5000
-"""Queues that one piece of a list looks at: some 3 ms."""
-
-MATCH_STEPS: Final = 1_500_000
-"""Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
-
-AT_ONCE_NAMES: Final = 200
-"""With so few queues a list is made at once; else when others have had their turn."""
-
-
-class _Listing:
-    """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is."""
-
-    def __init__(self, call: Call, after: str) -> None:
-        self.call = call
-        self.after = after
-        self.seen: str | None = None
-        self.chosen: list[str] = []
-        self.count = 0
-        self.is_more = False
-        pattern = call.request.pattern
-        self.is_of_all = pattern is None
-        self._part = pattern or ""
-        has_wildcards = any(character in self._part for character in "*?[")
-        self._expression = re.compile(translate(self._part)) if has_wildcards else None
-        self.cost = len(self._part) if has_wildcards else 0
-
-    def matches(self, name: str) -> bool:
-        """By shell wildcards if the pattern has any, else as a part of the name."""
-        return self._part in name if self._expression is None else self._expression.match(name) is not None
 
 
 class Queries:
@@ -93,8 +59,9 @@ class Queries:
         self._delivery = delivery
         self._readers = readers
         self._state = ledger.state
-        self._listings: deque[_Listing] = deque()
-        self._summing = Summing(ledger.state, self._summed)
+        self._summing = Summing(ledger, self._summed)
+        self._rows = QueueRows(ledger, delivery, self._summing)
+        self._listings = Listings(ledger, self._rows)
         self._asked = asked
         self.around = around
 
@@ -123,118 +90,30 @@ class Queries:
             max_log_size=around.max_log_size,
             settings=settings_of(queue.settings()),
         )
+        if call.request.full:
+            reply.row = self._rows.row(queue, is_full=True)
         self._ledger.park(call, reply)
 
     def list_queues(self, call: Call) -> None:
-        """The queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
-
-        As many as fit behind the name `after`; the reply says whether there are more.
-        """
-        request = call.request
-        if request.after is not None and not isinstance(request.after, str):
-            reason = "after: the name of a queue is wanted, the last of the list before"
-            self._ledger.park(call, refusal(request, ErrorWord.FIELD, reason))
-            return
-        listing = _Listing(call, request.after or "")
-        is_quick = len(self._state.names) <= AT_ONCE_NAMES or self._is_plain(listing)
-        if self._listings or not is_quick or not self._list_some(listing):
-            self._listings.append(listing)  # it goes on when others have had their turn
-
-    def _is_plain(self, listing: "_Listing") -> bool:
-        """Whether it is of all queues, for one who may look at all: then only those that it names are looked at."""
-        return listing.is_of_all and Right.LOOK in listing.call.principal.rights.everywhere
+        """Some of the queues; with `sums` what all have together first, which tells rates, too."""
+        if call.request.sums and Right.LOOK in call.principal.rights.everywhere:
+            self._summing.ask(self._ledger.now, call)
+        else:
+            self._listings.ask(call)
 
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return bool(self._listings) or self._summing.has_more
+        return self._listings.has_more or self._summing.has_more
 
     def go_on(self) -> None:
         """Look at some more names for a list of very many, or for sums."""
-        if self._listings and self._list_some(self._listings[0]):
-            self._listings.popleft()
+        self._listings.go_on()
         self._summing.go_on(self._ledger.now)
 
     def take_open(self) -> list[Call]:
         """The lists and sums that are not ready; they do not go on."""
-        calls = [listing.call for listing in self._listings]
-        self._listings.clear()
-        return calls + self._summing.take_open()
-
-    def _list_some(self, listing: "_Listing") -> bool:
-        """Look at the next `LIST_NAMES` names; at the last of them answer. Whether that is done."""
-        call, names = listing.call, self._state.names
-        rights = call.principal.rights
-        may_all = Right.LOOK in rights.everywhere
-        rows_max = rows_in_reply(call)
-        if self._is_plain(listing):
-            first = names.bisect_right(listing.after)
-            listing.chosen = list(names.islice(first, first + rows_max))
-            listing.count = len(names)
-            is_last = first + rows_max >= len(names)
-            self._answer_list(listing, is_last=is_last)
-            return True
-        at = names.bisect_right(listing.seen) if listing.seen is not None else 0
-        some = list(names.islice(at, at + LIST_NAMES))
-        left = MATCH_STEPS
-        for looked, name in enumerate(some, 1):
-            if not may_all and not rights.may(Right.LOOK, name):
-                continue
-            left -= listing.cost * len(name)
-            if listing.matches(name):
-                listing.count += 1
-                if name > listing.after:
-                    if len(listing.chosen) < rows_max:
-                        listing.chosen.append(name)
-                    else:
-                        listing.is_more = True
-            if left < 0 and looked < len(some):
-                listing.seen = name
-                return False
-        if len(some) == LIST_NAMES:
-            listing.seen = some[-1]
-            return False
-        self._answer_list(listing, is_last=not listing.is_more)
-        return True
-
-    def _answer_list(self, listing: "_Listing", *, is_last: bool) -> None:
-        chosen = listing.chosen
-        queues = self._state.queues
-        is_full = bool(listing.call.request.full)
-        reply = done(
-            listing.call.request,
-            ListReply,
-            queue_list=[self._row(queues[name], is_full=is_full) for name in chosen if name in queues],
-            queue_count=listing.count,
-            next=None if is_last or not chosen else chosen[-1],
-        )
-        self._ledger.park(listing.call, reply)
-
-    def _row(self, queue: QueueState, *, is_full: bool) -> QueueRow:
-        row = QueueRow(
-            queue.name,
-            queue.size,
-            len(queue.ready),
-            queue.delayed,
-            queue.in_flight,
-            queue.max_size,
-            queue.max_id,
-            self._delivery.waiting_for(queue.name),
-            queue.paused,
-        )
-        if is_full:
-            row.oldest = oldest_ready(queue)
-            row.totals = self._totals(queue.name)
-            row.dead_letter = queue.dead_letter
-            if queue.dead_letter is not None:
-                letters = self._state.queues.get(queue.dead_letter)
-                row.dead_letters = 0 if letters is None else letters.size
-        return row
-
-    def _totals(self, name: str) -> QueueTotals:
-        counting = self._ledger.counting
-        found = counting.of(name)
-        return QueueTotals(counting.begun) if found is None else _totals_of(counting.begun, found)
+        return self._listings.take_open() + self._summing.take_open()
 
     def leader(self, call: Call) -> None:
         """Who leads."""
@@ -280,9 +159,9 @@ class Queries:
             said = "is missing, and after is given" if request.state is None else f"is {request.state!r}"
             self._ledger.refuse_field(call, "state", f"{said}: one of {', '.join(STATES)}")
             return
-        try:
-            after = None if request.after is None else _position(request.after, is_ready=place == Place.READY)
-        except ValueError:
+        after = None if request.after is None else key_of(request.after)
+        size = READY_KEY if place == Place.READY else WAITING_KEY
+        if request.after is not None and (after is None or len(after) != size):
             self._ledger.refuse_field(call, "after", "is not what a reply to peek in that state called next")
             return
         order = queue.ready if place == Place.READY else queue.waiting
@@ -302,7 +181,7 @@ class Queries:
             is_more = seen == PEEK_SCAN
         reply = done(request, PeekReply, queue=queue.name, messages=[view_of(message) for message in chosen])
         if is_more and position is not None:
-            reply.next = ":".join(map(repr, position))
+            reply.next = told(position)
         self._ledger.park(call, reply)
 
     def show(self, call: Call) -> None:
@@ -349,13 +228,17 @@ class Queries:
         state, counting = self._state, self._ledger.counting
         row = {
             "shard": state.shard,
+            "at": sums.at,
             "queues": len(state.queues),
             "data_bytes": state.data_bytes,
             "waiting_consumers": self._delivery.waiter_count,
-            "totals": msgspec.structs.asdict(_totals_of(counting.begun, counting.all)),
+            "totals": msgspec.structs.asdict(totals_of(counting.begun, counting.all)),
             **sums.told,
         }
-        self._asked.append(StatusAsked(call, row))
+        if call.request.action == Action.NODE_METRICS:
+            self._asked.append(StatusAsked(call, row))
+        else:
+            self._listings.ask(call, row)
 
     def _queue_of(self, call: Call) -> QueueState | None:
         """The queue that the request names; None if it was refused."""
@@ -367,29 +250,6 @@ class Queries:
         if queue is None:
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}"))
         return queue
-
-
-def _position(after: int | str, *, is_ready: bool) -> tuple[float, ...]:
-    """A key of `ready` or of `waiting`. Raises ValueError."""
-    parts = str(after).split(":")
-    if len(parts) != (3 if is_ready else 2):
-        raise ValueError(after)
-    numbers = [int(parts[0])] if is_ready else []
-    return (*numbers, float(parts[-2]), int(parts[-1]))
-
-
-def _totals_of(begun: float, found: Totals) -> QueueTotals:
-    return QueueTotals(
-        begun,
-        found.produced,
-        found.delivered,
-        found.redelivered,
-        found.confirmed,
-        found.released,
-        found.expired,
-        found.buried,
-        found.moved,
-    )
 
 
 def settings_of(record: Configure) -> QueueSettings:

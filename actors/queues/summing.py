@@ -1,17 +1,23 @@
-"""What all queues of a shard have together, found in pieces: a shard may have a hundred thousand of them. A machine."""
+"""What all queues of a shard have together, found in pieces: a shard may have a hundred thousand of them. A machine.
+
+Whoever asks for it every few seconds makes the rates of each queue known by that, too: nothing else is counted for it.
+"""
 
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final
 
 from actors.messages.call import Call
+from actors.queues.ledger import Ledger
 from storage.queue_state import NEVER, QueueState
-from storage.state import ShardState
 
 SUMMED_AT_ONCE: Final = 2000
 """Queues that one piece looks at: some 3 ms."""
 
 PRIORITIES_LOOKED_AT: Final = 16
+RATES_S: Final = 60.0
+"""What came and left since somebody looked longer ago than that is no rate of now."""
+
 FRESH_S: Final = 1.0
 """Sums are given again to whoever asks within that time: nobody makes the node count for each of his requests."""
 
@@ -58,9 +64,11 @@ class Sums:
 class Summing:
     """`done` is called with each call and the sums that it asked for."""
 
-    def __init__(self, state: ShardState, done: Callable[[Call, Sums], None]) -> None:
-        self._state = state
+    def __init__(self, ledger: Ledger, done: Callable[[Call, Sums], None]) -> None:
+        self._state = ledger.state
+        self._counting = ledger.counting
         self._done = done
+        self._looked_at = self._seconds = self._last_seconds = 0.0
         self._last = Sums()
         self._open: Sums | None = None
         self._seen = ""
@@ -78,8 +86,14 @@ class Summing:
             return
         self._waiting.append(call)
         if self._open is None:
+            seconds = now - self._looked_at
+            self._looked_at, self._seconds = now, seconds if 0 < seconds < RATES_S else 0.0
             self._open, self._seen = Sums(), ""
             self.go_on(now)
+
+    def has_rates(self, now: float) -> bool:
+        """Whether each queue's `came` and `left` are of now."""
+        return self._last_seconds > 0 and now - self._looked_at < RATES_S
 
     def go_on(self, now: float) -> None:
         """Look at some more queues; behind the last, answer."""
@@ -91,13 +105,16 @@ class Summing:
         some = list(islice(names.islice(at, at + SUMMED_AT_ONCE), SUMMED_AT_ONCE))
         for name in some:
             sums.add(queues[name])
+            totals = self._counting.of(name)
+            if totals is not None:
+                totals.look(self._seconds)
         if len(some) == SUMMED_AT_ONCE:
             self._seen = some[-1]
             return
         sums.dead_letters = sum(queues[name].size for name in sums.dead_letter_queues if name in queues)
         sums.at = now
         waiting, self._waiting = self._waiting, []
-        self._last, self._open = sums, None
+        self._last, self._open, self._last_seconds = sums, None, self._seconds
         for call in waiting:
             self._done(call, sums)
 

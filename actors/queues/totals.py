@@ -11,9 +11,15 @@ _Confirm: Final = Confirm
 
 
 class Totals:
-    """One queue's. `delivered` counts each time, `redelivered` those that were not the first."""
+    """One queue's. `delivered` counts each time, `redelivered` those that were not the first.
 
-    __slots__ = ("buried", "confirmed", "delivered", "expired", "moved", "produced", "redelivered", "released")
+    `came`, `left`: how many did in a second, between the last two times that somebody looked.
+    """
+
+    __slots__ = (
+        *("_came_before", "_left_before", "buried", "came", "confirmed", "delivered", "expired", "left"),
+        *("moved", "produced", "redelivered", "released"),
+    )
 
     def __init__(self) -> None:
         self.produced = 0
@@ -24,6 +30,15 @@ class Totals:
         self.expired = 0
         self.buried = 0
         self.moved = 0
+        self.came = self.left = 0.0
+        self._came_before = self._left_before = 0
+
+    def look(self, seconds: float) -> None:
+        """Somebody looks, so long after the last time; 0: that is too long ago to say anything of it."""
+        came, left = self.produced, self.confirmed + self.expired + self.buried + self.moved
+        self.came = (came - self._came_before) / seconds if seconds > 0 else 0.0
+        self.left = (left - self._left_before) / seconds if seconds > 0 else 0.0
+        self._came_before, self._left_before = came, left
 
 
 class Counting:

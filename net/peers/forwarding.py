@@ -15,13 +15,14 @@ from quorate.actions import LATER, WORKERS_LEVEL, About, about
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
 from quorate.protocol import (
+    AFTER_BYTES_MAX,
     NO_DATA,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
     ListReply,
-    MonitorReply,
     MetricsReply,
+    MonitorReply,
     MoveReply,
     PeekReply,
     RedirectReply,
@@ -86,6 +87,9 @@ def level_of(request: Request) -> int:
         or request.state is not None
         or request.to is not None
         or request.create is not None
+        or request.sort is not None
+        or request.descending is not None
+        or request.sums is not None
         or any(item.headers is not None or item.expire is not None for item in request.messages or ())
     ):
         return WORKERS_LEVEL
@@ -127,17 +131,18 @@ def has_fit_names(request: Request) -> bool:
         and request.pattern is None
         and request.reader is None
         and request.after is None
+        and request.to is None
         and request.dead_letter is UNSET
     ):
         return True  # nearly always
-    names = [request.key, request.pattern, request.consumer, request.reader, *(request.queues or ())]
+    names = [request.key, request.pattern, request.consumer, request.reader, request.to, *(request.queues or ())]
     names += [item.key for item in request.messages or ()]
     if any(item.headers is not None and headers_fault(item.headers) for item in request.messages or ()):
         return False
     if isinstance(request.dead_letter, str):
         names.append(request.dead_letter)
-    if isinstance(request.after, str):
-        names.append(request.after)
+    if isinstance(request.after, str) and name_fault(request.after, AFTER_BYTES_MAX):
+        return False
     return all(name is None or name_fault(name) is None for name in names)
 
 

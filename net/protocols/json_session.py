@@ -18,6 +18,7 @@ from net.protocols.json_shapes import Batch, ItemAsItCame, Loose, Noted, Request
 from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits, Session
 from quorate.log_replies import WithEntries
 from quorate.protocol import (
+    AFTER_BYTES_MAX,
     BATCH_MAX,
     HEADER_BYTES_MAX,
     NO_DATA,
@@ -288,6 +289,7 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
         request.key is not None
         or request.consumer is not None
         or isinstance(request.after, str)
+        or request.to is not None
         or request.queues is not None
         or request.pattern is not None
         or request.reader is not None
@@ -330,8 +332,9 @@ def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int)
 def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
     """What is wrong with the names that few requests have."""
     names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
-    names += [("reader", request.reader)]
-    names += [("consumer", request.consumer), ("after", request.after if isinstance(request.after, str) else None)]
+    names += [("reader", request.reader), ("consumer", request.consumer), ("to", request.to)]
+    if isinstance(request.after, str) and (why := name_fault(request.after, AFTER_BYTES_MAX)):
+        return Fault(ErrorWord.FIELD, f"after {why}", body=body)
     if request.queues is not None:
         names += [(f"queues[{index}]", name) for index, name in enumerate(request.queues)]
     if isinstance(request.dead_letter, str):

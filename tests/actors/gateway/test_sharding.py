@@ -3,16 +3,20 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from actors.gateway.gathers import Following, Listed, Settled, Spread, Stated
+from actors.gateway.gathers import Following, Listed, Measured, Settled, Spread, Stated
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
+from actors.messages.sorting import cursor, position, rank
 from quorate.protocol import (
     Action,
     ClusterReply,
     Code,
     ErrorWord,
     ListReply,
+    MetricsReply,
     QueueRow,
     Reply,
     Request,
@@ -160,6 +164,71 @@ def test_a_list_gives_no_name_behind_one_that_a_shard_has_not_given_yet() -> Non
     reply = listed(Request(Action.LIST, count=5), page("ab", 9, "b"), page("cde", 3))
     assert isinstance(reply, ListReply)
     assert ([row.name for row in reply.queue_list], reply.next) == (list("ab"), "b")
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), max_size=12),
+    st.sampled_from(["name", "size"]),
+    st.booleans(),
+    st.integers(1, 4),
+)
+def test_pages_of_a_sorted_list_over_shards_are_a_plain_sort_of_all(
+    queues: list[tuple[int, int]], sort: str, down: bool, count: int
+) -> None:
+    """Each shard gives the first `count` behind the place, of its own."""
+    all_rows = [(shard, QueueRow(f"q{n:02}", size, 0, 0, 0, 0, 0, 0, False)) for n, (shard, size) in enumerate(queues)]
+
+    def place(row: QueueRow) -> tuple[float, str]:
+        return (0.0, row.name) if sort == "name" else (rank(float(row.size), is_descending=down), row.name)
+
+    is_reversed = down and sort == "name"
+    wanted = [row.name for _, row in sorted(all_rows, key=lambda one: place(one[1]), reverse=is_reversed)]
+
+    def answer(shard: int, after: str | None) -> ListReply:
+        own = sorted((row for at, row in all_rows if at == shard), key=place, reverse=is_reversed)
+        if after is not None:
+            behind = (0.0, after) if sort == "name" else position(after)
+            assert behind is not None
+            own = [row for row in own if (place(row) < behind if is_reversed else place(row) > behind)]
+        reply = ListReply(action=7, code=0, queue_list=own[:count], queue_count=len(own))
+        if len(own) > count:
+            reply.next = own[count - 1].name if sort == "name" else cursor(*place(own[count - 1]))
+        return reply
+
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        request = Request(Action.LIST, sort=sort, descending=down, count=count, after=after)
+        reply = listed(request, answer(0, after), answer(1, after))
+        assert isinstance(reply, ListReply)
+        found += [row.name for row in reply.queue_list]
+        after = reply.next
+        if after is None:
+            break
+    assert found == wanted
+
+
+def test_a_nodes_numbers_are_the_rows_of_all_its_workers_and_say_whose_are_missing() -> None:
+    request = Request(Action.NODE_METRICS)
+    parts = SHARDING.every(request)
+
+    def measured(*answers: Reply) -> Reply:
+        gathered = Measured(call(request), parts)
+        for order, answer in enumerate(answers):
+            gathered.answer(order, request, answer)
+        return gathered.reply()
+
+    def row(shard: int) -> MetricsReply:
+        return MetricsReply(action=109, code=0, node_id=1, version="1", shards=[{"shard": shard}])
+
+    away = refusal(request, ErrorWord.NO_LEADER, "away")
+    whole = measured(*[row(part.shard) for part in parts])
+    assert isinstance(whole, MetricsReply)
+    assert [one["shard"] for one in whole.shards] == [part.shard for part in parts]
+    some = measured(row(0), *[away] * (len(parts) - 1))
+    assert isinstance(some, MetricsReply)
+    assert (some.partial, some.missing_shards) == (True, [part.shard for part in parts[1:]])
+    assert measured(*[away] * len(parts)).error == ErrorWord.NO_LEADER
 
 
 def test_a_list_without_a_shard_says_so_and_one_without_any_is_refused() -> None:

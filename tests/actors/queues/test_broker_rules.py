@@ -10,7 +10,7 @@ from msgspec import Raw
 from actors.messages.call import Call
 from actors.queues.delivery import STALE_ALARMS_MAX
 from actors.queues.ledger import REPLICATED_S
-from actors.queues.queries import LIST_NAMES
+from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
 from quorate.protocol import ProduceItem, Request
 from storage.records import Clear, Place

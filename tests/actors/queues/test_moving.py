@@ -156,3 +156,40 @@ def test_a_cluster_with_older_members_is_told_so() -> None:
     shard, _ = with_dead_letters(1)
     shard.broker.ledger.level = READERS_LEVEL
     assert shard.ask(21, queue="dead", count=1)["error"] == "not_supported"
+
+
+def test_a_move_of_all_goes_on_behind_those_that_can_not_move() -> None:
+    """At the head of the queue are more than one request looks at, and all of them stay."""
+    shard = Shard()
+    shard.ask(5, queue="dead")
+    stays = [shard.ask(1, queue="dead", data=n)["msg_id"] for n in range(MOVE_SCAN + 2)]
+    shard.ask(5, queue="q", dead_letter="dead")
+    late = shard.ask(1, queue="q", data=1, retry=9)["msg_id"]
+    shard.ask(2, queue="q")
+    shard.ask(20, msg_id=late)
+    first = shard.ask(21, queue="dead", count=1000)
+    assert (first["moved"], first["stayed"]) == (0, MOVE_SCAN)
+    second = shard.ask(21, queue="dead", count=1000, after=first["next"])
+    assert (second["moved"], second["stayed"]) == (1, len(stays) - MOVE_SCAN)
+    assert "next" not in second
+
+
+def test_a_move_of_some_tells_where_the_rest_begins_also_among_those_that_wait() -> None:
+    shard, ids = with_dead_letters(3)
+    shard.ask(1, queue="dead", data="later", delay=60)
+    first = shard.ask(21, queue="dead", to="q", count=2)
+    assert first["moved"] == 2
+    second = shard.ask(21, queue="dead", to="q", count=1, after=first["next"])
+    assert second["moved"] == 1
+    third = shard.ask(21, queue="dead", to="q", count=9, after=second["next"])
+    assert (third["moved"], third.get("next")) == (1, None)
+    assert shard.ask(21, queue="dead", to="q", count=9, after="7")["error"] == "field_error"
+    shard.state.check()
+    assert ids
+
+
+def test_a_queue_that_a_move_makes_has_a_name_that_a_produce_could_have_made() -> None:
+    refused = decode_request(
+        msgspec.json.encode({"action": 21, "queue": "q", "to": "a\nb", "count": 1}), RequestLimits()
+    )
+    assert not isinstance(refused, Request)

@@ -8,7 +8,7 @@ from actors.messages.call import Call
 from actors.messages.rights import ANONYMOUS, Principal, Rights
 from actors.queues.broker import WAITED_NAMES_MAX
 from actors.queues.delivery import TURN_WORK_MAX
-from actors.queues.queries import MATCH_STEPS
+from actors.queues.listing import MATCH_STEPS
 from quorate.actions import Right
 from quorate.protocol import Reply, Request
 from storage.records import Bury, Expire
@@ -183,7 +183,7 @@ def test_lists_with_patterns_that_take_long_go_one_piece_at_a_time() -> None:
     pattern = f"*{'a' * 120}b*"
     for order in range(3):
         listed(shard, pattern, order)
-    open_ones = shard.broker.queries._listings
+    open_ones = shard.broker.queries._listings._open
     assert [listing.seen for listing in open_ones] == [None] * 3, "not in the turn in which they come"
     shard.broker.go_on(shard.now)
     seen = open_ones[0].seen

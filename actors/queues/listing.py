@@ -1,0 +1,197 @@
+"""Lists of queues. Of very many they are made in pieces, and what else there is to do goes on between. A machine."""
+
+import re
+from bisect import insort
+from collections import deque
+from fnmatch import translate
+from typing import Any, Final
+
+from actors.messages.call import Call, rows_in_reply
+from actors.messages.sorting import NAME, cursor, fault, is_ranked, position, rank
+from actors.queues.ledger import Ledger
+from actors.queues.queue_rows import QueueRows
+from quorate.actions import Right
+from quorate.protocol import ListReply, done
+
+LIST_NAMES: Final = 5000
+"""Queues that one piece of a list looks at: some 3 ms; of one that is sorted by something else than names, a third."""
+
+MATCH_STEPS: Final = 1_500_000
+"""Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
+
+AT_ONCE_NAMES: Final = 200
+"""With so few queues a list is made at once; else when others have had their turn."""
+
+
+class _Pattern:
+    """What names are to match: shell wildcards if it has any, else a part of the name; None: any name.
+
+    `cost`: how many of its characters are compared with each of a name.
+    """
+
+    def __init__(self, pattern: str | None) -> None:
+        self.is_any = pattern is None
+        self._part = pattern or ""
+        has_wildcards = any(character in self._part for character in "*?[")
+        self._expression = re.compile(translate(self._part)) if has_wildcards else None
+        self.cost = len(self._part) if has_wildcards else 0
+
+    def matches(self, name: str) -> bool:
+        """Whether that is one of them."""
+        return self._part in name if self._expression is None else self._expression.match(name) is not None
+
+
+class _Listing:
+    """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is.
+
+    `sums` are for the reply. `ranked` are the best so far, by rank and name, as many as the reply may have; `chosen` the
+    same by names alone: the first ones, or downwards the last.
+    """
+
+    def __init__(self, call: Call, sums: dict[str, Any] | None) -> None:
+        request = call.request
+        self.call = call
+        self.sums = None if sums is None else [sums]
+        self.sort = request.sort or NAME
+        self.is_ranked = is_ranked(request)
+        self.is_down = bool(request.descending)
+        self.after = "" if request.after is None else str(request.after)
+        self.behind = position(self.after) if self.is_ranked and self.after else None
+        self.rows_max = rows_in_reply(call)
+        self.seen: str | None = None
+        self.chosen: deque[str] = deque()
+        self.ranked: list[tuple[float, str]] = []
+        self.count = 0
+        self.is_more = False
+        self.pattern = _Pattern(request.pattern)
+
+    def take(self, name: str) -> None:
+        """One that matches, in the order of names."""
+        if self.is_down:
+            if not self.after or name < self.after:
+                self.chosen.append(name)
+                if len(self.chosen) > self.rows_max:
+                    self.chosen.popleft()
+                    self.is_more = True
+        elif name > self.after:
+            if len(self.chosen) < self.rows_max:
+                self.chosen.append(name)
+            else:
+                self.is_more = True
+
+    def take_ranked(self, at: float, name: str) -> None:
+        """The same, in any other order."""
+        here, ranked = (at, name), self.ranked
+        if self.behind is not None and here <= self.behind:
+            return
+        if len(ranked) < self.rows_max:
+            insort(ranked, here)
+            return
+        self.is_more = True
+        if here < ranked[-1]:
+            ranked.pop()
+            insort(ranked, here)
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the reply, in its order."""
+        if self.is_ranked:
+            return [name for _, name in self.ranked]
+        return list(reversed(self.chosen) if self.is_down else self.chosen)
+
+    @property
+    def next(self) -> str | None:
+        """What the next list goes on after; None: there is nothing behind this one."""
+        names = self.names
+        if not self.is_more or not names:
+            return None
+        return cursor(*self.ranked[-1]) if self.is_ranked else names[-1]
+
+
+class Listings:
+    """Those that one shard is asked for."""
+
+    def __init__(self, ledger: Ledger, rows: QueueRows) -> None:
+        self._ledger = ledger
+        self._rows = rows
+        self._open: deque[_Listing] = deque()
+
+    def ask(self, call: Call, sums: dict[str, Any] | None = None) -> None:
+        """The queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
+
+        As many as fit behind `after`; the reply says whether there are more. `sums`: it also has that.
+        """
+        wrong = fault(call.request)
+        if wrong is not None:
+            return self._ledger.refuse_field(call, *wrong)
+        listing = _Listing(call, sums)
+        is_quick = len(self._ledger.state.names) <= AT_ONCE_NAMES or self._is_plain(listing)
+        if self._open or not is_quick or not self._list_some(listing):
+            self._open.append(listing)  # it goes on when others have had their turn
+        return None
+
+    @staticmethod
+    def _is_plain(listing: _Listing) -> bool:
+        """Whether it is of all queues by name, for one who may look at all: then only its own are looked at."""
+        is_by_name = not listing.is_ranked and not listing.is_down
+        return is_by_name and listing.pattern.is_any and Right.LOOK in listing.call.principal.rights.everywhere
+
+    @property
+    def has_more(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._open)
+
+    def go_on(self) -> None:
+        """Look at some more names."""
+        if self._open and self._list_some(self._open[0]):
+            self._open.popleft()
+
+    def take_open(self) -> list[Call]:
+        """The lists that are not ready; they do not go on."""
+        calls = [listing.call for listing in self._open]
+        self._open.clear()
+        return calls
+
+    def _list_some(self, listing: _Listing) -> bool:
+        """Look at the next names; at the last of them answer. Whether that is done."""
+        call, names, queues = listing.call, self._ledger.state.names, self._ledger.state.queues
+        rights = call.principal.rights
+        may_all = Right.LOOK in rights.everywhere
+        if self._is_plain(listing):
+            first = names.bisect_right(listing.after)
+            last = first + listing.rows_max
+            listing.chosen.extend(names.islice(first, last))
+            listing.count, listing.is_more = len(names), last < len(names)
+            self._answer(listing)
+            return True
+        most = LIST_NAMES // 3 if listing.is_ranked else LIST_NAMES
+        at = names.bisect_right(listing.seen) if listing.seen is not None else 0
+        some = list(names.islice(at, at + most))
+        pattern, left = listing.pattern, MATCH_STEPS
+        for looked, name in enumerate(some, 1):
+            if not may_all and not rights.may(Right.LOOK, name):
+                continue
+            left -= pattern.cost * len(name)
+            if pattern.matches(name):
+                listing.count += 1
+                if listing.is_ranked:
+                    value = self._rows.value(queues[name], listing.sort)
+                    listing.take_ranked(rank(value, is_descending=listing.is_down), name)
+                else:
+                    listing.take(name)
+            if left < 0 and looked < len(some):
+                listing.seen = name
+                return False
+        if len(some) == most:
+            listing.seen = some[-1]
+            return False
+        self._answer(listing)
+        return True
+
+    def _answer(self, listing: _Listing) -> None:
+        queues, request = self._ledger.state.queues, listing.call.request
+        is_full = bool(request.full)
+        rows = [self._rows.row(queues[name], is_full=is_full) for name in listing.names if name in queues]
+        reply = done(request, ListReply, queue_list=rows, queue_count=listing.count, next=listing.next)
+        reply.sums = listing.sums
+        self._ledger.park(listing.call, reply)

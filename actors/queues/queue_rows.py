@@ -1,0 +1,81 @@
+"""Queues as lists tell them: their rows, and what they are sorted by."""
+
+from actors.messages.sorting import OF_TOTALS
+from actors.queues.delivery import Delivery
+from actors.queues.ledger import Ledger
+from actors.queues.summing import Summing, oldest_ready
+from actors.queues.totals import Totals
+from quorate.protocol import QueueRow, QueueTotals
+from storage.queue_state import QueueState
+
+
+class QueueRows:
+    """Of one shard. Rates are those that `summing` has found."""
+
+    def __init__(self, ledger: Ledger, delivery: Delivery, summing: Summing) -> None:
+        self._ledger = ledger
+        self._delivery = delivery
+        self._summing = summing
+
+    def row(self, queue: QueueState, *, is_full: bool) -> QueueRow:
+        """One queue's."""
+        row = QueueRow(
+            queue.name,
+            queue.size,
+            len(queue.ready),
+            queue.delayed,
+            queue.in_flight,
+            queue.max_size,
+            queue.max_id,
+            self._delivery.waiting_for(queue.name),
+            queue.paused,
+        )
+        if is_full:
+            counting = self._ledger.counting
+            totals = counting.of(queue.name)
+            row.oldest = oldest_ready(queue)
+            row.totals = QueueTotals(counting.begun) if totals is None else totals_of(counting.begun, totals)
+            row.dead_letter = queue.dead_letter
+            if queue.dead_letter is not None:
+                row.dead_letters = self._dead_letters(queue.dead_letter)
+            if self._summing.has_rates(self._ledger.now):
+                row.came, row.left = (0.0, 0.0) if totals is None else (totals.came, totals.left)
+        return row
+
+    def value(self, queue: QueueState, sort: str) -> float | None:
+        """What it is sorted by, as its row has it."""
+        if sort == "ready":
+            return float(len(queue.ready))
+        if sort == "oldest":
+            return oldest_ready(queue)
+        if sort == "wait_status":
+            return float(self._delivery.waiting_for(queue.name))
+        if sort == "dead_letters":
+            return None if queue.dead_letter is None else float(self._dead_letters(queue.dead_letter))
+        if sort in OF_TOTALS or sort in ("came", "left"):
+            totals = self._ledger.counting.of(queue.name)
+            if sort in OF_TOTALS:
+                return 0.0 if totals is None else float(getattr(totals, sort))
+            if not self._summing.has_rates(self._ledger.now):
+                return None
+            return 0.0 if totals is None else totals.came if sort == "came" else totals.left
+        return float(getattr(queue, sort))
+
+    def _dead_letters(self, name: str) -> int:
+        letters = self._ledger.state.queues.get(name)
+        return 0 if letters is None else letters.size
+
+
+def totals_of(begun: float, found: Totals) -> QueueTotals:
+    """As a reply has them."""
+    return QueueTotals(
+        begun,
+        found.produced,
+        found.delivered,
+        found.redelivered,
+        found.confirmed,
+        found.released,
+        found.expired,
+        found.buried,
+        found.moved,
+    )

@@ -1,0 +1,148 @@
+"""Lists that are sorted, and what all queues have together: against what a plain sort says."""
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages.call import Call
+from actors.messages.sorting import OF_FULL, SORTS, rank
+from actors.queues.listing import LIST_NAMES
+from actors.queues.summing import SUMMED_AT_ONCE
+from quorate.protocol import Request
+from tests.actors.queues.shard import _NOBODY, Shard
+
+
+def filled(sizes: list[int]) -> Shard:
+    """Queues of so many messages, some delayed, some in flight, some with dead letters."""
+    shard = Shard()
+    for number, size in enumerate(sizes):
+        name = f"q{number:02}"
+        if number % 3 == 0:
+            shard.ask(5, queue=name, dead_letter=f"{name}.dead", paused=number % 2 == 0)
+        for n in range(size):
+            shard.now += 1
+            message = shard.ask(1, queue=name, data=n, retry=60, delay=50 if n % 4 == 3 else 0)
+            if n % 4 == 1 and "msg_id" in (taken := shard.ask(2, queue=name)) and number % 3 == 0:
+                shard.ask(20, msg_id=taken["msg_id"])
+            assert message["code"] == 0
+    return shard
+
+
+def value(row: dict[str, Any], sort: str) -> float | None:
+    if sort in row["totals"] or sort not in (*SORTS[:7], "oldest", "dead_letters", "came", "left"):
+        return float(row["totals"].get(sort, 0))
+    return None if row.get(sort) is None else float(row[sort])
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.sampled_from(SORTS), st.booleans(), st.integers(1, 5))
+def test_pages_of_a_sorted_list_are_a_plain_sort_of_all(sizes: list[int], sort: str, down: bool, count: int) -> None:
+    shard = filled(sizes)
+    everything = shard.ask(7, full=True)["queue_list"]
+    if sort == "name":
+        wanted = sorted((row["name"] for row in everything), reverse=down)
+    else:
+        order = [(rank(value(row, sort), is_descending=down), row["name"]) for row in everything]
+        wanted = [name for _, name in sorted(order)]
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = shard.ask(7, full=True, sort=sort, descending=down, count=count, after=after)
+        found += [row["name"] for row in page["queue_list"]]
+        assert page["queue_count"] == len(everything)
+        after = page.get("next")
+        if after is None:
+            break
+        assert len(page["queue_list"]) == count
+    assert found == wanted
+
+
+def test_a_sorted_list_of_very_many_is_made_in_pieces() -> None:
+    shard = Shard()
+    for number in range(LIST_NAMES):
+        shard.state.queue(f"q{number:05}")
+    shard.ask(1, queue="q03000", data=1)
+    shard.broker.execute(shard.now, [])
+    call = shard.send(7, sort="size", descending=True, count=2)
+    assert [row["name"] for row in shard.replies[call]["queue_list"]] == ["q03000", "q00000"]
+    assert shard.ask(7, pattern="q0[01]*", descending=True, count=2)["next"] == "q01998"
+
+
+def test_what_no_message_is_ready_in_comes_last_both_ways() -> None:
+    shard = Shard()
+    shard.ask(5, queue="empty")
+    shard.ask(1, queue="old", data=1)
+    shard.now += 5
+    shard.ask(1, queue="new", data=1)
+    for down, names in ((False, ["old", "new", "empty"]), (True, ["new", "old", "empty"])):
+        rows = shard.ask(7, full=True, sort="oldest", descending=down)["queue_list"]
+        assert [row["name"] for row in rows] == names
+    assert rank(None, is_descending=True) == math.inf
+
+
+@pytest.mark.parametrize(
+    ("fields", "word"),
+    [
+        ({"sort": "colour"}, "colour"),
+        ({"sort": "oldest"}, "full"),
+        ({"sort": "ready", "after": "q1"}, "after"),
+        ({"sort": "ready", "after": "x:q1"}, "after"),
+        ({"after": 7}, "name of a queue"),
+    ],
+)
+def test_an_order_that_there_is_not_is_refused(fields: dict[str, Any], word: str) -> None:
+    reply = Shard().ask(7, **fields)
+    assert (reply["code"], reply["error"]) == (-1, "field_error")
+    assert word in reply["reason"]
+
+
+def test_sums_are_of_all_queues_and_tell_rates_from_the_second_time_on() -> None:
+    shard = filled([3, 0, 5, 8])
+    rows = shard.ask(7, full=True)["queue_list"]
+    first = shard.ask(7, sums=True, count=1)
+    [sums] = first["sums"]
+    for state in ("ready", "delayed", "in_flight"):
+        assert sums["messages"][state] == sum(row[state] for row in rows)
+    assert sums["oldest"] == min(row["oldest"] for row in rows if row.get("oldest"))
+    assert sums["totals"]["produced"] == 16
+    assert sums["dead_letters"] == sum(row.get("dead_letters") or 0 for row in rows) > 0
+    assert len(first["queue_list"]) == 1
+    assert "came" not in first["queue_list"][0], "nobody has looked before"
+    for n in range(8):
+        shard.ask(1, queue="q02", data=n)
+    shard.pass_time(4)
+    shard.ask(7, sums=True)
+    [row] = shard.ask(7, full=True, sort="came", descending=True, count=1)["queue_list"]
+    assert (row["name"], row["came"], row["left"]) == ("q02", 2.0, 0.0)
+    assert shard.ask(4, queue="q02", full=True)["row"]["came"] == 2.0
+    shard.pass_time(61)
+    [row] = shard.ask(7, full=True, count=1)["queue_list"]
+    assert "came" not in row, "that was long ago"
+
+
+def test_totals_of_all_do_not_fall_when_a_queue_goes() -> None:
+    shard = filled([4, 4])
+    shard.ask(13, queue="q01")
+    shard.pass_time(2)
+    assert shard.ask(7, sums=True)["sums"][0]["totals"]["produced"] == 8
+
+
+def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None:
+    shard = Shard()
+    for number in range(SUMMED_AT_ONCE * 2 + 1):
+        shard.state.queue(f"q{number:05}")
+    shard.ask(1, queue="q00001", data=1)
+    summing = shard.broker.queries._summing
+    done: list[int] = []
+    summing._done = lambda call, sums: done.append(sums.ready)
+    for _ in range(3):
+        summing.ask(shard.now, Call(Request(7, sums=True), shard, 0, _NOBODY))
+    turns = 0
+    while summing.has_more:
+        assert done == []
+        summing.go_on(shard.now)
+        turns += 1
+    assert (turns, done) == (2, [1, 1, 1])
+    assert set(OF_FULL) < set(SORTS)

@@ -131,7 +131,7 @@ async def _move(client: AsyncClient, asked: Asked) -> Done:
     there = "where they came from" if to is None else to
     said = f"{moved.moved:,} moved to {there}."
     if asked.ids and moved.moved + moved.stayed < len(asked.ids):
-        said += f" {len(asked.ids) - moved.moved - moved.stayed:,} are in somebody's hands, or gone."
+        said += f" {len(asked.ids) - moved.moved - moved.stayed:,} are in somebody's hands, gone, or in another queue."
     if moved.stayed:
         said += f" {moved.stayed:,} stayed: {moved.reason}."
     return Done(said, not moved.stayed)

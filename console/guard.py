@@ -24,8 +24,8 @@ BODY_BYTES_MAX: Final = 64 << 10
 BODY_S: Final = 10.0
 """So long the body of a request may take."""
 
-HEALTH: Final = ("/healthz", "/readyz")
-"""What waits for nobody."""
+APART: Final = ("/healthz", "/readyz", "/login")
+"""What is not among the requests at a time: probes are asked always, and log-ins have a line of their own."""
 
 METHODS: Final = ("GET", "HEAD", "POST")
 POLICY: Final = (
@@ -103,8 +103,9 @@ class Guard:
             status, reason = fault
             await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_guarded)
             return
-        if scope["path"] in HEALTH:
-            await self._app(scope, receive, send_guarded)
+        if scope["path"] in APART:
+            async with asyncio.timeout(ANSWER_S):
+                await self._app(scope, receive, send_guarded)
             return
         try:
             await asyncio.wait_for(self._room.acquire(), WAIT_S)

@@ -8,11 +8,15 @@ LASTS_S: Final = 12 * 3600.0
 LOGINS_MAX: Final = 1000
 COOKIE_BYTES: Final = 32
 PAUSE_S: Final = 0.25
-"""After the first log-in that fails; each more doubles it, up to `PAUSE_MAX_S`, and a minute without halves it."""
+"""After the first token that is none; each more doubles it, up to `PAUSE_MAX_S`, and a minute without halves it."""
 
 PAUSE_MAX_S: Final = 8.0
 FORGIVEN_S: Final = 60.0
 FAILED_MAX: Final = 10_000
+WAITING_MAX: Final = 32
+"""Log-ins that wait for their pauses, of all addresses; `WAITING_EACH`: of one. More are refused."""
+
+WAITING_EACH: Final = 4
 
 
 class Login(NamedTuple):
@@ -23,12 +27,20 @@ class Login(NamedTuple):
     until: float
 
 
+class Failed(NamedTuple):
+    """Of one address: so many tokens were none, the last of them `at` (monotonic s)."""
+
+    tokens: int
+    at: float
+
+
 class Logins:
-    """All that there are."""
+    """All that there are, and which addresses have shown tokens that are none."""
 
     def __init__(self) -> None:
         self._logins: OrderedDict[str, Login] = OrderedDict()
-        self._failed: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self._failed: OrderedDict[str, Failed] = OrderedDict()
+        self._waiting: dict[str, int] = {}
 
     def begin(self, token: str, name: str, now: float) -> str:
         """The cookie's value. When there are too many, the oldest ends."""
@@ -56,16 +68,42 @@ class Logins:
         """Whether somebody is logged in with it."""
         return any(login.token == token and now < login.until for login in self._logins.values())
 
-    def pause_s(self, address: str, now: float) -> float:
-        """For how long who asks from there has to wait before a log-in is looked at."""
-        count, at = self._failed.get(address, (0, now))
-        count -= int((now - at) / FORGIVEN_S)
-        return 0.0 if count <= 0 else min(PAUSE_S * 2.0 ** (count - 1), PAUSE_MAX_S)
+    # -- tokens that are none ----------------------------------------------------------------------------------
+
+    def wait(self, address: str, now: float) -> float | None:
+        """For how long a token that comes from there now has to wait before it is looked at; None: it is refused.
+
+        Those that come while others of that address wait stand behind them, as if those had failed.
+        Followed by `waited`, once it has been looked at.
+        """
+        before = self._waiting.get(address, 0)
+        pause_s = self.pause_s(address, now, before)
+        if pause_s and (before >= WAITING_EACH or sum(self._waiting.values()) >= WAITING_MAX):
+            return None
+        self._waiting[address] = before + 1
+        return pause_s
+
+    def waited(self, address: str) -> None:
+        """It was looked at."""
+        self._waiting[address] -= 1
+        if not self._waiting[address]:
+            del self._waiting[address]
+
+    def pause_s(self, address: str, now: float, more: int = 0) -> float:
+        """What failing has earned that address by now, and what so many failures more would."""
+        failed = self._failed.get(address)
+        count = more + (0 if failed is None else max(failed.tokens - int((now - failed.at) / FORGIVEN_S), 0))
+        return min(PAUSE_S * 2.0 ** min(count - 1, 10), PAUSE_MAX_S) if count > 0 else 0.0
+
+    def is_barred(self, address: str, now: float) -> bool:
+        """Whether its last token that was none is not longer ago than the pause that it has earned."""
+        failed = self._failed.get(address)
+        return failed is not None and now < failed.at + self.pause_s(address, now)
 
     def failed(self, address: str, now: float) -> None:
-        """A log-in from there was none."""
-        count, at = self._failed.pop(address, (0, now))
-        count = max(count - int((now - at) / FORGIVEN_S), 0)
-        self._failed[address] = (count + 1, now)
+        """A token from there was none."""
+        before = self._failed.pop(address, None) or Failed(0, now)
+        count = max(before.tokens - int((now - before.at) / FORGIVEN_S), 0)
+        self._failed[address] = Failed(count + 1, now)
         while len(self._failed) > FAILED_MAX:
             self._failed.popitem(last=False)

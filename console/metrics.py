@@ -1,21 +1,63 @@
 """/metrics, /healthz and /readyz: what Prometheus and a load balancer ask."""
 
-from collections.abc import Iterator
-from typing import Any, Final
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import accumulate
+from typing import Any, Final, cast
 
 from prometheus_client import CollectorRegistry
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
 from prometheus_client.exposition import choose_encoder
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from console.views import COUNTED, Listed, Views
+from console.logins import Logins
+from console.views import COUNTED, STATES, View, Views
 from quorate import NotAllowedError, QuorateError, RefusedError
-from quorate.protocol import ErrorWord
+from quorate.protocol import Action, ErrorWord
 
-STATES: Final = ("ready", "delayed", "in_flight")
 BEARER: Final = "bearer "
+WANTED: Final = "a token with the right look to all queues is wanted\n"
+CHALLENGE: Final = {"www-authenticate": 'Bearer realm="quorate"'}
+Families = Callable[[View, Request], Awaitable[list[Metric]]]
+
+GAUGES: Final = (
+    ("quorate_leader", "The node_id that leads; 0: none that is known", "leader_node_id"),
+    ("quorate_vote_id", "It rises with each election", "vote_id"),
+    ("quorate_committed_records", "The last record that is committed", "committed"),
+    ("quorate_log_records", "Records in the log", "log_records"),
+    ("quorate_log_records_max", "Records that the log keeps", "log_records_max"),
+    ("quorate_queues", "Queues", "queues"),
+    ("quorate_message_bytes", "Data of live messages", "data_bytes"),
+    ("quorate_dead_letters", "Messages in queues for dead letters", "dead_letters"),
+    ("quorate_waiting_consumers", "Consumers that wait", "waiting_consumers"),
+    ("quorate_connections", "Clients that are connected", "connections"),
+    ("quorate_open_requests", "Requests that are not answered yet", "open_requests"),
+    ("quorate_uptime_seconds", "Since the shard's worker began", "uptime_s"),
+    ("quorate_resident_memory_bytes", "Of the shard's worker", "resident_bytes"),
+    ("quorate_open_descriptors", "Of the shard's worker", "descriptors"),
+)
+COUNTERS: Final = (
+    ("quorate_cpu_seconds", "What the shard's worker has used of the processors", "cpu_s"),
+    ("quorate_elections", "Elections that this node has begun", "elections"),
+)
+HISTOGRAMS: Final = (
+    (
+        "quorate_commit_seconds",
+        "From an entry's leaving for the log until it is committed",
+        "commit_seconds",
+        "seconds",
+    ),
+    ("quorate_journal_write_seconds", "A write to the journal", "journal_write_seconds", "seconds"),
+    ("quorate_entry_records", "Records of an entry", "entry_records", "records"),
+)
 
 
 class _Taken:
@@ -29,70 +71,101 @@ class _Taken:
         yield from self._families
 
 
-def of_node(status: dict[str, Any], listed: Listed) -> list[Metric]:
-    """All queues together, and the node. Base units: seconds, bytes."""
-    sums = listed.sums()
+def of_node(reply: dict[str, Any]) -> list[Metric]:
+    """A node's numbers (docs/protocol.md, 109). Base units: seconds, bytes."""
     info = InfoMetricFamily("quorate_build", "The node that was asked")
-    if status:
-        info.add_metric([], {"version": str(status["version"]), "runs": str(status.get("runs", ""))})
-    messages = GaugeMetricFamily("quorate_messages", "Live messages by state", labels=["state"])
-    for state in STATES:
-        messages.add_metric([state], sums[state])
+    info.add_metric([], {"version": str(reply["version"]), "runs": str(reply.get("runs", ""))})
+    missing = reply.get("missing_shards") or []
     families: list[Metric] = [
         info,
-        messages,
-        GaugeMetricFamily("quorate_queues", "Queues", value=listed.count),
-        GaugeMetricFamily(
-            "quorate_queues_left_out", "Queues that are in no sum here", value=listed.count - len(listed.rows)
-        ),
-        GaugeMetricFamily("quorate_shards_missing", "Shards that could not be asked", value=len(listed.missing)),
-        GaugeMetricFamily(
-            "quorate_oldest_ready_seconds", "How long the oldest ready message waits", value=sums["oldest_s"]
-        ),
-        GaugeMetricFamily(
-            "quorate_waiting_consumers", "Consumers that wait", value=sum(row["wait_status"] for row in listed.rows)
-        ),
+        GaugeMetricFamily("quorate_shards_missing", "Shards whose workers could not be asked", value=len(missing)),
     ]
-    families += [
-        CounterMetricFamily(f"quorate_messages_{name}", f"Messages {name}, since their leader leads", value=sums[name])
-        for name in COUNTED
-    ]
-    return [*families, *(_of_status(status) if status else ())]
+    rows = [(str(row["shard"]), row) for row in reply["shards"]]
+    families += _plain(rows)
+    families += _of_requests(rows, reply)
+    return families
 
 
-def _of_status(status: dict[str, Any]) -> Iterator[Metric]:
-    yield CounterMetricFamily("quorate_requests", "Requests that the node has read", value=status["requests"])
-    yield GaugeMetricFamily("quorate_connections", "Clients that are connected", value=status["connections"])
-    yield GaugeMetricFamily("quorate_uptime_seconds", "Since the node's worker began", value=status["uptime_s"])
-    about = {
-        "quorate_leader": ("The node_id that leads; 0: none does", "leader_node_id"),
-        "quorate_elections": ("The vote_id: it rises with each election", "vote_id"),
-        "quorate_log_records": ("Records in the log", "log_size"),
-        "quorate_log_records_max": ("Records that the log keeps", "max_log_size"),
-        "quorate_message_bytes": ("Data of live messages", "data_bytes"),
-        "quorate_resident_memory_bytes": ("Of the shard's worker", "resident_bytes"),
-        "quorate_committed_records": ("The last record that is committed", "committed"),
-    }
-    for name, (help_text, field) in about.items():
-        family = GaugeMetricFamily(name, help_text, labels=["shard"])
-        for row in status["shards"]:
-            if row.get(field) is not None:
-                family.add_metric([str(row["shard"])], float(row[field] or 0))
-        yield family
-    full = GaugeMetricFamily("quorate_disk_full", "1: nothing more can be stored", labels=["shard"])
-    lag = GaugeMetricFamily(
-        "quorate_replication_lag_records", "Records that a member is behind", labels=["shard", "node"]
+def _family(kind: type[Any], name: str, help_text: str, labels: list[str], found: Iterator[Any]) -> Metric:
+    """One with all that is found: label values and a value each."""
+    family = kind(name, help_text, labels=labels)
+    for values, value in found:
+        family.add_metric(values, float(value))
+    return cast("Metric", family)
+
+
+def _plain(rows: list[tuple[str, dict[str, Any]]]) -> Iterator[Metric]:
+    """One number a shard each; where another node leads the shard, it tells of its messages."""
+    led = [(shard, row) for shard, row in rows if "messages" in row]
+    for name, help_text, field in GAUGES:
+        yield _family(
+            *(GaugeMetricFamily, name, help_text, ["shard"]),
+            (([shard], row[field]) for shard, row in rows if row.get(field) is not None),
+        )
+    for name, help_text, field in COUNTERS:
+        yield _family(
+            *(CounterMetricFamily, name, help_text, ["shard"]), (([shard], row[field]) for shard, row in rows)
+        )
+    yield _family(
+        *(GaugeMetricFamily, "quorate_disk_full", "1: nothing more can be stored", ["shard"]),
+        (([shard], bool(row["disk_full"])) for shard, row in rows),
     )
-    for row in status["shards"]:
-        full.add_metric([str(row["shard"])], 1.0 if row.get("disk_full") else 0.0)
-        for member in row.get("members", ()):
-            if member.get("lag") is not None:
-                lag.add_metric([str(row["shard"]), str(member["node_id"])], float(member["lag"]))
-    yield full
-    yield lag
+    yield _family(
+        *(GaugeMetricFamily, "quorate_replication_lag_records", "Records that a follower is behind", ["shard", "node"]),
+        (([shard, node], lag) for shard, row in rows for node, lag in row["lag"].items()),
+    )
+    yield _family(
+        *(GaugeMetricFamily, "quorate_messages", "Live messages by state", ["shard", "state"]),
+        (([shard, state], row["messages"][state]) for shard, row in led for state in STATES),
+    )
+    yield _family(
+        *(GaugeMetricFamily, "quorate_oldest_ready_seconds", "How long the oldest ready message waits", ["shard"]),
+        (([shard], max(row["at"] - row["oldest"], 0.0) if row["oldest"] else 0.0) for shard, row in led),
+    )
+    for name in COUNTED:
+        yield _family(
+            *(CounterMetricFamily, f"quorate_messages_{name}", f"Messages {name}, since this node leads", ["shard"]),
+            (([shard], row["totals"][name]) for shard, row in led),
+        )
 
 
-def of_queues(rows: list[dict[str, Any]], left_out: int, at: float) -> list[Metric]:
+def _of_requests(rows: list[tuple[str, dict[str, Any]]], reply: dict[str, Any]) -> Iterator[Metric]:
+    yield _family(
+        *(CounterMetricFamily, "quorate_requests", "Requests that were answered", ["shard", "action", "result"]),
+        (
+            ([shard, action, result], count)
+            for shard, row in rows
+            for action, results in row["requests"].items()
+            for result, count in results.items()
+        ),
+    )
+    yield _family(
+        *(CounterMetricFamily, "quorate_limits_reached", "Refusals for a limit that was reached", ["shard", "limit"]),
+        (([shard, limit], count) for shard, row in rows for limit, count in row["limits_reached"].items()),
+    )
+    seconds = HistogramMetricFamily(
+        "quorate_request_seconds",
+        "From a request's reading to its reply, without those that wait",
+        labels=["shard", "action"],
+    )
+    for shard, row in rows:
+        for action, told in row["request_seconds"].items():
+            seconds.add_metric([shard, action], *_buckets(told, reply["seconds"]))
+    yield seconds
+    for name, help_text, field, bounds in HISTOGRAMS:
+        family = HistogramMetricFamily(name, help_text, labels=["shard"])
+        for shard, row in rows:
+            family.add_metric([shard], *_buckets(row[field], reply[bounds]))
+        yield family
+
+
+def _buckets(told: dict[str, Any], bounds: list[float]) -> tuple[list[tuple[str, float]], float]:
+    """As Prometheus counts: all up to each bound."""
+    names = [*(f"{bound:g}" for bound in bounds), "+Inf"]
+    return list(zip(names, accumulate(map(float, told["counts"])), strict=True)), told["sum"]
+
+
+def of_queues(rows: list[dict[str, Any]], left_out: int) -> list[Metric]:
     """Each of those queues."""
     messages = GaugeMetricFamily("quorate_queue_messages", "Live messages by state", labels=["queue", "state"])
     oldest = GaugeMetricFamily(
@@ -108,79 +181,80 @@ def of_queues(rows: list[dict[str, Any]], left_out: int, at: float) -> list[Metr
         name = row["name"]
         for state in STATES:
             messages.add_metric([name, state], row[state])
-        oldest.add_metric([name], max(at - row["oldest"], 0.0) if row.get("oldest") else 0.0)
+        oldest.add_metric([name], row["oldest_s"])
         waiting.add_metric([name], row["wait_status"])
-        if row.get("dead_letters") is not None:
+        if row["dead_letters"] is not None:
             dead.add_metric([name], row["dead_letters"])
         for what, family in counters.items():
-            family.add_metric([name], row["totals"].get(what, 0))
+            family.add_metric([name], row["totals"][what])
     left = GaugeMetricFamily("quorate_queues_left_out", "Queues that are not told of here", value=left_out)
     return [messages, oldest, waiting, dead, *counters.values(), left]
 
 
 class Metrics:
-    """`queues_max`: so many queues are told of by name."""
+    """`queues_max`: so many queues are told of by name. Who shows tokens that are none is refused for a while."""
 
-    def __init__(self, views: Views, queues_max: int) -> None:
+    def __init__(self, views: Views, logins: Logins, queues_max: int) -> None:
         self._views = views
+        self._logins = logins
         self._queues_max = queues_max
 
     def routes(self, serves: frozenset[str]) -> list[Route]:
         """Those that are to be served."""
         routes = []
         if "metrics" in serves:
-            routes += [Route("/metrics", self._node), Route("/metrics/queues", self._queues)]
+            routes += [Route("/metrics", self._told(self._node)), Route("/metrics/queues", self._told(self._queues))]
         if "health" in serves:
             routes += [Route("/healthz", self._alive), Route("/readyz", self._ready)]
         return routes
 
-    def _told(self, request: Request, families: list[Metric]) -> Response:
-        registry = CollectorRegistry()
-        registry.register(_Taken(families))
-        encode, kind = choose_encoder(request.headers.get("accept", ""))
-        return Response(encode(registry), media_type=kind)
+    def _told(self, families: Families) -> Callable[[Request], Awaitable[Response]]:
+        async def answer(request: Request) -> Response:
+            try:
+                view = await self._view(request)
+                if isinstance(view, Response):
+                    return view
+                registry = CollectorRegistry()
+                registry.register(_Taken(await families(view, request)))
+            except NotAllowedError:
+                return PlainTextResponse(WANTED, 401, CHALLENGE)
+            except (QuorateError, OSError, ValueError) as error:
+                return PlainTextResponse(f"the node can't be asked: {error}\n", 503)
+            encode, kind = choose_encoder(request.headers.get("accept", ""))
+            return Response(encode(registry), media_type=kind)
 
-    @staticmethod
-    def _token(request: Request) -> str | None:
-        given = request.headers.get("authorization", "")
-        return given[len(BEARER) :].strip() or None if given.lower().startswith(BEARER) else None
+        return answer
 
-    async def _refused(self, request: Request, error: Exception) -> Response:
-        token = self._token(request)
-        if token is not None:
-            await self._views.ended(token)
-        return self._refusal(error)
-
-    @staticmethod
-    def _refusal(error: Exception) -> Response:
-        if isinstance(error, NotAllowedError) or (
-            isinstance(error, RefusedError) and error.error == ErrorWord.NOT_AUTHENTICATED
-        ):
-            headers = {"www-authenticate": 'Bearer realm="quorate"'}
-            return PlainTextResponse("a token with the right look to all queues is wanted\n", 401, headers)
-        return PlainTextResponse(f"the node can't be asked: {error}\n", 503)
-
-    async def _node(self, request: Request) -> Response:
-        view = self._views.of(self._token(request))
+    async def _view(self, request: Request) -> View | Response:
+        """That of whose token it is; what is said of one that is none, and when too many from there were none."""
+        token = _token_of(request)
+        if token is None or self._views.has(token):
+            return self._views.of(token, looks=False)
+        address, now = request.client.host if request.client else "", time.monotonic()
+        if self._logins.is_barred(address, now):
+            return PlainTextResponse("too many tokens that are none\n", 429, {"retry-after": "10"})
         try:
-            listed = await view.listed()
-            return self._told(request, of_node(await view.status(), listed))
-        except (QuorateError, OSError) as error:
-            return await self._refused(request, error)
+            name = await self._views.principal(token) if token.isprintable() else None
+        except RefusedError as refused:
+            if refused.error != ErrorWord.NOT_SUPPORTED:
+                raise
+            return self._views.of(None, looks=False)  # the node knows no tokens: everybody may ask
+        if name is None:
+            self._logins.failed(address, time.monotonic())
+            return PlainTextResponse(WANTED, 401, CHALLENGE)
+        return self._views.of(token, looks=False)
 
-    async def _queues(self, request: Request) -> Response:
-        view = self._views.of(self._token(request))
-        try:
-            listed = await view.matching(request.query_params.get("pattern", ""))
-        except (QuorateError, OSError, ValueError) as error:
-            return await self._refused(request, error)
-        rows = listed.rows[: self._queues_max]
-        return self._told(request, of_queues(rows, listed.count - len(rows), listed.at))
+    async def _node(self, view: View, request: Request) -> list[Metric]:
+        return of_node(await view.client.metrics())
+
+    async def _queues(self, view: View, request: Request) -> list[Metric]:
+        found = await view.queues(request.query_params.get("pattern", ""), self._queues_max)
+        return of_queues(found["rows"], found["queue_count"] - len(found["rows"]))
 
     async def _alive(self, request: Request) -> Response:
         """Whether the node answers at all; a refusal is an answer."""
         try:
-            await self._views.of(None).client.request(8)
+            await self._views.health.request(Action.LEADER)
         except RefusedError:
             pass
         except (QuorateError, OSError):
@@ -189,14 +263,14 @@ class Metrics:
 
     async def _ready(self, request: Request) -> Response:
         """Whether every shard has a leader that the node knows, and there is room on its disk."""
-        view = self._views.of(None)
+        client = self._views.health
         try:
-            reply = await view.client.request(8)
+            reply = await client.request(Action.LEADER)
             if not reply.get("leader_node_id") or reply.get("missing_shards"):
                 return PlainTextResponse("no leader\n", 503)
             if any(not row.get("leader_node_id") for row in reply.get("shards", ())):
                 return PlainTextResponse("no leader\n", 503)
-            status = await view.status()
+            status = await client.status()
         except NotAllowedError:
             return PlainTextResponse("ok\n")  # it answers, and tells strangers no more
         except RefusedError as refused:
@@ -206,3 +280,8 @@ class Metrics:
         if any(row.get("disk_full") for row in status.get("shards", ())):
             return PlainTextResponse("disk full\n", 503)
         return PlainTextResponse("ok\n")
+
+
+def _token_of(request: Request) -> str | None:
+    given = request.headers.get("authorization", "")
+    return given[len(BEARER) :].strip() or None if given.lower().startswith(BEARER) else None

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
@@ -19,18 +20,24 @@ from console.acting import ACTS, IDS_MAX, SETTINGS, Asked, carried_out
 from console.guard import body_of
 from console.life import life_of
 from console.logins import LASTS_S, Logins
-from console.views import Listed, View, Views, principal
+from console.views import STATES, View, Views
 from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
 from quorate.protocol import Action, ErrorWord
 
 HERE: Final = Path(__file__).parent
-COOKIE: Final = "quorate_console"
 PAGE_ROWS: Final = 100
 MESSAGES: Final = 50
 DEAD_LOOKED_AT: Final = 1000
-SORTS: Final = ("name", "ready", "delayed", "in_flight", "oldest", "in", "out", "dead", "waiting")
-STATES: Final = ("ready", "delayed", "in_flight")
+SORTS: Final = (
+    *("name", "ready", "delayed", "in_flight", "oldest", "came", "left", "dead_letters", "wait_status"),
+    *("paused", "produced", "size"),
+)
+UPWARDS: Final = ("name", "oldest")
+"""What is looked at from the least on at first: the oldest message stands in front."""
+
 GROWING: Final = 1.0
+TROUBLED: Final = 10
+GROWING_LOOKED_AT: Final = 50
 STATIC: Final = {
     "console.css": "text/css",
     "console.js": "text/javascript",
@@ -96,15 +103,18 @@ def number(text: str, name: str) -> int:
 
 
 class Pages:
-    """All of them. `is_secure`: whether cookies go by TLS alone."""
+    """All of them. `is_secure`: whether cookies go by TLS alone.
 
-    def __init__(self, views: Views, logins: Logins, *, is_secure: bool) -> None:
+    Browsers keep cookies by host, whatever the port: its number is in the name, or two consoles log each other out.
+    """
+
+    def __init__(self, views: Views, logins: Logins, port: int, *, is_secure: bool) -> None:
         self._views = views
         self._logins = logins
         self._is_secure = is_secure
         self._templates = environment()
         self._static = {name: (HERE / "static" / name).read_bytes() for name in STATIC}
-        self._login_turn = asyncio.Lock()
+        self._cookie = f"{'__Host-' if is_secure else ''}quorate_console_{port}"
 
     def routes(self) -> list[Route]:
         """Where they are."""
@@ -133,7 +143,7 @@ class Pages:
 
     def _page(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
         async def made(request: Request) -> Response:
-            login = self._logins.find(request.cookies.get(COOKIE), time.monotonic())
+            login = self._logins.find(request.cookies.get(self._cookie), time.monotonic())
             visit = Visit(request, self._views.of(login.token if login else None), login.name if login else None)
             try:
                 return await page(visit)
@@ -146,7 +156,7 @@ class Pages:
                 return self._wrong(visit, 403, refused.reason or "that is not allowed to you")
             except RefusedError as refused:
                 if refused.error == ErrorWord.NOT_AUTHENTICATED:
-                    self._logins.end(request.cookies.get(COOKIE))
+                    self._logins.end(request.cookies.get(self._cookie))
                     return RedirectResponse("/login", 303)
                 status = 404 if refused.error in NOT_THERE else 400
                 if refused.error in (ErrorWord.NO_LEADER, ErrorWord.STOPPING, ErrorWord.OVERLOADED):
@@ -202,37 +212,36 @@ class Pages:
         except WrongError as wrong:
             return self._login_view(request, str(wrong), wrong.status)
         token = form.get("token", [""])[0].strip()
-        pause_s = self._logins.pause_s(address, time.monotonic())
-        if pause_s:
-            async with self._login_turn:  # one after the other, whoever asks how often
-                await asyncio.sleep(pause_s)
+        pause_s = self._logins.wait(address, time.monotonic())
+        if pause_s is None:
+            return self._login_view(request, "Too many log-ins that failed: try again in a while.", 429)
         try:
-            name = await principal(self._views.of(token), token) if token and token.isprintable() else None
+            await asyncio.sleep(pause_s)
+            name = await self._views.principal(token) if token and token.isprintable() else None
         except (QuorateError, OSError) as error:
             self._logins.failed(address, time.monotonic())
-            if not self._logins.has_token(token, time.monotonic()):
-                await self._views.ended(token)
             return self._login_view(request, f"The node can't be asked: {error}", 503)
+        finally:
+            self._logins.waited(address)
         if name is None:
             self._logins.failed(address, time.monotonic())
-            await self._views.ended(token)
             return self._login_view(request, "That is no token of this node's.", 403)
-        self._logins.end(request.cookies.get(COOKIE))
+        self._logins.end(request.cookies.get(self._cookie))
         cookie = self._logins.begin(token, name, time.monotonic())
         response = RedirectResponse(back_of(form.get("back", ["/"])[0]), 303)
         response.set_cookie(
-            COOKIE, cookie, max_age=int(LASTS_S), httponly=True, samesite="strict", secure=self._is_secure
+            self._cookie, cookie, max_age=int(LASTS_S), httponly=True, samesite="strict", secure=self._is_secure
         )
         return response
 
     async def _logout(self, request: Request) -> Response:
-        cookie = request.cookies.get(COOKIE)
+        cookie = request.cookies.get(self._cookie)
         login = self._logins.find(cookie, time.monotonic())
         self._logins.end(cookie)
         if login is not None and not self._logins.has_token(login.token, time.monotonic()):
             await self._views.ended(login.token)
         response = RedirectResponse("/login", 303)
-        response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=self._is_secure)
+        response.delete_cookie(self._cookie, httponly=True, samesite="strict", secure=self._is_secure)
         return response
 
     # -- files -------------------------------------------------------------------------------------------------
@@ -251,63 +260,57 @@ class Pages:
     # -- looking -----------------------------------------------------------------------------------------------
 
     async def _overview(self, visit: Visit) -> Response:
-        listed, status = await asyncio.gather(visit.view.listed(), visit.view.status())
-        sums = listed.sums()
-        points = visit.view.samples.points
-        sums["in"], sums["out"] = points[-1][4:6] if points else (0.0, 0.0)
-        dead = {row["dead_letter"]: row["dead_letters"] or 0 for row in listed.rows if row.get("dead_letter")}
+        view = visit.view
+        sums, status = await asyncio.gather(view.sums(), view.status())
+        with_dead, fast = await asyncio.gather(
+            view.page(sort="dead_letters", descending=True, count=TROUBLED),
+            view.page(sort="came", descending=True, count=GROWING_LOOKED_AT),
+        )
+        troubled = {row["name"]: row for row in fast["rows"] if is_growing(row)}
+        troubled |= {row["name"]: row for row in with_dead["rows"] if row["dead_letters"]}
         return self._shown(
             visit,
             "overview.html",
             sums=sums,
-            listed=listed,
             status=status,
-            dead=sum(dead.values()),
-            waiting=sum(row["wait_status"] for row in listed.rows),
-            troubled=[row for row in self._rows(visit, listed) if row["growing"] or row["dead"]][:10],
+            troubled=list(troubled.values())[:TROUBLED],
+            is_growing=is_growing,
         )
-
-    def _rows(self, visit: Visit, listed: Listed) -> list[dict[str, Any]]:
-        """Queues as pages tell them."""
-        rows = []
-        for row in listed.rows:
-            came, left = visit.view.rates.get(row["name"], (0.0, 0.0))
-            oldest = row.get("oldest")
-            shown = {"in": came, "out": left, "oldest": max(listed.at - oldest, 0.0) if oldest else 0.0}
-            shown |= {"dead": row.get("dead_letters") or 0, "waiting": row["wait_status"]}
-            shown["growing"] = bool(row["ready"] and not row["wait_status"] and came > left + GROWING)
-            rows.append({**row, **shown})
-        return rows
 
     async def _queues(self, visit: Visit) -> Response:
         sort, pattern = visit.said("sort", "name"), visit.said("pattern")
         if sort not in SORTS:
             raise WrongError(400, f"sort is {sort[:40]!r}: one of {', '.join(SORTS)}")
-        listed = await visit.view.matching(pattern)
-        rows = self._rows(visit, listed)
-        rows.sort(key=lambda row: row[sort], reverse=bool(visit.said("down")))
-        page = number(visit.said("page", "1"), "page")
-        first = max(page - 1, 0) * PAGE_ROWS
+        asked = {"sort": sort, "descending": bool(visit.said("down")) or None, "after": visit.said("after") or None}
+        found, _ = await asyncio.gather(
+            visit.view.page(pattern=pattern or None, count=PAGE_ROWS, **asked), self._looked(visit)
+        )
         return self._shown(
             visit,
             "queues.html",
-            rows=rows[first : first + PAGE_ROWS],
-            listed=listed,
+            rows=found["rows"],
+            count=found["queue_count"],
+            missing=found.get("missing_shards") or [],
+            next=found.get("next", ""),
             sort=sort,
             down=visit.said("down"),
             pattern=pattern,
-            page=page,
-            pages=max((len(rows) + PAGE_ROWS - 1) // PAGE_ROWS, 1),
+            after=visit.said("after"),
+            upwards=UPWARDS,
+            is_growing=is_growing,
         )
+
+    @staticmethod
+    async def _looked(visit: Visit) -> None:
+        """Sums are asked for, so that the node reckons rates; who may not see all queues sees none."""
+        with suppress(NotAllowedError):
+            await visit.view.sums()
 
     async def _queue(self, visit: Visit) -> Response:
         name, state = visit.said("name"), visit.said("state", "ready")
         if state not in STATES:
             raise WrongError(400, f"state is {state[:40]!r}: one of {', '.join(STATES)}")
-        counts = await visit.client.monitor(name)
-        visit.view.watch(name)
-        listed = await visit.view.listed()
-        row = next((one for one in self._rows(visit, listed) if one["name"] == name), None)
+        counts, _ = await asyncio.gather(visit.view.queue(name), self._looked(visit))
         fields = {"queue": name, "state": state, "count": MESSAGES, "after": visit.said("after") or None}
         reply = await visit.client.request(Action.PEEK, **fields)
         return self._shown(
@@ -315,7 +318,8 @@ class Pages:
             "queue.html",
             queue=name,
             counts=counts,
-            row=row,
+            row=counts["row"],
+            is_growing=is_growing,
             state=state,
             messages=reply["messages"],
             next=reply.get("next", ""),
@@ -329,7 +333,7 @@ class Pages:
             try:
                 return msg_id, await visit.client.show(msg_id)
             except RefusedError as refused:
-                if refused.error != ErrorWord.NO_SUCH_MESSAGE:
+                if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
                     raise
                 return msg_id, None
         message = await visit.client.show(queue=visit.said("queue"), key=visit.said("key"))
@@ -343,6 +347,10 @@ class Pages:
             events, produced, note = life.events, life.produced, life.note
         except NotAllowedError:
             note = "Its life is in the change log, which you may not read (the right log)."
+        except RefusedError as refused:
+            if refused.error != ErrorWord.FIELD:
+                raise
+            raise WrongError(404, f"There is no message {msg_id}: {refused.reason}") from None
         if message is None and not events:
             raise WrongError(404, f"There is no message {msg_id}, and the log knows nothing of it. {note}")
         told = message or produced
@@ -370,22 +378,25 @@ class Pages:
         return Response(showing.bytes_of(message), media_type="application/octet-stream", headers=headers)
 
     async def _dead(self, visit: Visit) -> Response:
-        listed = await visit.view.listed()
-        names = {row["dead_letter"] for row in listed.rows if row.get("dead_letter")}
-        queues = [row for row in listed.rows if row["name"] in names and row["size"]]
+        listed = await visit.view.page(sort="dead_letters", descending=True, count=PAGE_ROWS)
+        names = {row["dead_letter"]: row["dead_letters"] for row in listed["rows"] if row["dead_letters"]}
         found = []
-        for row in queues[:PAGE_ROWS]:
-            reply = await visit.client.request(Action.PEEK, queue=row["name"], state="ready", count=DEAD_LOOKED_AT)
+        for name, size in names.items():
+            reply = await visit.client.request(Action.PEEK, queue=name, state="ready", count=DEAD_LOOKED_AT)
             dead = [one["dead"] for one in reply["messages"] if one.get("dead")]
             groups = Counter((one["queue"], str(one.get("reason") or "not said")[:200]) for one in dead)
-            found.append({"row": row, "groups": groups.most_common(20), "looked_at": len(reply["messages"])})
-        return self._shown(visit, "dead.html", found=found, more=len(queues) - len(found))
+            row = {"name": name, "size": size, "groups": groups.most_common(20), "looked_at": len(reply["messages"])}
+            found.append(row)
+        is_more = bool(listed.get("next")) and all(row["dead_letters"] for row in listed["rows"])
+        return self._shown(visit, "dead.html", found=found, is_more=is_more)
 
     async def _samples(self, visit: Visit) -> Response:
-        await visit.view.listed()
         name = visit.said("queue")
-        samples = visit.view.watch(name) if name else visit.view.samples
-        return JSONResponse(samples.columns())
+        if name:
+            await visit.view.queue(name)
+            return JSONResponse(visit.view.watch(name).columns())
+        await visit.view.sums()
+        return JSONResponse(visit.view.samples.columns())
 
     # -- doing -------------------------------------------------------------------------------------------------
 
@@ -429,6 +440,11 @@ class Pages:
         return self._shown(
             visit, "done.html", 200 if done.is_well else 409, act=act, done=done, asked=asked, action=name
         )
+
+
+def is_growing(row: dict[str, Any]) -> bool:
+    """Whether more comes into a queue than leaves it, and nobody waits for it."""
+    return bool(row["ready"] and not row["wait_status"] and (row["came"] or 0.0) > (row["left"] or 0.0) + GROWING)
 
 
 def asked_of(pairs: list[tuple[str, str]]) -> Asked:

@@ -33,8 +33,11 @@ SERVES: Final = ("console", "metrics", "health")
 PORT: Final = 1180
 CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 16 << 10
-FIRST_S: Final = 10.0
-"""So long the first request of a connection may take to come."""
+HEAD_S: Final = 10.0
+"""So long a request may take to come: from its first byte on, the first one of a connection from that on."""
+
+ROOM: Final = 16
+"""So many connections more may be there for a moment, until those that were to make room are gone."""
 
 KEEP_S: Final = 30
 PARENT_S: Final = 2.0
@@ -79,16 +82,52 @@ class HttpListener:
 
 
 class _Protocol(H11Protocol):
-    """A connection on which nothing is asked does not stay."""
+    """A connection is kept for its next request, and closed where that does not come whole in time.
+
+    Beyond `CONNECTIONS_MAX` the one that has asked nothing for longest makes room.
+    """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self.loop.call_later(FIRST_S, self._close_if_silent)
+        self._timer: asyncio.TimerHandle | None = None
+        self._asked_at = self.loop.time()
+        self._see()
+        if len(self.connections) > CONNECTIONS_MAX:
+            others = [one for one in self.connections if isinstance(one, _Protocol) and one.rests]
+            if others:
+                min(others, key=lambda one: one._asked_at).transport.abort()
 
-    def _close_if_silent(self) -> None:
-        transport: asyncio.Transport = self.transport
-        if vars(self)["cycle"] is None and not transport.is_closing():  # no request has come yet
-            transport.close()
+    @property
+    def rests(self) -> bool:
+        """Whether nothing is being answered."""
+        cycle = vars(self)["cycle"]
+        return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._see()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._let_go()
+        super().connection_lost(exc)
+
+    def _see(self) -> None:
+        """Something has come: it is whole, or has `HEAD_S` from its first byte on to become so."""
+        if not self.rests:
+            self._asked_at = self.loop.time()
+            self._let_go()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(HEAD_S, self._too_slow)
+
+    def _let_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_slow(self) -> None:
+        self._timer = None
+        if self.rests:
+            self.transport.close()
 
 
 class _Server(uvicorn.Server):
@@ -102,11 +141,11 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def app_of(listener: HttpListener, views: Views, logins: Logins) -> ASGIApp:
-    """What answers there."""
-    routes: list[BaseRoute] = [*Metrics(views, QUEUES_MAX).routes(listener.serves)]
+def app_of(listener: HttpListener, port: int, views: Views, logins: Logins) -> ASGIApp:
+    """What answers there, at that port."""
+    routes: list[BaseRoute] = [*Metrics(views, logins, QUEUES_MAX).routes(listener.serves)]
     if "console" in listener.serves:
-        routes += Pages(views, logins, is_secure=listener.cert is not None).routes()
+        routes += Pages(views, logins, port, is_secure=listener.cert is not None).routes()
     return Guard(Starlette(routes=routes), listener.names)
 
 
@@ -127,18 +166,19 @@ async def serve(
         listener.check()
     views, logins = Views(nodes, shown), Logins()
     servers: list[tuple[_Server, list[Any]]] = []
-    for listener in listeners:
+    for listener, sock in zip(listeners, [bound(one) for one in listeners], strict=True):
+        port = sock.getsockname()[1]
         config = uvicorn.Config(
-            app_of(listener, views, logins),
+            app_of(listener, port, views, logins),
             host=listener.host,
-            port=listener.port,
+            port=port,
             http=_Protocol,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS_MAX,
+            limit_concurrency=CONNECTIONS_MAX + ROOM,
             timeout_keep_alive=KEEP_S,
             h11_max_incomplete_event_size=HEAD_BYTES_MAX,
             timeout_graceful_shutdown=2,
@@ -147,7 +187,7 @@ async def serve(
             proxy_headers=False,
         )
         config.load()  # raises OSError for a certificate that can't be read
-        servers.append((_Server(config), [bound(listener)]))
+        servers.append((_Server(config), [sock]))
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)

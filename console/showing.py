@@ -18,7 +18,9 @@ def count(value: float | None) -> str:
 
 
 def rate(value: float | None) -> str:
-    """So many a second."""
+    """So many a second; nothing for None: that is not known yet."""
+    if value is None:
+        return ""
     if not value:
         return "0"
     return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"

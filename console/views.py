@@ -1,24 +1,25 @@
-"""What whoever looks with the same token sees: a client, the queues as they were listed last, and what was before.
+"""What whoever looks with the same token sees: a client, what the queues have together, and what was before.
 
-One list a second serves all who look; while somebody does, a sample is taken every `SAMPLE_S`, for rates and charts.
+While somebody looks, a sample is taken every `SAMPLE_S`, for charts; the node tells each queue's rates as long as it is
+asked so. What was just asked is told to all who look with the token within a second.
 """
 
 import asyncio
 import logging
 import time
 from collections import OrderedDict, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from quorate import AsyncClient, NotAllowedError, QuorateError, RefusedError
 from quorate.credentials import Credentials
 from quorate.nodes import Address
-from quorate.protocol import Action, ErrorWord
+from quorate.protocol import BATCH_MAX, Action, ErrorWord
 
 log = logging.getLogger("quorate.console")
 
 FRESH_S: Final = 1.0
-"""A list is no older than that."""
+"""What was asked is no older than that."""
 
 SAMPLE_S: Final = 2.0
 SAMPLES_MAX: Final = 450
@@ -27,49 +28,48 @@ SAMPLES_MAX: Final = 450
 LOOKED_S: Final = 60.0
 """So long after somebody looked samples go on."""
 
-QUEUES_MAX: Final = 10_000
-"""Queues that a list is asked for; where there are more, a pattern finds the others."""
-
 VIEWS_MAX: Final = 64
 REQUEST_S: Final = 5.0
 WATCHED_MAX: Final = 100
 """Queues of which there are samples: those whose pages were looked at last."""
 
+WATCHED_AT_ONCE: Final = 8
 COUNTED: Final = ("produced", "delivered", "redelivered", "confirmed", "released", "expired", "buried", "moved")
-IN: Final = ("produced",)
 OUT: Final = ("confirmed", "expired", "buried", "moved")
+STATES: Final = ("ready", "delayed", "in_flight")
 
 
-@dataclass
-class Listed:
-    """The queues at one moment (Unix and monotonic s). `count`: how many there are. `missing`: shards not asked."""
+class Sums:
+    """Of all queues together at one moment (Unix and monotonic s). `missing`: shards that could not be asked.
 
-    rows: list[dict[str, Any]] = field(default_factory=list)
-    count: int = 0
-    at: float = 0.0
-    seen: float = 0.0
-    missing: tuple[int, ...] = ()
+    `came`, `left`: so many a second since the sums before.
+    """
 
-    def sums(self) -> dict[str, float]:
-        """Of all queues together."""
-        names = ("ready", "delayed", "in_flight")
-        found: dict[str, float] = {name: sum(row[name] for row in self.rows) for name in names}
-        for name in COUNTED:
-            found[name] = sum(row["totals"].get(name, 0) for row in self.rows)
-        oldest = [row["oldest"] for row in self.rows if row.get("oldest")]
-        found["oldest_s"] = max(self.at - min(oldest), 0.0) if oldest else 0.0
-        return found
+    def __init__(self, reply: dict[str, Any]) -> None:
+        rows = reply.get("sums") or []
+        self.at, self.seen = time.time(), time.monotonic()
+        self.queues: int = reply["queue_count"]
+        self.missing: list[int] = reply.get("missing_shards") or []
+        self.counts = {state: sum(row["messages"][state] for row in rows) for state in STATES}
+        self.dead_letters = sum(row["dead_letters"] for row in rows)
+        self.waiting = sum(row["waiting_consumers"] for row in rows)
+        oldest = [row["oldest"] for row in rows if row["oldest"]]
+        self.oldest_s = max(self.at - min(oldest), 0.0) if oldest else 0.0
+        self.is_of_all = reply.get("sums") is not None
+        self.came = self.left = 0.0
+        self._totals = {row["shard"]: row["totals"] for row in rows}
 
-
-def rate(before: dict[str, Any], after: dict[str, Any], names: tuple[str, ...], seconds: float) -> float:
-    """So many a second. After a change of leader totals begin anew: then what has come since."""
-    if seconds <= 0:
-        return 0.0
-    total = 0.0
-    for name in names:
-        difference = after.get(name, 0) - before.get(name, 0)
-        total += difference if difference >= 0 else after.get(name, 0)
-    return total / seconds
+    def follow(self, before: "Sums | None") -> None:
+        """Reckon rates from what was before, shard by shard: where another leads since, from what it has counted."""
+        seconds = 0.0 if before is None else self.seen - before.seen
+        if before is None or not 0 < seconds < LOOKED_S:
+            return
+        for shard, totals in self._totals.items():
+            old = before._totals.get(shard)
+            if old is not None:
+                since = old if old["since"] == totals["since"] else {}
+                self.came += (totals["produced"] - since.get("produced", 0)) / seconds
+                self.left += sum(totals[name] - since.get(name, 0) for name in OUT) / seconds
 
 
 class Samples:
@@ -80,7 +80,8 @@ class Samples:
 
     def add(self, at: float, counts: dict[str, Any], came: float, left: float) -> None:
         """Unix s; `ready`, `delayed`, `in_flight` of `counts`; how many came and left a second."""
-        self.points.append((at, counts["ready"], counts["delayed"], counts["in_flight"], came, left))
+        if not self.points or at - self.points[-1][0] >= SAMPLE_S * 0.9:
+            self.points.append((at, *(counts[state] for state in STATES), came, left))
 
     def columns(self) -> list[list[float]]:
         """As charts want them: times, ready, delayed, in flight, in a second, out a second."""
@@ -93,77 +94,57 @@ class View:
     def __init__(self, nodes: list[Address], shown: Credentials) -> None:
         self.client = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.samples = Samples()
-        self.watched: OrderedDict[str, Samples] = OrderedDict()
-        self.rates: dict[str, tuple[float, float]] = {}
-        self.looked_at = time.monotonic()
-        self._listed = Listed()
+        self.looked_at = -LOOKED_S
+        self._watched: OrderedDict[str, Samples] = OrderedDict()
+        self._sums: Sums | None = None
         self._is_old = True
-        self._status: tuple[float, dict[str, Any]] = (0.0, {})
+        self._status: tuple[float, dict[str, Any]] = (-FRESH_S, {})
         self._lock = asyncio.Lock()
 
-    async def listed(self) -> Listed:
-        """The queues, a second old at most. Raises what `AsyncClient` does."""
+    async def sums(self) -> Sums:
+        """What all queues have together, a second old at most. Raises what `AsyncClient` does."""
         async with self._lock:
-            if self._is_old or time.monotonic() - self._listed.seen >= FRESH_S:
+            before = self._sums
+            if before is None or self._is_old or time.monotonic() - before.seen >= FRESH_S:
                 self._is_old = False
-                self._take(await self._list())
-            return self._listed
+                fresh = Sums(await self.client.request(Action.LIST, count=1, sums=True))
+                fresh.follow(before)
+                self._sums = fresh
+                self.samples.add(fresh.at, fresh.counts, fresh.came, fresh.left)
+                return fresh
+            return before
 
-    async def _list(self, pattern: str | None = None) -> Listed:
-        found, after = Listed(), None
-        while len(found.rows) < QUEUES_MAX:
-            reply = await self.client.request(Action.LIST, pattern=pattern, after=after, full=True)
-            found.rows += reply["queue_list"]
-            found.count = max(found.count, reply["queue_count"])
-            found.missing = tuple(sorted({*found.missing, *reply.get("missing_shards", ())}))
-            after = reply.get("next")
-            if after is None:
-                break
-        for row in found.rows:
-            row.update({name: row.get(name) for name in ("oldest", "dead_letter", "dead_letters")})
-            row.setdefault("totals", {})
-        found.at, found.seen = time.time(), time.monotonic()
-        return found
+    async def page(self, **asked: Any) -> dict[str, Any]:
+        """A list, full. `rows` of it are as pages tell queues."""
+        reply = await self.client.request(Action.LIST, full=True, **asked)
+        now = time.time()
+        return {**reply, "rows": [_told(row, now) for row in reply["queue_list"]]}
 
-    async def matching(self, pattern: str) -> Listed:
-        """Those queues whose names match, asked for anew where not all are known."""
-        listed = await self.listed()
-        if not pattern:
-            return listed
-        return await self._list(pattern)
+    async def queues(self, pattern: str, most: int) -> dict[str, Any]:
+        """As `page`: the first of those whose names match."""
+        found = await self.page(pattern=pattern or None, count=BATCH_MAX)
+        while found.get("next") is not None and len(found["rows"]) < most:
+            more = await self.page(pattern=pattern or None, count=BATCH_MAX, after=found["next"])
+            found = {**more, "rows": found["rows"] + more["rows"]}
+        return {**found, "rows": found["rows"][:most]}
 
-    def _take(self, listed: Listed) -> None:
-        before, self._listed = self._listed, listed
-        seconds = listed.seen - before.seen
-        if before.seen and seconds < LOOKED_S:
-            totals = {row["name"]: row["totals"] for row in before.rows}
-            self.rates = {
-                row["name"]: (
-                    rate(totals[row["name"]], row["totals"], IN, seconds),
-                    rate(totals[row["name"]], row["totals"], OUT, seconds),
-                )
-                for row in listed.rows
-                if row["name"] in totals  # of a new one nothing is known yet
-            }
-        came = sum(one[0] for one in self.rates.values())
-        left = sum(one[1] for one in self.rates.values())
-        if not self.samples.points or listed.at - self.samples.points[-1][0] >= SAMPLE_S * 0.9:
-            sums = listed.sums()
-            self.samples.add(listed.at, sums, came, left)
-            for row in listed.rows:
-                if row["name"] in self.watched:
-                    self.watched[row["name"]].add(listed.at, row, *self.rates.get(row["name"], (0.0, 0.0)))
+    async def queue(self, name: str) -> dict[str, Any]:
+        """One queue, with its settings; what it had before is kept from now on. Raises what `AsyncClient` does."""
+        reply = await self.client.request(Action.MONITOR, queue=name, full=True)
+        row = _told(reply["row"], time.time())
+        self.watch(name).add(time.time(), row, row["came"] or 0.0, row["left"] or 0.0)
+        return {**reply, "row": row}
 
     def changed(self) -> None:
-        """Who looks has done something: what was listed before is not shown any more."""
+        """Who looks has done something: what was asked before is not shown any more."""
         self._is_old = True
 
     def watch(self, name: str) -> Samples:
         """Samples of that queue, from now on."""
-        found = self.watched.pop(name, None) or Samples()
-        self.watched[name] = found
-        while len(self.watched) > WATCHED_MAX:
-            self.watched.popitem(last=False)
+        found = self._watched.pop(name, None) or Samples()
+        self._watched[name] = found
+        while len(self._watched) > WATCHED_MAX:
+            self._watched.popitem(last=False)
         return found
 
     async def status(self) -> dict[str, Any]:
@@ -177,35 +158,81 @@ class View:
         return self._status[1]
 
     async def sample(self) -> None:
-        """Look, if somebody has lately."""
+        """Look, if somebody has lately: at all queues, and at those whose pages were looked at last."""
         if time.monotonic() - self.looked_at > LOOKED_S:
             return
         try:
-            await self.listed()
+            await self.sums()
+            for name in list(self._watched)[-WATCHED_AT_ONCE:]:
+                await self._sample_of(name)
         except (QuorateError, OSError) as error:
             log.debug("no sample: %s", error)
 
+    async def _sample_of(self, name: str) -> None:
+        samples = self._watched[name]
+        try:
+            row = (await self.client.request(Action.MONITOR, queue=name, full=True))["row"]
+        except RefusedError:
+            self._watched.pop(name, None)  # it is gone
+            return
+        samples.add(time.time(), row, row.get("came") or 0.0, row.get("left") or 0.0)
+
+
+def _told(row: dict[str, Any], now: float) -> dict[str, Any]:
+    """A queue as pages tell it: nothing is left out. `oldest_s`: how long the oldest that is ready has been so."""
+    oldest = row.get("oldest")
+    names = ("oldest", "dead_letter", "dead_letters", "came", "left")
+    told = {**row, **{name: row.get(name) for name in names}}
+    totals = row.get("totals") or {}
+    told["totals"] = {name: totals.get(name, 0) for name in COUNTED}
+    told["oldest_s"] = max(now - oldest, 0.0) if oldest else 0.0
+    return told
+
 
 class Views:
-    """All of them. What is not looked at any more goes."""
+    """All of them. What is not looked at any more goes. `health`: a client of nobody's, for probes."""
 
     def __init__(self, nodes: list[Address], shown: Credentials) -> None:
         self._nodes = nodes
         self._shown = shown
         self._views: OrderedDict[str | None, View] = OrderedDict()
         self._sampling: asyncio.Task[None] | None = None
+        self.health = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
 
-    def of(self, token: str | None) -> View:
-        """What that token sees; None: what is seen without one."""
+    def of(self, token: str | None, *, looks: bool = True) -> View:
+        """What that token sees, which somebody has proved; None: what is seen without one. `looks`: a person does."""
         view = self._views.pop(token, None)
         if view is None:
-            view = View(self._nodes, replace(self._shown, token=token))
+            view = self._new(token)
         self._views[token] = view
-        view.looked_at = time.monotonic()
+        if looks:
+            view.looked_at = time.monotonic()
         while len(self._views) > VIEWS_MAX:
             _, old = self._views.popitem(last=False)
             asyncio.get_running_loop().create_task(old.client.close())
         return view
+
+    def has(self, token: str) -> bool:
+        """Whether it is known, and was one."""
+        return token in self._views
+
+    def _new(self, token: str | None) -> View:
+        return View(self._nodes, replace(self._shown, token=token))
+
+    async def principal(self, token: str) -> str | None:
+        """The name that a node knows the token by; None: it does not. A connection of its own proves it.
+
+        Raises what `AsyncClient` does.
+        """
+        view = self._new(None)
+        try:
+            return str((await view.client.request(Action.AUTHENTICATE, token=token))["principal"])
+        except RefusedError as refused:
+            if refused.error == ErrorWord.NOT_AUTHENTICATED:
+                return None
+            raise
+        finally:
+            await view.client.close()
 
     async def ended(self, token: str) -> None:
         """Nobody is logged in with that token any more."""
@@ -229,13 +256,4 @@ class Views:
         for view in self._views.values():
             await view.client.close()
         self._views.clear()
-
-
-async def principal(view: View, token: str) -> str | None:
-    """The name that a node knows the token by; None: it does not."""
-    try:
-        return str((await view.client.request(Action.AUTHENTICATE, token=token))["principal"])
-    except RefusedError as refused:
-        if refused.error == ErrorWord.NOT_AUTHENTICATED:
-            return None
-        raise
+        await self.health.close()

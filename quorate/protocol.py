@@ -538,9 +538,9 @@ class MetricsReply(Reply, kw_only=True):
     node_id: int
     version: str
     shards: list[Any]
+    seconds: tuple[float, ...]
+    records: tuple[float, ...]
     runs: str = ""
-    seconds: tuple[float, ...] = SECOND_BOUNDS
-    records: tuple[float, ...] = RECORD_BOUNDS
     partial: bool = False
     missing_shards: list[int] | None = None
 

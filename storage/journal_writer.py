@@ -39,16 +39,17 @@ class Segment(NamedTuple):
 class Write:
     """Bytes of so many `records` that go to `offset` of a segment.
 
-    With them `entry_count` entries have been placed since the start.
+    With them `entry_count` entries have been placed since the start. `begun_at`: a note of whoever writes it.
     """
 
-    __slots__ = ("data", "entry_count", "file", "offset", "records")
+    __slots__ = ("begun_at", "data", "entry_count", "file", "offset", "records")
 
     def __init__(self, file: DiskFile, offset: int, data: bytes, entry_count: int, records: int = 0) -> None:
         self.file = file
         self.offset = offset
         self.data = data
         self.entry_count = entry_count
+        self.begun_at = 0.0
         self.records = records
 
 

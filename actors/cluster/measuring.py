@@ -3,16 +3,45 @@
 from typing import Any
 
 from actors.cluster.replication import Replication
+from actors.cluster.surroundings import ReplicatorSettings
 from actors.cluster.view import follower_rows, role_of
 from actors.disk.log_writer import LogWriter
 from actors.messages.client_counts import ClientCounts
+from actors.runtime.contract import Runtime
 from quorate.actions import NAMES
+from quorate.protocol import RECORD_BOUNDS, SECOND_BOUNDS, MetricsReply, Request, done
 
 OTHER = "other"
 """The name of all actions that are none."""
 
 
-def client_part(counts: ClientCounts) -> dict[str, Any]:
+def measured(
+    machine: Replication, writer: LogWriter, counts: ClientCounts, runtime: Runtime, settings: ReplicatorSettings
+) -> dict[str, Any]:
+    """The row of the worker with these, but for what is its queues'."""
+    now, (pid, resident_bytes), (cpu_s, descriptors) = runtime.monotonic(), runtime.process(), runtime.usage()
+    return {
+        **_of_clients(counts),
+        **_of_log(machine, writer, now),
+        "log_records_max": settings.log_records_max,
+        "uptime_s": round(now - counts.started_at, 3),
+        "pid": pid,
+        "resident_bytes": resident_bytes,
+        "cpu_s": round(cpu_s, 3),
+        "descriptors": descriptors,
+    }
+
+
+def metrics_reply(
+    request: Request, row: dict[str, Any], node_id: int, version: str, counts: ClientCounts
+) -> MetricsReply:
+    """One worker's, with its row."""
+    bounds = {"seconds": SECOND_BOUNDS, "records": RECORD_BOUNDS}
+    about = {"node_id": node_id, "version": version, "runs": counts.runs}
+    return done(request, MetricsReply, queue=None, shards=[row], **about, **bounds)
+
+
+def _of_clients(counts: ClientCounts) -> dict[str, Any]:
     """What its clients have asked for, and how it went; of actions that somebody has asked for."""
     rows = [(NAMES[number], row) for number, row in counts.by_action.items()]
     asked = {name: row for name, row in [*rows, (OTHER, counts.other)] if row.done or row.refused}
@@ -25,13 +54,14 @@ def client_part(counts: ClientCounts) -> dict[str, Any]:
     }
 
 
-def log_part(machine: Replication, writer: LogWriter, now: float) -> dict[str, Any]:
+def _of_log(machine: Replication, writer: LogWriter, now: float) -> dict[str, Any]:
     """The shard's log on this node (monotonic s)."""
     log = machine.log
     return {
         "role": role_of(machine),
         "leader_node_id": machine.leader or 0,
         "vote_id": machine.vote_id,
+        "elections": machine.elections,
         "committed": log.committed,
         "log_records": log.tail.end.trans_id - log.trimmed,
         "disk_full": log.disk_full or "",

@@ -71,6 +71,7 @@ class Replication:
     ) -> None:
         self.log = log
         self.vote_id = vote_id
+        self.elections = 0
         self.limits = limits
         self._pace = Pace(limits.records_per_s, now)
         self._intake = SnapshotIntake(log, self._pace, staged)
@@ -132,6 +133,7 @@ class Replication:
             if ask.vote_id < self.vote_id:
                 return []
             decisions += self._raise_vote_id(now, ask.vote_id)
+            self.elections += 1
         end = self.log.tail.end
         others = tuple(node_id for node_id in self.log.membership.voters if node_id != self.log.node_id)
         if others:

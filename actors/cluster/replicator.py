@@ -25,7 +25,7 @@ from actors.cluster.decisions import (
 )
 from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
-from actors.cluster.measuring import client_part, log_part
+from actors.cluster.measuring import measured, metrics_reply
 from actors.cluster.replication import Replication
 from actors.cluster.surroundings import Neighbours, ReplicatorSettings
 from actors.cluster.view import shard_row
@@ -58,7 +58,7 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import Hello
-from quorate.protocol import Action, MetricsReply, StatusReply, done
+from quorate.protocol import Action, StatusReply, done
 from storage.records import Members
 from storage.vote_file import Identity
 
@@ -129,7 +129,7 @@ class Replicator(LoopActor):
             PeerReceiving: self._peer_receiving,
             Follow: self._follow,
             TakeLead: self._take_lead,
-            AskVotes: self._ask_votes,
+            AskVotes: lambda m: self._do(machine.ask_votes(self._now(), m)),
             CastVote: lambda m: self._do(machine.cast_vote(self._now(), m)),
             ReloadNeeded: lambda m: self._do(self._log.reload()),
             StateGone: lambda m: self._do(self._log.state_gone()),
@@ -365,14 +365,12 @@ class Replicator(LoopActor):
         if not self.has_ended and not self._has_stopped:
             self._read_on(self._reading.tick(self._now()))
 
-    def _ask_votes(self, message: AskVotes) -> None:
-        self._counts.elections += not message.is_pre
-        self._do(self._machine.ask_votes(self._now(), message))
-
     def _status_asked(self, message: StatusAsked) -> None:
         if message.call.request.action == Action.NODE_METRICS:
-            self._metrics_asked(message)
-            return
+            row = measured(self._machine, self._writer, self._counts, self.runtime, self._settings)
+            about = (self._log.node_id, self._settings.version, self._counts)
+            metrics = metrics_reply(message.call.request, {**message.shard, **row}, *about)
+            return send_answers([(message.call, metrics)])
         shard = shard_row(
             self._machine,
             self._now(),
@@ -406,27 +404,7 @@ class Replicator(LoopActor):
             runs=counts.runs,
             shards=[{**message.shard, **shard, "pid": pid, "resident_bytes": resident_bytes}],
         )
-        send_answers([(message.call, reply)])
-
-    def _metrics_asked(self, message: StatusAsked) -> None:
-        pid, resident_bytes = self.runtime.process()
-        cpu_s, descriptors = self.runtime.usage()
-        counts = self._counts
-        row = {
-            **message.shard,
-            **client_part(counts),
-            **log_part(self._machine, self._writer, self._now()),
-            "log_records_max": self._settings.log_records_max,
-            "elections": counts.elections,
-            "uptime_s": round(self._now() - counts.started_at, 3),
-            "pid": pid,
-            "resident_bytes": resident_bytes,
-            "cpu_s": round(cpu_s, 3),
-            "descriptors": descriptors,
-        }
-        fields = {"node_id": self._log.node_id, "version": self._settings.version, "runs": counts.runs}
-        reply = done(message.call.request, MetricsReply, queue=None, shards=[row], **fields)
-        send_answers([(message.call, reply)])
+        return send_answers([(message.call, reply)])
 
     # -- stopping ----------------------------------------------------------------------------------------------
 

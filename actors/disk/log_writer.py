@@ -45,7 +45,6 @@ class LogWriter:
     """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
 
     At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk.
-    `write_seconds`: how long each write took until it was durable, or the system's with `flush_interval_s`.
     """
 
     def __init__(
@@ -73,8 +72,6 @@ class LogWriter:
         self._place = WritePlace(has_async=async_writes is not None)
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
-        self._begun_at: dict[int, float] = {}
-        self.write_seconds = Histogram()
         self._host: LoopActor
         self._heed: Callable[[], None]
         self._heed_space: Callable[[], None]
@@ -89,6 +86,11 @@ class LogWriter:
     def room_bytes(self) -> int:
         """What the journal takes without asking for space, as long as nothing waits for that: 0 then."""
         return 0 if self.shortage is not None and self._entries else self._journal.room_bytes
+
+    @property
+    def write_seconds(self) -> Histogram:
+        """How long each write took until it was durable; with `flush_interval_s` until the system had it."""
+        return self._place.seconds
 
     def begin(self, host: LoopActor, heed: Callable[[], None], heed_space: Callable[[], None]) -> None:
         """From now on; the system says when it has finished something.
@@ -148,7 +150,7 @@ class LogWriter:
             if write is None:
                 self._wait_for_segment()
                 return
-            self._begun_at[write.entry_count] = self.runtime.monotonic()
+            write.begun_at = self.runtime.monotonic()
             if self._flush_interval_s is None:
                 self._write_durably(write)
             else:
@@ -201,7 +203,7 @@ class LogWriter:
         self._next_lane().tell(WriteBytes(write, self._host.actor_ref))
 
     def _completed(self, write: Write) -> None:
-        self.write_seconds.note(self.runtime.monotonic() - self._begun_at.pop(write.entry_count))
+        self._place.seconds.note(self.runtime.monotonic() - write.begun_at)
         durable = self._journal.completed(write)
         if durable is not None:
             self.durable = durable

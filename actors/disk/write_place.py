@@ -18,6 +18,8 @@ have been seen there, up to `PARDONED`; after a slow one on the loop twice as ma
 from enum import Enum
 from typing import Final
 
+from actors.messages.measures import Histogram
+
 RECORDS_MAX: Final = 64
 """With more records more clients wait, who could be read from meanwhile: from there on the lane is as quick.
 
@@ -57,9 +59,13 @@ class Place(Enum):
 
 
 class WritePlace:
-    """One journal's. Seconds are of the monotonic clock. `has_async`: the system finishes writes that were begun."""
+    """One journal's. Seconds are of the monotonic clock. `has_async`: the system finishes writes that were begun.
+
+    `seconds`: how long all writes took.
+    """
 
     def __init__(self, *, has_async: bool) -> None:
+        self.seconds = Histogram()
         self._has_async = has_async
         self._quick = 0
         self._asked = ASKED_MIN

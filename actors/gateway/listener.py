@@ -103,7 +103,6 @@ class Listener(LoopActor):
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
-        self._read_at = 0.0
         self._datagram_waits = DatagramWaits()
         self.counts = ClientCounts() if counts is None else counts
         self._reached = ReachedLimits(log, self.counts)
@@ -160,24 +159,17 @@ class Listener(LoopActor):
         if request.action == _AUTHENTICATE:
             self._hand_over()
             self._visitors.authenticate(connection, order, request)
-            self._count_authenticated(connection)
+            self.counts.authenticated(is_known=connection.visitor.known.proof != FAILED)
             return
         if self._visitors.is_refused(connection, order, request):
             return
         gathered = self._gathered
         if not gathered:
             self.runtime.wake(self)
-            self._read_at = self.runtime.monotonic()
+            self.counts.read_at = self.runtime.monotonic()
         call = Call(request, connection, order, self._itself, principal=connection.principal)
-        call.read_at = self._read_at
+        call.read_at = self.counts.read_at
         gathered.append(call)
-
-    def _count_authenticated(self, connection: Connection) -> None:
-        row = self.counts.by_action[_AUTHENTICATE]
-        if connection.visitor.known.proof == FAILED:
-            row.refuse(ErrorWord.NOT_AUTHENTICATED)
-        else:
-            row.done += 1
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
@@ -205,8 +197,8 @@ class Listener(LoopActor):
             self._of_datagrams.take(client.size)
         if not self._gathered:
             self.runtime.wake(self)
-            self._read_at = self.runtime.monotonic()
-        call.read_at = self._read_at
+            self.counts.read_at = self.runtime.monotonic()
+        call.read_at = self.counts.read_at
         self._gathered.append(call)
 
     def ended(self, connection: Connection) -> None:

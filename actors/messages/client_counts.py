@@ -2,6 +2,7 @@
 
 from actors.messages.measures import ActionCounts
 from quorate.actions import NAMES
+from quorate.protocol import Action, ErrorWord
 
 
 class ClientCounts:
@@ -9,7 +10,7 @@ class ClientCounts:
 
     `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
     than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
-    `elections`: those that this worker's node has begun, which its Replicator counts.
+    `read_at`: when this turn began to read (monotonic s).
     """
 
     def __init__(self, started_at: float = 0.0) -> None:
@@ -23,4 +24,12 @@ class ClientCounts:
         self.runs = ""
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts() for number in NAMES}
         self.other = ActionCounts()
-        self.elections = 0
+        self.read_at = 0.0
+
+    def authenticated(self, *, is_known: bool) -> None:
+        """Somebody has shown a token, which nobody else answers."""
+        row = self.by_action[Action.AUTHENTICATE]
+        if is_known:
+            row.done += 1
+        else:
+            row.refuse(ErrorWord.NOT_AUTHENTICATED)

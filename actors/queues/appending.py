@@ -148,6 +148,7 @@ class Appending:
             proposed = ledger.take_records()[0]
             entries += make_entries(vote_id, state.trans_id, ledger.now, proposed, 1)
             state.stretches.note(vote_id, state.trans_id, proposed)
+            self.entry_records.note(len(proposed))
         self.logged = state.trans_id
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)

@@ -44,8 +44,8 @@ class _Pattern:
 class _Listing:
     """A list that is being made: of the queues whose names match, those behind `after`; `seen`: how far it is.
 
-    `sums` are for the reply. `ranked` are the best so far, by rank and name, as many as the reply may have; `chosen` the
-    same by names alone: the first ones, or downwards the last.
+    `sums` are for the reply. `ranked` are the best so far, by rank and name, as many as the reply may have. `chosen`
+    are the same by names alone: the first ones, or downwards the last.
     """
 
     def __init__(self, call: Call, sums: dict[str, Any] | None) -> None:

@@ -45,7 +45,7 @@ class Console:
         try:
             named = {name.replace("_", "-"): value for name, value in headers.items()}
             if self.cookie is not None:
-                named.setdefault("Cookie", f"quorate_console={self.cookie}")
+                named.setdefault("Cookie", f"quorate_console_{self.port}={self.cookie}")
             connection.request(method, path, body or None, named)
             return Answer(connection.getresponse())
         finally:
@@ -64,6 +64,11 @@ class Console:
         if answer.status == 303:
             self.cookie = answer.headers["set-cookie"].partition(";")[0].partition("=")[2]
         return answer
+
+
+def told(sample: Any) -> tuple[str, ...]:
+    """A metric's name, and its labels' values in the order of their names."""
+    return (sample.name, *(value for _, value in sorted(sample.labels.items())))
 
 
 StartConsole = Callable[..., Console]

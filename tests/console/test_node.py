@@ -7,9 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
-from tests.cluster import wait_for
+from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
+from tests.console.conftest import told
 from tests.node import free_port
 
 
@@ -74,3 +76,52 @@ def test_a_console_that_can_not_be_does_not_end_its_node(start_node: StartNode) 
     begun = time.monotonic()
     node.stop()
     assert time.monotonic() - begun < 5
+
+
+def numbers(port: int) -> dict[tuple[str, ...], float]:
+    """All that its metrics say."""
+    status, text = asked(port, "/metrics")
+    assert status == 200, text
+    families = list(text_string_to_metric_families(text))
+    return {told(one): one.value for family in families for one in family.samples}
+
+
+@pytest.mark.slow
+def test_metrics_of_all_nodes_are_what_was_done_over_a_change_of_leader(tmp_path: Path) -> None:
+    """Each node counts what its clients asked; of the messages tells who leads, and another begins anew."""
+    cluster = Cluster(tmp_path, 3, {})
+    ports: dict[int, int] = {}
+    for node_id, node in cluster.nodes.items():
+        ports[node_id] = free_port()
+        node.config["http_listeners"] = [{"port": ports[node_id], "serves": ["metrics", "health"]}]
+    try:
+        cluster.start()
+        for port in ports.values():
+            wait_for(lambda port=port: asked(port, "/readyz")[0] == 200, 20)  # type: ignore[misc]
+        first = cluster.leader()
+        with first.client() as client:
+            for n in range(50):
+                client.produce("q", n)
+        before = {node_id: numbers(port) for node_id, port in ports.items()}
+        [leader] = [node_id for node_id, one in before.items() if ("quorate_messages_produced_total", "0") in one]
+        assert cluster.nodes[leader] is first
+        assert before[leader]["quorate_messages_produced_total", "0"] == 50
+        assert sorted(one for one in before[leader] if one[0] == "quorate_replication_lag_records") == [
+            ("quorate_replication_lag_records", str(other), "0") for other in sorted(ports) if other != leader
+        ]
+        first.kill()
+        second = cluster.leader()
+        [other] = [node for node in cluster.nodes.values() if node not in (first, second)]
+        with other.client() as client:  # which forwards them
+            for n in range(30):
+                client.produce("q", n)
+        ids = {node: node_id for node_id, node in cluster.nodes.items()}
+        led, followed = numbers(ports[ids[second]]), numbers(ports[ids[other]])
+        assert led["quorate_messages_produced_total", "0"] == 30
+        assert led["quorate_messages", "0", "ready"] == 80
+        assert followed["quorate_requests_total", "produce", "ok", "0"] == 30
+        assert ("quorate_requests_total", "produce", "ok", "0") not in led
+        assert led["quorate_elections_total", "0"] >= 1
+        assert led["quorate_leader", "0"] == followed["quorate_leader", "0"] == ids[second]
+    finally:
+        cluster.kill()

@@ -5,16 +5,20 @@ import json
 import re
 import socket
 import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as open_families
 from prometheus_client.parser import text_string_to_metric_families
 
-from quorate import Client
+from console.server import CONNECTIONS_MAX
+from quorate import Client, RefusedError
 from tests.cluster import wait_for
 from tests.conftest import StartNode
-from tests.console.conftest import Console, StartConsole
+from tests.console.conftest import Console, StartConsole, told
 from tests.faults.security import TOKENS, access_file
 from tests.node import Node
 
@@ -137,12 +141,12 @@ NOT_THERE = {
     "/queue?name=none": 404,
     "/queue?name=": 400,
     "/queue?name=none&state=x": 400,
-    "/queues?page=x": 400,
+    "/queues?sort=ready&after=x": 400,
     "/queues?sort=x": 400,
     "/message?id=x": 400,
     "/message?id=99999999999999999999": 400,
     "/message?id=1024000": 404,
-    "/message?id=1": 400,
+    "/message?id=1": 404,
     "/message?queue=q&key=k": 404,
     "/act?act=none": 404,
     "/static/../server.py": 404,
@@ -238,33 +242,50 @@ def test_a_token_logs_in_with_its_own_rights_and_logging_out_ends_it(
     assert console.get("/queues").status == 303, "it is over, though the browser still has it"
     assert console.ask("GET", "/metrics").status == 401
     assert console.ask("GET", "/metrics", Authorization="Bearer worker.wrong").status == 401
-    assert console.ask("GET", "/metrics", Authorization=f"Bearer {token}").status == 200
+    wait_for(lambda: console.ask("GET", "/metrics", Authorization=f"Bearer {token}").status == 200)
+    for _ in range(4):
+        console.ask("GET", "/metrics", Authorization="Bearer worker.wrong")
+    assert console.ask("GET", "/metrics", Authorization="Bearer worker.other").status == 429
+    assert console.ask("GET", "/metrics", Authorization=f"Bearer {token}").status == 200, "it is known by now"
     assert console.ask("GET", "/healthz").status == console.ask("GET", "/readyz").status == 200
 
 
 def test_metrics_are_what_was_done_in_both_formats(node: Node, console: Console) -> None:
     with node.client() as client:
         filled(client)
+        with pytest.raises(RefusedError):
+            client.monitor("none")
     plain = console.get("/metrics").text
     found = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(plain)
-        for sample in family.samples
+        told(sample): sample.value for family in text_string_to_metric_families(plain) for sample in family.samples
     }
     wanted = {
-        ("quorate_messages", "ready"): 23,
-        ("quorate_messages", "in_flight"): 5,
-        ("quorate_messages", "delayed"): 1,
-        ("quorate_messages_produced_total",): 31,
-        ("quorate_messages_delivered_total",): 10,
-        ("quorate_messages_confirmed_total",): 2,
-        ("quorate_messages_buried_total",): 3,
-        ("quorate_queues",): 2,
+        ("quorate_messages", "0", "ready"): 23,
+        ("quorate_messages", "0", "in_flight"): 5,
+        ("quorate_messages", "0", "delayed"): 1,
+        ("quorate_messages_produced_total", "0"): 31,
+        ("quorate_messages_delivered_total", "0"): 10,
+        ("quorate_messages_confirmed_total", "0"): 2,
+        ("quorate_messages_buried_total", "0"): 3,
+        ("quorate_dead_letters", "0"): 3,
+        ("quorate_queues", "0"): 2,
         ("quorate_leader", "0"): 1,
         ("quorate_disk_full", "0"): 0,
+        ("quorate_elections_total", "0"): 1,
+        ("quorate_requests_total", "produce", "ok", "0"): 2,
+        ("quorate_requests_total", "bury", "ok", "0"): 1,
+        ("quorate_requests_total", "monitor", "no_such_queue", "0"): 1,
+        ("quorate_request_seconds_count", "produce", "0"): 2,
+        ("quorate_request_seconds_bucket", "produce", "+Inf", "0"): 2,
     }
     assert wanted.items() <= found.items()
     assert found["quorate_log_records", "0"] > 30
+    assert found["quorate_entry_records_sum", "0"] == found["quorate_committed_records", "0"]
+    for name in ("commit", "journal_write"):
+        assert found[f"quorate_{name}_seconds_count", "0"] > 3
+        assert 0 < found[f"quorate_{name}_seconds_sum", "0"] < 5
+    assert 0 < found["quorate_cpu_seconds_total", "0"] < 60
+    assert found["quorate_open_descriptors", "0"] > 5
     answer = console.ask("GET", "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert answer.headers["content-type"].startswith("application/openmetrics-text")
     assert len(list(open_families(answer.text))) > 15
@@ -293,3 +314,59 @@ def test_slow_and_silent_clients_do_not_stay(console: Console) -> None:
         assert silent.recv(1000) == b""
         assert 5 < time.monotonic() - begun < 15
     assert console.get("/").status == 200
+
+
+def test_half_requests_on_kept_connections_are_closed_and_hold_up_nobody(console: Console) -> None:
+    """As many as there may be, each after a whole request: the page is there for others, and they go in time."""
+    kept = [socket.create_connection(("127.0.0.1", console.port)) for _ in range(CONNECTIONS_MAX + 10)]
+    try:
+        for one in kept:
+            one.sendall(f"GET /static/icon.svg HTTP/1.1\r\nHost: 127.0.0.1:{console.port}\r\n\r\n".encode())
+        for one in kept:
+            with suppress(ConnectionError):
+                one.recv(100_000)
+                one.sendall(b"GET / HTTP/1.1\r\nHost: 127")
+        assert console.get("/").status == 200
+        begun = time.monotonic()
+        for one in kept:
+            one.settimeout(20)
+            with suppress(ConnectionError):
+                while one.recv(100_000):
+                    pass
+        assert time.monotonic() < begun + 15
+    finally:
+        for one in kept:
+            one.close()
+
+
+def test_log_ins_that_fail_wait_beside_all_others_and_are_not_many(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    node = start_node(access_file=str(access_file(tmp_path, worker=["look"])))
+    console = start_console(node)
+    assert console.log_in(TOKENS["worker"]).status == 303
+    with ThreadPoolExecutor(40) as threads:
+        guesses = [threads.submit(console.post, "/login", token=f"worker.{n}") for n in range(40)]
+        time.sleep(0.3)
+        begun = time.monotonic()
+        for _ in range(3):
+            assert console.get("/queues").status == 200
+        assert time.monotonic() < begun + 2, "who is logged in does not wait for them"
+        statuses = Counter(one.result().status for one in guesses)
+    assert statuses.keys() <= {403, 429}
+    assert statuses[429] > 20
+
+
+def test_two_consoles_on_one_host_have_cookies_of_their_own(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    node = start_node(access_file=str(access_file(tmp_path, worker=["look"])))
+    names = set()
+    for console in (start_console(node), start_console(node)):
+        names.add(console.log_in(TOKENS["worker"]).headers["set-cookie"].partition("=")[0])
+        assert console.ask("GET", "/queues", Cookie="; ".join(f"{name}=x" for name in names)).status == 303
+    assert len(names) == 2
+
+
+def test_ids_that_there_can_not_be_are_not_there(console: Console) -> None:
+    assert console.get("/message", id=1024 * 9 + 77).status == 404

@@ -4,7 +4,7 @@ import pytest
 
 from console import showing
 from console.pages import back_of
-from console.views import Samples, rate
+from console.views import COUNTED, STATES, Samples, Sums
 
 
 @pytest.mark.parametrize(
@@ -41,9 +41,33 @@ def test_sizes_and_times() -> None:
 
 
 def test_rates_go_on_when_a_new_leader_counts_anew() -> None:
-    assert rate({"produced": 100}, {"produced": 160}, ("produced",), 2) == 30
-    assert rate({"produced": 100}, {"produced": 10}, ("produced",), 2) == 5
-    assert rate({}, {}, ("produced",), 0) == 0
+    def sums(seen: float, *shards: tuple[int, float, int, int]) -> Sums:
+        rows = [
+            {
+                "shard": shard,
+                "messages": dict.fromkeys(STATES, 1),
+                "dead_letters": 0,
+                "waiting_consumers": 2,
+                "oldest": None,
+                "totals": {**dict.fromkeys(COUNTED, 0), **totals},
+            }
+            for shard, since, produced, confirmed in shards
+            for totals in [{"since": since, "produced": produced, "confirmed": confirmed}]
+        ]
+        made = Sums({"queue_count": 1, "sums": rows})
+        made.seen = seen
+        return made
+
+    first = sums(0, (0, 5.0, 100, 50), (1, 5.0, 7, 7))
+    second = sums(2, (0, 5.0, 160, 70), (1, 9.0, 10, 4))
+    second.follow(first)
+    assert (second.came, second.left) == (30 + 5, 10 + 2)
+    alone = sums(4, (1, 9.0, 12, 4))
+    alone.follow(second)
+    assert (alone.came, alone.left) == (1, 0), "a shard that is missing counts for nothing"
+    late = sums(100, (0, 5.0, 900, 900))
+    late.follow(second)
+    assert (late.came, late.counts["ready"], late.waiting) == (0, 1, 2)
     samples = Samples()
     for at, made, came in ((0.0, 0, 0.0), (2.0, 20, 10.0), (4.0, 20, 0.0)):
         samples.add(at, {"ready": made, "delayed": 0, "in_flight": 0}, came, 0.0)

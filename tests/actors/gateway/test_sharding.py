@@ -219,7 +219,9 @@ def test_a_nodes_numbers_are_the_rows_of_all_its_workers_and_say_whose_are_missi
         return gathered.reply()
 
     def row(shard: int) -> MetricsReply:
-        return MetricsReply(action=109, code=0, node_id=1, version="1", shards=[{"shard": shard}])
+        return MetricsReply(
+            action=109, code=0, node_id=1, version="1", shards=[{"shard": shard}], seconds=(), records=()
+        )
 
     away = refusal(request, ErrorWord.NO_LEADER, "away")
     whole = measured(*[row(part.shard) for part in parts])

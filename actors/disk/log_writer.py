@@ -28,7 +28,6 @@ from actors.messages.disk import (
 )
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane
-from actors.messages.measures import Histogram
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from storage.disk import AsyncWrites
@@ -44,7 +43,8 @@ RETRY_S: Final = 0.7
 class LogWriter:
     """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
 
-    At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk.
+    At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk. `place` also
+    knows how long writes took.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class LogWriter:
         self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
         self._others_wait = True
-        self._place = WritePlace(has_async=async_writes is not None)
+        self.place = WritePlace(has_async=async_writes is not None)
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
         self._host: LoopActor
@@ -86,11 +86,6 @@ class LogWriter:
     def room_bytes(self) -> int:
         """What the journal takes without asking for space, as long as nothing waits for that: 0 then."""
         return 0 if self.shortage is not None and self._entries else self._journal.room_bytes
-
-    @property
-    def write_seconds(self) -> Histogram:
-        """How long each write took until it was durable; with `flush_interval_s` until the system had it."""
-        return self._place.seconds
 
     def begin(self, host: LoopActor, heed: Callable[[], None], heed_space: Callable[[], None]) -> None:
         """From now on; the system says when it has finished something.
@@ -117,7 +112,7 @@ class LogWriter:
 
     def _bytes_written(self, message: BytesWritten) -> None:
         write = message.write
-        self._place.took(Place.LANE, self.runtime.monotonic() - self._sent.pop(write.entry_count))
+        self.place.took(Place.LANE, self.runtime.monotonic() - self._sent.pop(write.entry_count))
         self._completed(write)
         self._write()
         self._heed()
@@ -164,10 +159,10 @@ class LogWriter:
         begun = self.runtime.monotonic()
         is_alone = self._journal.under_way == 1
         size = len(write.data)
-        place = self._place.choose(begun, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
+        place = self.place.choose(begun, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
         if place is Place.LOOP:
             write.file.write_durably_at(write.offset, write.data)
-            self._place.took(place, self.runtime.monotonic() - begun)
+            self.place.took(place, self.runtime.monotonic() - begun)
             self._completed(write)
         elif place is Place.LANE or not self._begin(write, begun):
             self._to_lane(write, begun)
@@ -177,7 +172,7 @@ class LogWriter:
         writes = self._async_writes
         is_begun = writes is not None and writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self.runtime.monotonic()
-        self._place.begun(after, after - now)
+        self.place.begun(after, after - now)
         if is_begun:
             self._begun[write.entry_count] = write
         return is_begun
@@ -193,7 +188,7 @@ class LogWriter:
                 continue
             log.warning("the system gave up a write of %d bytes: a thread writes it again", len(write.data))
             now = self.runtime.monotonic()
-            self._place.failed(now)
+            self.place.failed(now)
             self._to_lane(write, now)  # which says what is wrong if that fails, too
         self._write()
         self._heed()
@@ -203,7 +198,7 @@ class LogWriter:
         self._next_lane().tell(WriteBytes(write, self._host.actor_ref))
 
     def _completed(self, write: Write) -> None:
-        self._place.seconds.note(self.runtime.monotonic() - write.begun_at)
+        self.place.seconds.note(self.runtime.monotonic() - write.begun_at)
         durable = self._journal.completed(write)
         if durable is not None:
             self.durable = durable

@@ -87,7 +87,7 @@ class _Looked:
         for index, key in enumerate(keys[:MOVE_SCAN], 1):
             self.next = told(key) if index < len(keys) else None
             message = self._live[key[-1]]
-            if message.place in MOVABLE:
+            if len(key) == READY_KEY or message.place == Place.DELAYED:  # what expires while it is ready stands in both
                 yield message
 
 

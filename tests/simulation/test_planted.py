@@ -96,7 +96,7 @@ def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
 
     def write_durably(self: LogWriter, write: Write) -> None:
         at, size, is_alone = self.runtime.monotonic(), len(write.data), self._journal.under_way == 1
-        place = self._place.choose(at, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
+        place = self.place.choose(at, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
         if place is Place.LOOP:
             self._completed(write)
             _write_late(self.runtime, write)

@@ -193,3 +193,15 @@ def test_a_queue_that_a_move_makes_has_a_name_that_a_produce_could_have_made() -
         msgspec.json.encode({"action": 21, "queue": "q", "to": "a\nb", "count": 1}), RequestLimits()
     )
     assert not isinstance(refused, Request)
+
+
+def test_what_is_to_be_dropped_at_its_expiry_moves_once() -> None:
+    """While it is ready it stands among those that wait for their time, too. (Simulation: seed 37, three nodes.)"""
+    shard, ids = with_dead_letters(2)
+    shard.ask(1, queue="dead", data=1, expire="drop", ttl=50)
+    shard.ask(1, queue="dead", data=1, delay=20)
+    reply = shard.ask(21, queue="dead", to="other", create=True, count=10)
+    assert (reply["moved"], reply["stayed"]) == (4, 0)
+    assert shard.ask(4, queue="other")["size"] == 4
+    shard.state.check()
+    assert ids

@@ -24,6 +24,7 @@ def console(
     http_hosts: Annotated[list[str] | None, typer.Option(help="Other names by which browsers may ask for it.")] = None,
     cert: Annotated[Path | None, typer.Option(help="A certificate (PEM): it speaks TLS.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key, where that is in another file.")] = None,
+    queues_max: Annotated[int, typer.Option(help="Queues that /metrics/queues tells of by name.")] = 1000,
     insecure_http: Annotated[bool, typer.Option(help="In the clear elsewhere than on loopback, all the same.")] = False,
 ) -> None:
     """Serve the console of a node or a cluster until it is stopped. Who looks logs in with a token of their own."""
@@ -50,6 +51,6 @@ def console(
 
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     try:
-        uvloop.run(serve(nodes, shown, [listener], said))
+        uvloop.run(serve(nodes, shown, [listener], said, queues_max=queues_max))
     except ListenerError as error:
         raise fail(error) from error

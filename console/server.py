@@ -25,6 +25,7 @@ from console.metrics import Metrics
 from console.pages import Pages
 from console.views import Views
 from quorate.credentials import Credentials
+from quorate.json_lines import JsonLines
 from quorate.nodes import Address
 
 log = logging.getLogger("quorate.console")
@@ -141,9 +142,9 @@ class _Server(uvicorn.Server):
         return contextlib.nullcontext()
 
 
-def app_of(listener: HttpListener, port: int, views: Views, logins: Logins) -> ASGIApp:
+def app_of(listener: HttpListener, port: int, views: Views, logins: Logins, queues_max: int) -> ASGIApp:
     """What answers there, at that port."""
-    routes: list[BaseRoute] = [*Metrics(views, logins, QUEUES_MAX).routes(listener.serves)]
+    routes: list[BaseRoute] = [*Metrics(views, logins, queues_max).routes(listener.serves)]
     if "console" in listener.serves:
         routes += Pages(views, logins, port, is_secure=listener.cert is not None).routes()
     return Guard(Starlette(routes=routes), listener.names)
@@ -155,10 +156,11 @@ async def serve(
     listeners: Sequence[HttpListener],
     said: Callable[[HttpListener, int], None] | None = None,
     parent: int | None = None,
+    queues_max: int = QUEUES_MAX,
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until the process `parent` is gone.
 
-    `said` is called with each listener and its port once all listen.
+    `queues_max`: so many are told of by name in metrics. `said` is called with each listener and its port once all listen.
 
     Raises `ListenerError`, and OSError where it can't listen.
     """
@@ -169,7 +171,7 @@ async def serve(
     for listener, sock in zip(listeners, [bound(one) for one in listeners], strict=True):
         port = sock.getsockname()[1]
         config = uvicorn.Config(
-            app_of(listener, port, views, logins),
+            app_of(listener, port, views, logins, queues_max),
             host=listener.host,
             port=port,
             http=_Protocol,
@@ -226,6 +228,8 @@ def main() -> None:
     """Serve what the argument says: see `actors.node.console_process`. Ends with the node's supervisor."""
     arguments = json.loads(sys.argv[1])
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    if arguments["log_format"] == "json":
+        logging.getLogger().handlers[0].setFormatter(JsonLines())
     parent = os.getppid()
     listeners = [
         HttpListener(
@@ -242,7 +246,7 @@ def main() -> None:
     shown = Credentials(None, bool(arguments["tls"]), arguments["ca"])
     nodes = [(str(host), int(port)) for host, port in arguments["nodes"]]
     try:
-        uvloop.run(serve(nodes, shown, listeners, parent=parent))
+        uvloop.run(serve(nodes, shown, listeners, parent=parent, queues_max=int(arguments["queues_max"])))
     except (ListenerError, OSError) as error:
         log.critical("the console can't be served: %s", error)
         sys.exit(1)

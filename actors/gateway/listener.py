@@ -370,18 +370,20 @@ class Listener(LoopActor):
         read_at, took_s, bucket = -1.0, 0.0, 0
         for call, reply in answers:
             client, request = call.client, call.request
-            row = by_action.get(request.action, other)
-            if reply.error is None:
+            action, error = request.action, reply.error
+            row = by_action.get(action, other)
+            if error is None:
                 row.done += 1
             else:
-                row.refuse(reply.error)
-            if not request.wait:
-                if call.read_at is not read_at:  # of all that one turn has read it is the same
+                row.refuse(error)
+            if not (row.may_wait and request.wait):
+                if call.read_at != read_at:  # of all that one turn has read it is the same
                     read_at = call.read_at
                     took_s = now - read_at
                     bucket = bucket_of(took_s)
-                row.seconds.counts[bucket] += 1
-                row.seconds.total += took_s
+                seconds = row.seconds
+                seconds.counts[bucket] += 1
+                seconds.total += took_s
             if isinstance(client, Connection):
                 if client.account.is_known:
                     client.answer(call.order, request, reply)
@@ -397,9 +399,9 @@ class Listener(LoopActor):
                     if call.is_single and request.wait and request.action in WAITS:
                         self._datagram_waits.remove(client)
                 client.answer(call.order, request, reply)
-            if reply.error is not None:
+            if error is not None:
                 self._refused(call, reply)
-            if request.action in _AUDITED and is_audited(request) and reply.error in MAY_HAVE_CHANGED:
+            if action in _AUDITED and is_audited(request) and error in MAY_HAVE_CHANGED:
                 self._visitors.note([(call, address_of(client), None)])
 
     def _refused(self, call: Call, reply: Reply) -> None:

@@ -1,7 +1,7 @@
 """What a worker counts of its clients: its Listener writes here; who tells how the node is reads, on the same loop."""
 
 from actors.messages.measures import ActionCounts
-from quorate.actions import NAMES
+from quorate.actions import NAMES, WAITS
 from quorate.protocol import Action, ErrorWord
 
 
@@ -22,7 +22,9 @@ class ClientCounts:
         self.refused_by_limit: dict[str, int] = {}
         self.warnings: list[str] = []
         self.runs = ""
-        self.by_action: dict[int, ActionCounts] = {number: ActionCounts() for number in NAMES}
+        self.by_action: dict[int, ActionCounts] = {
+            number: ActionCounts(may_wait=number in WAITS) for number in NAMES
+        }
         self.other = ActionCounts()
         self.read_at = 0.0
 

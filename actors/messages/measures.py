@@ -1,6 +1,5 @@
 """What a worker measures of itself: plain numbers in fixed buckets, which cost a request some tens of nanoseconds."""
 
-from bisect import bisect_left
 from typing import Any, Final
 
 from quorate.protocol import RECORD_BOUNDS, SECOND_BOUNDS
@@ -9,8 +8,18 @@ _BOUNDS: Final[tuple[float, ...]] = SECOND_BOUNDS
 
 
 def bucket_of(seconds: float) -> int:
-    """Which of the buckets of seconds it falls into: the first whose bound it does not pass."""
-    return bisect_left(_BOUNDS, seconds)
+    """Which of the buckets of seconds it falls into."""
+    return _bucket(_BOUNDS, seconds)
+
+
+def _bucket(bounds: tuple[float, ...], value: float) -> int:
+    """The first whose bound it does not pass. Most are in the first few: a search would cost more."""
+    at = 0
+    for bound in bounds:
+        if value <= bound:
+            return at
+        at += 1
+    return at
 
 
 class Histogram:
@@ -25,7 +34,7 @@ class Histogram:
 
     def note(self, value: float) -> None:
         """One more."""
-        self.counts[bisect_left(self.bounds, value)] += 1
+        self.counts[_bucket(self.bounds, value)] += 1
         self.total += value
 
     @property
@@ -40,11 +49,15 @@ def of_records() -> Histogram:
 
 
 class ActionCounts:
-    """Of one action: how often it was `done`, what it was refused for, and how long it took when it did not wait."""
+    """Of one action: how often it was `done`, what it was refused for, and how long it took when it did not wait.
 
-    __slots__ = ("done", "refused", "seconds")
+    `may_wait`: some of it do.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("done", "may_wait", "refused", "seconds")
+
+    def __init__(self, *, may_wait: bool = False) -> None:
+        self.may_wait = may_wait
         self.done = 0
         self.refused: dict[str, int] = {}
         self.seconds = Histogram()

@@ -29,6 +29,8 @@ def console_arguments(config: NodeConfig) -> dict[str, Any]:
         "tls": bool(config["tls"]),
         "ca": config["http_ca"] or None,
         "listeners": config["http_listeners"],
+        "queues_max": config["http_queues_max"],
+        "log_format": config["log_format"],
     }
 
 

@@ -5,6 +5,7 @@ from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 from actors.node.config import NodeConfig
+from quorate.json_lines import JsonLines
 
 LINE = "%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s[{}] %(message)s"
 PROCESS = "%(process)d"
@@ -13,7 +14,8 @@ PROCESS = "%(process)d"
 def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
     """Log as the configuration says. Several processes may write the same file: each line is one write.
 
-    A line names its process, and of several shards the `shard` that it is of.
+    A line names its process, and of several shards the `shard` that it is of. With `log_format` json see
+    `quorate.json_lines`.
     """
     handler: logging.Handler
     if config["log_prefix"]:
@@ -22,8 +24,11 @@ def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
         handler = WatchedFileHandler(path, encoding="utf-8")
     else:
         handler = logging.StreamHandler()
-    who = PROCESS if shard is None or config["shards"] == 1 else f"{PROCESS}, shard {shard}"
-    handler.setFormatter(logging.Formatter(LINE.format(who), "%Y-%m-%d %H:%M:%S"))
+    if config["log_format"] == "json":
+        handler.setFormatter(JsonLines(**({} if shard is None else {"shard": shard})))
+    else:
+        who = PROCESS if shard is None or config["shards"] == 1 else f"{PROCESS}, shard {shard}"
+        handler.setFormatter(logging.Formatter(LINE.format(who), "%Y-%m-%d %H:%M:%S"))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")

@@ -206,6 +206,7 @@ OPTIONS: Final = (
     ),
     Option("log_prefix", "", "log lines go to this path with .log behind it; empty: to standard error"),
     Option("log_level", "info", "the least level that is logged", choices=LOG_LEVELS, is_live=True, parse=log_level),
+    Option("log_format", "text", "how: lines to read, or an object of JSON each", choices=("text", "json")),
     Option("queue_size", 0, "messages that a queue takes unless it is configured; 0: no limit", 0, 2**53, is_live=True),
     Option(
         *(
@@ -248,6 +249,7 @@ OPTIONS: Final = (
         "console, metrics and health by HTTP: objects with host, port, serves, hosts, cert, key (docs/console.md)",
         parse=http_listeners,
     ),
+    Option("http_queues_max", 1000, "queues that /metrics/queues tells of by name", 1, 100_000),
     Option("http_ca", "", "the authority of this node's certificate, for its console where tls is 1"),
     Option("tls", 0, "1: clients' TCP port speaks TLS alone, and there is no UDP port beside it", choices=(0, 1)),
     Option("tls_cert", "", "the certificate, and those between it and its authority, for clients (PEM)", is_live=True),

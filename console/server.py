@@ -160,7 +160,8 @@ async def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT, or until the process `parent` is gone.
 
-    `queues_max`: so many are told of by name in metrics. `said` is called with each listener and its port once all listen.
+    `queues_max`: so many are told of by name in metrics. `said` is called with each listener and its port once all
+    listen.
 
     Raises `ListenerError`, and OSError where it can't listen.
     """

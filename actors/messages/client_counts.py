@@ -22,9 +22,7 @@ class ClientCounts:
         self.refused_by_limit: dict[str, int] = {}
         self.warnings: list[str] = []
         self.runs = ""
-        self.by_action: dict[int, ActionCounts] = {
-            number: ActionCounts(may_wait=number in WAITS) for number in NAMES
-        }
+        self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()
         self.read_at = 0.0
 

@@ -66,6 +66,16 @@ class Console:
         return answer
 
 
+def asked(port: int, path: str) -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return reply.status, reply.read().decode()
+    finally:
+        connection.close()
+
+
 def told(sample: Any) -> tuple[str, ...]:
     """A metric's name, and its labels' values in the order of their names."""
     return (sample.name, *(value for _, value in sorted(sample.labels.items())))

@@ -1,6 +1,5 @@
 """A node with its console: started together, apart in their faults, ended together."""
 
-import http.client
 import os
 import signal
 import time
@@ -11,18 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
-from tests.console.conftest import told
+from tests.console.conftest import asked, told
 from tests.node import free_port
-
-
-def asked(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
-    try:
-        connection.request("GET", path)
-        reply = connection.getresponse()
-        return reply.status, reply.read().decode()
-    finally:
-        connection.close()
 
 
 def consoles(port: int) -> list[int]:

@@ -3,7 +3,7 @@
 Pages and metrics of a node with so many queues (ms, medians of five, none of them from what was listed before); the
 page of a message that lives, of one that is gone, and of one that went late, in a log of so many records; 10,000 dead
 letters moved back; what a first visit loads; the console's memory; and what a page and metrics that are asked for again
-and again take from a node's clients (requests/s with and without, in turn).
+and again take from a node's clients (requests/s with and without, in turn); the part of a core that 20 open tabs take.
 
 `--queues 1000 100000`, `--records 1000000`.
 """
@@ -88,6 +88,35 @@ def beside(port: int, rounds: int) -> None:
     print(f"64 connections: {alone:,.0f}/s alone, {looked:,.0f}/s while somebody looks: {looked / alone:.2f}")
 
 
+def cpu_s(pid: int) -> float:
+    """What a process has used."""
+    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(words[11]) + int(words[12])) / 100
+
+
+def tabs(pid: int, count: int, seconds: float) -> None:
+    """The part of a core that so many open tabs of all pages take, each of which renews itself every two seconds."""
+    over = threading.Event()
+
+    def tab(path: str) -> None:
+        while not over.wait(2.0):
+            get(path)
+            get("/samples")
+
+    paths = ("/", "/queues?sort=ready&down=1", "/queue?name=queue.000001", "/dead")
+    threads = [threading.Thread(target=tab, args=(paths[n % len(paths)],)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    time.sleep(3)
+    before, begun = cpu_s(pid), time.perf_counter()
+    time.sleep(seconds)
+    part = (cpu_s(pid) - before) / (time.perf_counter() - begun)
+    over.set()
+    for thread in threads:
+        thread.join()
+    print(f"{count} tabs: {part:.1%} of a core, {resident_mib(pid):.0f} MiB")
+
+
 def look(over: threading.Event) -> None:
     """As one page and one Prometheus do."""
     at = 0
@@ -133,6 +162,7 @@ def main() -> None:
                     print(measured(path))
                 if queues <= 1000:
                     beside(node.port, asked.rounds)
+                    tabs(console.pid, 20, 20)
             for _ in range(10):
                 client.produce_many("q", list(range(BATCH)))
                 client.bury(client.consume_many("q", BATCH), "no use")

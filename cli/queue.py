@@ -1,5 +1,7 @@
 """qctl queue: look at queues and steer them."""
 
+import time
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
@@ -17,25 +19,36 @@ Name = Annotated[str, typer.Argument(help="The queue.")]
 @speaking
 def ls(
     pattern: Annotated[str | None, typer.Option("--pattern", help="Shell wildcards, or a part of the name.")] = None,
+    sort: Annotated[str | None, typer.Option(help="By what: ready, oldest, dead_letters, produced...")] = None,
+    descending: Annotated[bool, typer.Option("--descending", help="The greatest first.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many at most.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 1111,
     as_json: AsJson = False,
 ) -> None:
-    """List queues with their counts."""
+    """List queues with their counts, in the order of their names or of what they are sorted by."""
     rows: list[dict[str, Any]] = []
     incomplete: RefusedError | None = None
     with client(host, port) as connection:
         try:
-            rows.extend(connection.queue_rows(pattern))
+            found = connection.queue_rows(pattern, sort=sort, descending=descending)
+            rows.extend(islice(found, limit))
         except RefusedError as refused:
             incomplete = refused
+    columns = COLUMNS if sort is None or sort in ("name", *COLUMNS) else [*COLUMNS, sort]
     if as_json:
         for row in rows:
             print_json({COLUMNS[0]: row["name"], **row})
     elif rows or incomplete is None:
-        print_table(COLUMNS, [[row["name"], *(row[column] for column in COLUMNS[1:])] for row in rows])
+        print_table(columns, [[row["name"], *(_cell(row, column) for column in columns[1:])] for row in rows])
     if incomplete is not None:
         raise incomplete
+
+
+def _cell(row: dict[str, Any], column: str) -> Any:
+    """What stands there: an age for `oldest`, and what is left out is 0, or not known."""
+    value = row.get(column, row.get("totals", {}).get(column, ""))
+    return f"{max(time.time() - value, 0):.1f} s" if column == "oldest" and value else value
 
 
 @app.command()

@@ -325,12 +325,20 @@ class AsyncClient:
         """As `Client.queues`."""
         return [row["name"] async for row in self.queue_rows(pattern)]
 
-    async def queue_rows(self, pattern: str | None = None, *, full: bool = False) -> AsyncIterator[dict[str, Any]]:
+    async def queue_rows(
+        self,
+        pattern: str | None = None,
+        *,
+        full: bool = False,
+        sort: str | None = None,
+        descending: bool = False,
+    ) -> AsyncIterator[dict[str, Any]]:
         """As `Client.queue_rows`."""
+        asked = calls.rows_asked(pattern, sort, full=full, descending=descending)
         after: str | None = None
         missing: set[int] = set()
         while True:
-            reply = await self.request(Action.LIST, pattern=pattern, after=after, full=full or None)
+            reply = await self.request(Action.LIST, after=after, **asked)
             for row in reply["queue_list"]:
                 yield row
             missing |= set(reply.get("missing_shards", ()))

@@ -159,6 +159,16 @@ def count_of(action: Action, queue: str) -> Ask[int]:
     return Ask(action, {"queue": queue}, lambda reply: int(reply["count"]))
 
 
+def rows_asked(pattern: str | None, sort: str | None, *, full: bool, descending: bool) -> dict[str, Any]:
+    """The fields of a list. What it is sorted by stands in its rows, so it is full then."""
+    return {
+        "pattern": pattern,
+        "sort": sort,
+        "full": full or sort is not None or None,
+        "descending": descending or None,
+    }
+
+
 def rows_missing(missing: set[int], reply: Reply) -> RefusedError:
     """What is raised behind the last row of a list that shards are missing in."""
     named = ", ".join(map(str, sorted(missing)))

@@ -318,17 +318,26 @@ class Client:
         """The names of all queues; `pattern` has shell wildcards, or is a part of the name."""
         return [row["name"] for row in self.queue_rows(pattern)]
 
-    def queue_rows(self, pattern: str | None = None, *, full: bool = False) -> Iterator[dict[str, Any]]:
-        """Each queue's name and counts, in the order of their names, however many there are.
+    def queue_rows(
+        self,
+        pattern: str | None = None,
+        *,
+        full: bool = False,
+        sort: str | None = None,
+        descending: bool = False,
+    ) -> Iterator[dict[str, Any]]:
+        """Each queue's name and counts, in the order of their names or of `sort`, however many there are.
 
-        `full`: with `oldest`, `dead_letter`, `dead_letters` and `totals`, as docs/protocol.md says.
+        `full`: with `oldest`, `dead_letter`, `dead_letters` and `totals`, as docs/protocol.md says. It also says what
+        `sort` may be: `ready`, `oldest`, `produced`... What changes its place meanwhile may come twice, or not at all.
 
         Raises `RefusedError` behind the last of them when a shard could not be asked, so that some may be missing.
         """
+        asked = calls.rows_asked(pattern, sort, full=full, descending=descending)
         after: str | None = None
         missing: set[int] = set()
         while True:
-            reply = self.request(Action.LIST, pattern=pattern, after=after, full=full or None)
+            reply = self.request(Action.LIST, after=after, **asked)
             yield from reply["queue_list"]
             missing |= set(reply.get("missing_shards", ()))
             after = reply.get("next")

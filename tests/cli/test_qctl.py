@@ -159,6 +159,20 @@ def test_a_queues_settings_are_changed_and_it_is_cleared_and_removed(node: Node)
     assert "no_such_queue" in qctl("queue", "clear", "q", *port, code=3)
 
 
+def test_queues_are_listed_by_what_is_asked_for(node: Node) -> None:
+    with node.client() as client:
+        for name, count in (("a", 1), ("b", 3), ("c", 2)):
+            client.produce_many(name, list(range(count)))
+    told = qctl("queue", "ls", "--sort", "ready", "--descending", "--port", node.port).splitlines()
+    assert [line.split()[0] for line in told[1:]] == ["b", "c", "a"]
+    oldest = qctl("queue", "ls", "--sort", "oldest", "--limit", 2, "--port", node.port).splitlines()
+    assert oldest[0].split()[-1] == "oldest"
+    assert [line.split()[0] for line in oldest[1:]] == ["a", "b"]
+    produced = qctl("queue", "ls", "--sort", "produced", "--descending", "--port", node.port).splitlines()
+    assert [line.split()[-1] for line in produced] == ["produced", "3", "2", "1"]
+    assert "one of name, size" in qctl("queue", "ls", "--sort", "colour", "--port", node.port, code=1)
+
+
 def test_names_that_look_like_markup_are_printed_as_they_are(node: Node) -> None:
     qctl("msg", "produce", "[red]x[/blue]", "y", "--port", node.port)
     assert "[red]x[/blue]" in qctl("queue", "ls", "--port", node.port)

@@ -50,3 +50,9 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
     finally:
         made.kill()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What goes one after the other in one process, and so takes longest in all (Spark's), begins first."""
+    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

@@ -8,6 +8,7 @@ import asyncio
 import ipaddress
 from collections.abc import Iterable
 from typing import Final
+from urllib.parse import urlsplit
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -76,8 +77,9 @@ class Guard:
         if scope["method"] == "POST":
             site, origin = headers.get("sec-fetch-site"), headers.get("origin")
             own = f"{scope['scheme']}://{host}"
-            is_own = origin == own if site is None else site == "same-origin" and origin in (None, own, "null")
-            if not is_own:  # "null": what a browser says of a page that may not say where it came from, as ours
+            says = origin in (None, "null") or urlsplit(origin or "").netloc == host  # before a proxy it may be by TLS
+            is_own = origin == own if site is None else site == "same-origin" and says
+            if not is_own:  # "null": what a browser says of a page that may not say where it came from
                 return 403, "another site's page has sent this: nothing was done"
             if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
                 return 413, f"a form has {BODY_BYTES_MAX} bytes at most"

@@ -78,12 +78,17 @@ def of_node(reply: dict[str, Any]) -> list[Metric]:
     missing = reply.get("missing_shards") or []
     families: list[Metric] = [
         info,
-        GaugeMetricFamily("quorate_shards_missing", "Shards whose workers could not be asked", value=len(missing)),
+        shards_missing(len(missing)),
     ]
     rows = [(str(row["shard"]), row) for row in reply["shards"]]
     families += _plain(rows)
     families += _of_requests(rows, reply)
     return families
+
+
+def shards_missing(count: int) -> Metric:
+    """What is left out because of them is not known."""
+    return GaugeMetricFamily("quorate_shards_missing", "Shards that could not be asked", value=count)
 
 
 def _family(kind: type[Any], name: str, help_text: str, labels: list[str], found: Iterator[Any]) -> Metric:
@@ -218,6 +223,12 @@ class Metrics:
                 registry.register(_Taken(await families(view, request)))
             except NotAllowedError:
                 return PlainTextResponse(WANTED, 401, CHALLENGE)
+            except RefusedError as refused:
+                if refused.error == ErrorWord.NOT_AUTHENTICATED:  # it is nobody's any more
+                    await self._views.ended(_token_of(request) or "")
+                    return PlainTextResponse(WANTED, 401, CHALLENGE)
+                status = 400 if refused.error == ErrorWord.FIELD else 503
+                return PlainTextResponse(f"{refused.reason or refused.error}\n", status)
             except (QuorateError, OSError, ValueError) as error:
                 return PlainTextResponse(f"the node can't be asked: {error}\n", 503)
             encode, kind = choose_encoder(request.headers.get("accept", ""))
@@ -245,11 +256,12 @@ class Metrics:
         return self._views.of(token, looks=False)
 
     async def _node(self, view: View, request: Request) -> list[Metric]:
-        return of_node(await view.client.metrics())
+        return of_node(await view.node.metrics())
 
     async def _queues(self, view: View, request: Request) -> list[Metric]:
         found = await view.queues(request.query_params.get("pattern", ""), self._queues_max)
-        return of_queues(found["rows"], found["queue_count"] - len(found["rows"]))
+        missing = found.get("missing_shards") or []
+        return [*of_queues(found["rows"], found["queue_count"] - len(found["rows"])), shards_missing(len(missing))]
 
     async def _alive(self, request: Request) -> Response:
         """Whether the node answers at all; a refusal is an answer."""

@@ -34,8 +34,16 @@ WATCHED_MAX: Final = 100
 """Queues of which there are samples: those whose pages were looked at last."""
 
 WATCHED_AT_ONCE: Final = 8
-COUNTED: Final = ("produced", "delivered", "redelivered", "confirmed", "released", "expired", "buried", "moved")
-OUT: Final = ("confirmed", "expired", "buried", "moved")
+PAGES_MAX: Final = 32
+"""Lists that are kept for all who ask for the same within a second."""
+
+COUNTED: Final = (
+    *("produced", "delivered", "redelivered", "confirmed", "taken"),
+    *("released", "expired", "cleared", "buried", "moved"),
+)
+OUT: Final = ("confirmed", "taken", "expired", "cleared")
+"""How messages leave, all queues together: those that are buried or moved are in another one."""
+
 STATES: Final = ("ready", "delayed", "in_flight")
 
 
@@ -89,10 +97,11 @@ class Samples:
 
 
 class View:
-    """With one token, or none."""
+    """With one token, or none. `node` is asked about itself alone: what is redirected makes a client go elsewhere."""
 
     def __init__(self, nodes: list[Address], shown: Credentials) -> None:
         self.client = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
+        self.node = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.samples = Samples()
         self.looked_at = -LOOKED_S
         self._watched: OrderedDict[str, Samples] = OrderedDict()
@@ -100,6 +109,12 @@ class View:
         self._is_old = True
         self._status: tuple[float, dict[str, Any]] = (-FRESH_S, {})
         self._lock = asyncio.Lock()
+        self._pages: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
+
+    async def close(self) -> None:
+        """Close its clients."""
+        await self.client.close()
+        await self.node.close()
 
     async def sums(self) -> Sums:
         """What all queues have together, a second old at most. Raises what `AsyncClient` does."""
@@ -115,17 +130,26 @@ class View:
             return before
 
     async def page(self, **asked: Any) -> dict[str, Any]:
-        """A list, full. `rows` of it are as pages tell queues."""
-        reply = await self.client.request(Action.LIST, full=True, **asked)
-        now = time.time()
-        return {**reply, "rows": [_told(row, now) for row in reply["queue_list"]]}
+        """A list, full, a second old at most. `rows` of it are as pages tell queues."""
+        async with self._lock:
+            seen, found = self._pages.pop(repr(asked), (-FRESH_S, {}))
+            if time.monotonic() - seen >= FRESH_S:
+                reply = await self.client.request(Action.LIST, full=True, **asked)
+                now = time.time()
+                found = {**reply, "rows": [_told(row, now) for row in reply["queue_list"]]}
+                seen = time.monotonic()
+            self._pages[repr(asked)] = (seen, found)
+            while len(self._pages) > PAGES_MAX:
+                self._pages.popitem(last=False)
+            return found
 
     async def queues(self, pattern: str, most: int) -> dict[str, Any]:
         """As `page`: the first of those whose names match."""
         found = await self.page(pattern=pattern or None, count=BATCH_MAX)
         while found.get("next") is not None and len(found["rows"]) < most:
             more = await self.page(pattern=pattern or None, count=BATCH_MAX, after=found["next"])
-            found = {**more, "rows": found["rows"] + more["rows"]}
+            missing = {*found.get("missing_shards", ()), *more.get("missing_shards", ())}
+            found = {**more, "rows": found["rows"] + more["rows"], "missing_shards": sorted(missing)}
         return {**found, "rows": found["rows"][:most]}
 
     async def queue(self, name: str) -> dict[str, Any]:
@@ -138,6 +162,7 @@ class View:
     def changed(self) -> None:
         """Who looks has done something: what was asked before is not shown any more."""
         self._is_old = True
+        self._pages.clear()
 
     def watch(self, name: str) -> Samples:
         """Samples of that queue, from now on."""
@@ -151,7 +176,7 @@ class View:
         """The node's; empty where whoever looks may not see it."""
         if time.monotonic() - self._status[0] >= FRESH_S:
             try:
-                found = await self.client.status()
+                found = await self.node.status()
             except NotAllowedError:
                 found = {}
             self._status = (time.monotonic(), found)
@@ -167,9 +192,13 @@ class View:
                 await self._sample_of(name)
         except (QuorateError, OSError) as error:
             log.debug("no sample: %s", error)
+        except Exception:
+            log.exception("no sample")  # one view's fault ends the samples of no other
 
     async def _sample_of(self, name: str) -> None:
-        samples = self._watched[name]
+        samples = self._watched.get(name)
+        if samples is None:
+            return  # somebody has looked at very many others meanwhile
         try:
             row = (await self.client.request(Action.MONITOR, queue=name, full=True))["row"]
         except RefusedError:
@@ -209,7 +238,7 @@ class Views:
             view.looked_at = time.monotonic()
         while len(self._views) > VIEWS_MAX:
             _, old = self._views.popitem(last=False)
-            asyncio.get_running_loop().create_task(old.client.close())
+            asyncio.get_running_loop().create_task(old.close())
         return view
 
     def has(self, token: str) -> bool:
@@ -232,13 +261,13 @@ class Views:
                 return None
             raise
         finally:
-            await view.client.close()
+            await view.close()
 
     async def ended(self, token: str) -> None:
         """Nobody is logged in with that token any more."""
         view = self._views.pop(token, None)
         if view is not None:
-            await view.client.close()
+            await view.close()
 
     async def begin(self) -> None:
         """Take samples from now on."""
@@ -254,6 +283,6 @@ class Views:
         if self._sampling is not None:
             self._sampling.cancel()
         for view in self._views.values():
-            await view.client.close()
+            await view.close()
         self._views.clear()
         await self.health.close()

@@ -2,10 +2,15 @@
 
 import json
 import logging
+import math
 import time
 from typing import Any, Final
 
 PLAIN: Final = (str, int, float, bool, type(None))
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, PLAIN) and not (isinstance(value, float) and not math.isfinite(value))
 
 
 class JsonLines(logging.Formatter):
@@ -33,7 +38,7 @@ class JsonLines(logging.Formatter):
         }
         if record.args:
             values = record.args if isinstance(record.args, tuple) else (record.args,)
-            line["values"] = [value if isinstance(value, PLAIN) else str(value) for value in values]
+            line["values"] = [value if _is_plain(value) else str(value) for value in values]
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)

@@ -401,7 +401,8 @@ class SettingsReply(Reply, kw_only=True):
 class QueueTotals(msgspec.Struct, gc=False, omit_defaults=True):
     """What has become of a queue's messages since Unix second `since`, when its leader began to lead.
 
-    `delivered` counts each time, `redelivered` those that were not a message's first.
+    `delivered` counts each time, `redelivered` those that were not a message's first; `taken` those that were delivered
+    at most once. `arrived` came from other queues, buried or moved.
     """
 
     since: float
@@ -413,6 +414,9 @@ class QueueTotals(msgspec.Struct, gc=False, omit_defaults=True):
     expired: int = 0
     buried: int = 0
     moved: int = 0
+    taken: int = 0
+    cleared: int = 0
+    arrived: int = 0
 
 
 class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from actors.gateway.sharding import Part
 from actors.messages.call import Call, rows_in_reply
-from actors.messages.sorting import NAME, cursor, is_ranked, rank, value_of
+from actors.messages.sorting import NAME, cursor, is_ranked, position, rank, value_of
 from quorate.protocol import (
     DOWN,
     ClusterReply,
@@ -116,6 +116,10 @@ class All(Gathered):
         return next((reply for reply in self.replies if reply.code != Code.OK), self.replies[0])
 
 
+Place = tuple[float, str]
+"""Of a queue in a list: its rank, and its name."""
+
+
 class _Order:
     """That of a list: see `actors.messages.sorting`."""
 
@@ -125,23 +129,28 @@ class _Order:
         self._is_down = bool(request.descending)
         self.is_reversed = self._is_down and not self._is_ranked
 
-    def key(self, row: QueueRow) -> tuple[float, str]:
+    def key(self, row: QueueRow) -> Place:
         """What stands before what; downwards by name it is the other way round."""
         if not self._is_ranked:
             return 0.0, row.name
         return rank(value_of(row, self._sort), is_descending=self._is_down), row.name
 
-    def first(self, rows: list[QueueRow]) -> QueueRow:
+    def place(self, after: str) -> Place:
+        """Where a shard's list has stopped: its last row may be gone, or changed, by now."""
+        found = position(after) if self._is_ranked else None
+        return (0.0, after) if found is None else found
+
+    def first(self, places: list[Place]) -> Place:
         """The first of them in this order."""
-        return max(rows, key=self.key) if self.is_reversed else min(rows, key=self.key)
+        return max(places) if self.is_reversed else min(places)
 
-    def is_behind(self, row: QueueRow, bound: QueueRow) -> bool:
+    def is_behind(self, place: Place, bound: Place) -> bool:
         """Whether it stands behind the other."""
-        return self.key(row) < self.key(bound) if self.is_reversed else self.key(row) > self.key(bound)
+        return place < bound if self.is_reversed else place > bound
 
-    def next(self, row: QueueRow) -> str:
-        """What a list goes on after that ends with this row."""
-        return cursor(*self.key(row)) if self._is_ranked else row.name
+    def next(self, place: Place) -> str:
+        """What a list goes on after that ends there."""
+        return cursor(*place) if self._is_ranked else place[1]
 
 
 class Listed(Gathered):
@@ -171,13 +180,15 @@ class Listed(Gathered):
         order = _Order(request)
         rows.sort(key=order.key, reverse=order.is_reversed)
         chosen = rows[: rows_in_reply(self.call)]
+        bound: Place | None = None
         if is_more:  # a shard has more behind its last: nothing behind that may be given before it is asked for
-            lasts = [one.queue_list[-1] for one in self.replies if isinstance(one, ListReply) and one.next is not None]
-            bound = order.first(lasts)
-            chosen = [row for row in chosen if not order.is_behind(row, bound)]
-        is_more = is_more or len(chosen) < len(rows)
+            nexts = [one.next for one in self.replies if isinstance(one, ListReply) and one.next is not None]
+            bound = order.first([order.place(after) for after in nexts])
+            chosen = [row for row in chosen if not order.is_behind(order.key(row), bound)]
         listed = done(request, ListReply, queue_list=chosen, queue_count=count)
-        listed.next = order.next(chosen[-1]) if is_more and chosen else None
+        if len(chosen) < len(rows) or bound is not None:
+            last = order.key(chosen[-1]) if chosen else bound
+            listed.next = None if last is None else order.next(last)
         listed.sums = sums or None
         if missing:
             listed.partial, listed.missing_shards = True, missing

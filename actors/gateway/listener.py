@@ -14,7 +14,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
 from actors.gateway.rests import Rests
-from actors.gateway.visitors import FAILED, Visitors, address_of
+from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
@@ -158,8 +158,7 @@ class Listener(LoopActor):
         """A client's request: it leaves with all others of this turn."""
         if request.action == _AUTHENTICATE:
             self._hand_over()
-            self._visitors.authenticate(connection, order, request)
-            self.counts.authenticated(is_known=connection.visitor.known.proof != FAILED)
+            self.counts.authenticated(self._visitors.authenticate(connection, order, request))
             return
         if self._visitors.is_refused(connection, order, request):
             return

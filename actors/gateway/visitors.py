@@ -168,31 +168,32 @@ class Visitors:
 
     # -- tokens ------------------------------------------------------------------------------------------------
 
-    def authenticate(self, connection: Connection, order: int, request: Request) -> None:
-        """A client says who it is."""
+    def authenticate(self, connection: Connection, order: int, request: Request) -> str | None:
+        """A client says who it is. The word of its refusal; None: it is somebody."""
         visitor: Visitor = connection.visitor
         if request.token is None:
             connection.answer(order, request, refusal(request, ErrorWord.FIELD, "token is missing"))
-            return
+            return ErrorWord.FIELD
         if self.table.is_open:
             reason = "this node has no access_file, so there are no tokens: everybody may ask"
             connection.answer(order, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
-            return
+            return ErrorWord.NOT_SUPPORTED
         if visitor.known.proof == FAILED:
             connection.abort()  # it has had its answer, or is about to
-            return
+            return ErrorWord.NOT_AUTHENTICATED
         known = self.table.by_token(request.token)
         if known is None:
             self._not_known(connection, order, request, visitor)
-            return
+            return ErrorWord.NOT_AUTHENTICATED
         self._is(connection, visitor._replace(known=known))
         name, rights = known.principal
         is_tried = self._beside.get(connection) == PROBATION
         if is_tried and not (rights.has(Right.OPERATE) and self._takes_beside(connection, OPERATORS)):
             self.is_refused(connection, order, request)
-            return
+            return ErrorWord.OVERLOADED
         reply = done(request, AuthenticatedReply, queue=None, principal=name, rights=rights.shown())
         connection.answer(order, request, reply)
+        return None
 
     def _not_known(self, connection: Connection, order: int, request: Request, visitor: Visitor) -> None:
         claimed = (request.token or "").rpartition(".")[0]

@@ -1,8 +1,16 @@
 """What a worker counts of its clients: its Listener writes here; who tells how the node is reads, on the same loop."""
 
+from typing import Final
+
 from actors.messages.measures import ActionCounts
 from quorate.actions import NAMES, WAITS
 from quorate.protocol import Action, ErrorWord
+
+LIMITS: Final = (
+    *("max_connections", "max_open_requests", "max_held_bytes", "max_datagram_waiters"),
+    *(ErrorWord.LIMIT, ErrorWord.OVERLOADED),
+)
+"""What is counted from the start: a count that begins with its first refusal is no increase to Prometheus."""
 
 
 class ClientCounts:
@@ -19,17 +27,17 @@ class ClientCounts:
         self.requests = 0
         self.open_requests = 0
         self.limits_reached: list[str] = []
-        self.refused_by_limit: dict[str, int] = {}
+        self.refused_by_limit: dict[str, int] = dict.fromkeys(LIMITS, 0)
         self.warnings: list[str] = []
         self.runs = ""
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()
         self.read_at = 0.0
 
-    def authenticated(self, *, is_known: bool) -> None:
-        """Somebody has shown a token, which nobody else answers."""
+    def authenticated(self, error: str | None) -> None:
+        """Somebody has shown a token, which nobody else answers; None: it was one."""
         row = self.by_action[Action.AUTHENTICATE]
-        if is_known:
+        if error is None:
             row.done += 1
         else:
-            row.refuse(ErrorWord.NOT_AUTHENTICATED)
+            row.refuse(error)

@@ -12,7 +12,7 @@ from quorate.protocol import QueueRow, Request
 NAME: Final = "name"
 OF_TOTALS: Final = (
     *("produced", "delivered", "redelivered", "confirmed"),
-    *("released", "expired", "buried", "moved"),
+    *("released", "expired", "buried", "moved", "taken", "cleared", "arrived"),
 )
 OF_FULL: Final = ("oldest", "dead_letters", "came", "left", *OF_TOTALS)
 """What stands in rows of a list that is `full` alone."""

@@ -14,7 +14,10 @@ from quorate.actions import Right
 from quorate.protocol import ListReply, done
 
 LIST_NAMES: Final = 5000
-"""Queues that one piece of a list looks at: some 3 ms; of one that is sorted by something else than names, a third."""
+"""Queues that one piece of a list looks at: some 3 ms."""
+
+RANKED_NAMES: Final = 500
+"""The same of one that is in another order: some 1 ms, and 4 by the oldest where each has sixteen priorities."""
 
 MATCH_STEPS: Final = 1_500_000
 """Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
@@ -164,7 +167,7 @@ class Listings:
             listing.count, listing.is_more = len(names), last < len(names)
             self._answer(listing)
             return True
-        most = LIST_NAMES // 3 if listing.is_ranked else LIST_NAMES
+        most = RANKED_NAMES if listing.is_ranked else LIST_NAMES
         at = names.bisect_right(listing.seen) if listing.seen is not None else 0
         some = list(names.islice(at, at + most))
         pattern, left = listing.pattern, MATCH_STEPS

@@ -5,7 +5,7 @@ already, or it is full. Both are counted, and the first says why.
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Any, Final
 
 from actors.messages.call import Call
@@ -53,16 +53,18 @@ class _Target:
 
 
 class _Looked:
-    """Messages of a queue that nobody has in hand: those that a request names, or the first of all behind its `after`.
-
-    `next`: behind what there is more than was looked at; None: nothing.
-    """
+    """Messages of a queue that nobody has in hand: those that a request names, or the first of all behind its `after`."""
 
     def __init__(self, call: Call, origin: QueueState, live: LiveMessages) -> None:
-        self.next: str | None = None
+        self._seen: tuple[float, ...] | None = None
         self._request = call.request
         self._origin = origin
         self._live = live
+
+    @property
+    def next(self) -> str | None:
+        """Behind what there may be more than was looked at; None: nothing."""
+        return None if self._seen is None else told(self._seen)
 
     def __iter__(self) -> Iterator[Message]:
         request = self._request
@@ -83,12 +85,14 @@ class _Looked:
             orders = [origin.ready if begun is None else origin.ready.behind(begun), origin.waiting]
         else:
             orders = [origin.waiting.behind(begun)]
-        keys = list(islice(chain(*orders), MOVE_SCAN + 1))
-        for index, key in enumerate(keys[:MOVE_SCAN], 1):
-            self.next = told(key) if index < len(keys) else None
+        for looked, key in enumerate(chain(*orders)):
+            if looked == MOVE_SCAN:
+                return
+            self._seen = key
             message = self._live[key[-1]]
             if len(key) == READY_KEY or message.place == Place.DELAYED:  # what expires while it is ready stands in both
                 yield message
+        self._seen = None
 
 
 class Moving:

@@ -63,6 +63,7 @@ class Queries:
         self._rows = QueueRows(ledger, delivery, self._summing)
         self._listings = Listings(ledger, self._rows)
         self._asked = asked
+        self._sums_next = False
         self.around = around
 
     def monitor(self, call: Call) -> None:
@@ -107,9 +108,12 @@ class Queries:
         return self._listings.has_more or self._summing.has_more
 
     def go_on(self) -> None:
-        """Look at some more names for a list of very many, or for sums."""
-        self._listings.go_on()
-        self._summing.go_on(self._ledger.now)
+        """Look at some more names for a list of very many, or for sums: by turns, where there is both."""
+        self._sums_next = not self._sums_next
+        if self._summing.has_more and (self._sums_next or not self._listings.has_more):
+            self._summing.go_on(self._ledger.now)
+        else:
+            self._listings.go_on()
 
     def take_open(self) -> list[Call]:
         """The lists and sums that are not ready; they do not go on."""

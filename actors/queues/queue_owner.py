@@ -343,7 +343,7 @@ class QueueOwner(LoopActor):
             self._send()
         if asked:
             for one in asked:
-                if isinstance(one, StatusAsked):
+                if isinstance(one, StatusAsked) and one.call.request.action == Action.NODE_METRICS:
                     one.shard.update(self._appending.measured)
                 self._replicator.tell(one)
             asked.clear()

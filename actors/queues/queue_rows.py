@@ -78,4 +78,7 @@ def totals_of(begun: float, found: Totals) -> QueueTotals:
         found.expired,
         found.buried,
         found.moved,
+        found.taken,
+        found.cleared,
+        found.arrived,
     )

@@ -3,7 +3,7 @@
 from typing import Final
 
 from storage.message import Made, Message
-from storage.records import Bury, Confirm, Deliver, Expire, Move, Release, Remove, Take
+from storage.records import Bury, Clear, Confirm, Deliver, Expire, Move, Release, Remove, Take
 
 _Message: Final = Message
 _Deliver: Final = Deliver
@@ -11,14 +11,15 @@ _Confirm: Final = Confirm
 
 
 class Totals:
-    """One queue's. `delivered` counts each time, `redelivered` those that were not the first.
+    """One queue's. `delivered` counts each time, `redelivered` those that were not the first; `taken` those that were
+    delivered at most once, and are gone. `arrived` came from other queues: buried or moved there.
 
     `came`, `left`: how many did in a second, between the last two times that somebody looked.
     """
 
     __slots__ = (
-        *("_came_before", "_left_before", "buried", "came", "confirmed", "delivered", "expired", "left"),
-        *("moved", "produced", "redelivered", "released"),
+        *("_came_before", "_left_before", "arrived", "buried", "came", "cleared", "confirmed", "delivered", "expired"),
+        *("left", "moved", "produced", "redelivered", "released", "taken"),
     )
 
     def __init__(self) -> None:
@@ -30,12 +31,16 @@ class Totals:
         self.expired = 0
         self.buried = 0
         self.moved = 0
+        self.taken = 0
+        self.cleared = 0
+        self.arrived = 0
         self.came = self.left = 0.0
         self._came_before = self._left_before = 0
 
     def look(self, seconds: float) -> None:
         """Somebody looks, so long after the last time; 0: that is too long ago to say anything of it."""
-        came, left = self.produced, self.confirmed + self.expired + self.buried + self.moved
+        came = self.produced + self.arrived
+        left = self.confirmed + self.taken + self.expired + self.cleared + self.buried + self.moved
         self.came = (came - self._came_before) / seconds if seconds > 0 else 0.0
         self.left = (left - self._left_before) / seconds if seconds > 0 else 0.0
         self._came_before, self._left_before = came, left
@@ -85,14 +90,19 @@ class Counting:
             self.all.confirmed += count
         elif isinstance(record, Remove):
             self._of.pop(record.queue, None)
-        elif isinstance(record, Take | Release | Expire | Bury | Move):
+        elif isinstance(record, Take | Release | Expire | Clear | Bury | Move):
             for totals in (self._there(record.queue), self.all):
                 _count_rare(totals, record, len(record.msg_ids))
+            if isinstance(record, Bury | Move):
+                self._there(record.to).arrived += len(record.msg_ids)
 
 
-def _count_rare(totals: Totals, record: Take | Release | Expire | Bury | Move, count: int) -> None:
+def _count_rare(totals: Totals, record: Take | Release | Expire | Clear | Bury | Move, count: int) -> None:
     if isinstance(record, Take):
         totals.delivered += count
+        totals.taken += count
+    elif isinstance(record, Clear):
+        totals.cleared += count
     elif isinstance(record, Release):
         totals.released += count
     elif isinstance(record, Expire):

@@ -166,6 +166,20 @@ def test_a_list_gives_no_name_behind_one_that_a_shard_has_not_given_yet() -> Non
     assert ([row.name for row in reply.queue_list], reply.next) == (list("ab"), "b")
 
 
+def test_a_list_goes_on_behind_a_page_of_which_all_queues_are_gone() -> None:
+    """A shard has chosen them while it looked through its names, and they were removed before it answered."""
+    reply = listed(Request(Action.LIST, count=2), page("", 9, "b"), page("cd", 2))
+    assert isinstance(reply, ListReply)
+    assert ([row.name for row in reply.queue_list], reply.next) == ([], "b")
+    request = Request(Action.LIST, sort="size", descending=True, count=1)
+    ranked = listed(request, page("", 9, cursor(-3.0, "b")), page("x", 1))
+    assert isinstance(ranked, ListReply)
+    assert ([row.name for row in ranked.queue_list], ranked.next) == ([], cursor(-3.0, "b"))
+    alone = listed(request, page("", 9, cursor(-3.0, "b")))
+    assert isinstance(alone, ListReply)
+    assert alone.next == cursor(-3.0, "b")
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), max_size=12),
     st.sampled_from(["name", "size"]),

@@ -24,9 +24,10 @@ def test_a_full_list_counts_what_became_of_messages() -> None:
     shard.ask(21, queue="dead", msg_id=ids[2])
     found = row(shard, "q")
     wanted = {"produced": 7, "delivered": 8, "redelivered": 1, "confirmed": 2, "released": 1, "buried": 2}
+    wanted |= {"taken": 1, "arrived": 1}
     assert found["totals"] == {"since": begun, **wanted}
     assert (found["dead_letter"], found["dead_letters"]) == ("dead", 1)
-    assert row(shard, "dead")["totals"] == {"since": begun, "moved": 1}
+    assert row(shard, "dead")["totals"] == {"since": begun, "moved": 1, "arrived": 2}
     assert "totals" not in shard.ask(7)["queue_list"][0]
 
 

@@ -53,7 +53,7 @@ class _Target:
 
 
 class _Looked:
-    """Messages of a queue that nobody has in hand: those that a request names, or the first of all behind its `after`."""
+    """Messages that nobody has in hand: those that a request names, or the first of the queue behind its `after`."""
 
     def __init__(self, call: Call, origin: QueueState, live: LiveMessages) -> None:
         self._seen: tuple[float, ...] | None = None

@@ -164,6 +164,10 @@ ACTS: Final[dict[str, Act]] = {
 }
 
 
+OF_MESSAGES: Final = ("release", "confirm", "bury")
+"""What is done with messages, wherever they are."""
+
+
 async def carried_out(act: Act, client: AsyncClient, asked: Asked) -> Done:
     """Do it, and say what came of it, whatever that is."""
     try:

@@ -25,8 +25,11 @@ BODY_BYTES_MAX: Final = 64 << 10
 BODY_S: Final = 10.0
 """So long the body of a request may take."""
 
-APART: Final = ("/healthz", "/readyz", "/login")
+APART: Final = ("/healthz", "/readyz", "/login", "/logout", "/favicon.ico")
 """What is not among the requests at a time: probes are asked always, and log-ins have a line of their own."""
+
+FILES: Final = "/static/"
+"""Nor are files, which take no node."""
 
 METHODS: Final = ("GET", "HEAD", "POST")
 POLICY: Final = (
@@ -105,20 +108,45 @@ class Guard:
             status, reason = fault
             await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_guarded)
             return
-        if scope["path"] in APART:
+        room = None if scope["path"] in APART or scope["path"].startswith(FILES) else self._room
+        if scope["method"] == "POST":  # whoever is slow to send it takes no room
+            body = await body_of(receive)
+            if body is None:
+                reason = "the form is too long, or came too slowly"
+                await PlainTextResponse(f"{reason}\n", 413)(scope, receive, send_guarded)
+                return
+            receive = again(body, receive)
+        if room is not None:
+            try:
+                await asyncio.wait_for(room.acquire(), WAIT_S)
+            except TimeoutError:
+                await PlainTextResponse("too many requests at a time\n", 503)(scope, receive, send_guarded)
+                return
+        holds = [room] if room is not None else []
+
+        async def send_and_leave(message: Message) -> None:
+            if holds and message["type"] == "http.response.body" and not message.get("more_body"):
+                holds.pop().release()  # it is made; how slowly it is read is the connection's
+            await send_guarded(message)
+
+        try:
             async with asyncio.timeout(ANSWER_S):
-                await self._app(scope, receive, send_guarded)
-            return
-        try:
-            await asyncio.wait_for(self._room.acquire(), WAIT_S)
+                await self._app(scope, receive, send_and_leave)
         except TimeoutError:
-            await PlainTextResponse("too many requests at a time\n", 503)(scope, receive, send_guarded)
-            return
-        try:
-            async with asyncio.timeout(ANSWER_S):  # also where its client does not read: what is not sent is cut off
-                await self._app(scope, receive, send_guarded)
+            pass  # what is not sent by now is cut off
         finally:
-            self._room.release()
+            if holds:
+                holds.pop().release()
+
+
+def again(body: bytes, receive: Receive) -> Receive:
+    """A request's body, which was read before; then whatever comes."""
+    parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def told() -> Message:
+        return parts.pop() if parts else await receive()
+
+    return told
 
 
 async def body_of(receive: Receive) -> bytes | None:

@@ -231,7 +231,10 @@ class Metrics:
                 return PlainTextResponse(f"{refused.reason or refused.error}\n", status)
             except (QuorateError, OSError, ValueError) as error:
                 return PlainTextResponse(f"the node can't be asked: {error}\n", 503)
-            encode, kind = choose_encoder(request.headers.get("accept", ""))
+            try:
+                encode, kind = choose_encoder(request.headers.get("accept", ""))
+            except (TypeError, ValueError):  # a version that is none
+                encode, kind = choose_encoder("")
             return Response(encode(registry), media_type=kind)
 
         return answer

@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from console import showing
-from console.acting import ACTS, IDS_MAX, SETTINGS, Asked, carried_out
+from console.acting import ACTS, IDS_MAX, OF_MESSAGES, SETTINGS, Asked, carried_out
 from console.guard import body_of
 from console.life import life_of
 from console.logins import LASTS_S, Logins
@@ -171,9 +171,11 @@ class Pages:
 
     def _shown(self, visit: Visit, template: str, code: int = 200, **about: Any) -> Response:
         bare = bool(visit.request.headers.get("x-fragment"))
-        text = self._templates.get_template(template).render(
-            bare=bare, name=visit.name, path=visit.request.url.path, now=time.time(), said=visit.said, **about
-        )
+        about |= {"bare": bare, "name": visit.name, "path": visit.request.url.path, "now": time.time()}
+        try:
+            text = self._templates.get_template(template).render(said=visit.said, **about)
+        except (TypeError, ValueError) as error:
+            raise RuntimeError(f"{template} can't be made") from error  # a fault of ours, not of who asks
         return HTMLResponse(text, code)
 
     def _wrong(self, visit: Visit, status: int, reason: str) -> Response:
@@ -212,7 +214,8 @@ class Pages:
         except WrongError as wrong:
             return self._login_view(request, str(wrong), wrong.status)
         token = form.get("token", [""])[0].strip()
-        pause_s = self._logins.wait(address, time.monotonic())
+        is_known = self._views.has(token)
+        pause_s = 0.0 if is_known else self._logins.wait(address, time.monotonic())
         if pause_s is None:
             return self._login_view(request, "Too many log-ins that failed: try again in a while.", 429)
         try:
@@ -222,7 +225,8 @@ class Pages:
             self._logins.failed(address, time.monotonic())
             return self._login_view(request, f"The node can't be asked: {error}", 503)
         finally:
-            self._logins.waited(address)
+            if not is_known:
+                self._logins.waited(address)
         if name is None:
             self._logins.failed(address, time.monotonic())
             return self._login_view(request, "That is no token of this node's.", 403)
@@ -230,7 +234,12 @@ class Pages:
         cookie = self._logins.begin(token, name, time.monotonic())
         response = RedirectResponse(back_of(form.get("back", ["/"])[0]), 303)
         response.set_cookie(
-            self._cookie, cookie, max_age=int(LASTS_S), httponly=True, samesite="strict", secure=self._is_secure
+            self._cookie,
+            cookie,
+            max_age=int(LASTS_S),
+            httponly=True,
+            samesite="strict",
+            secure=self._is_secure or request.headers.get("origin", "").startswith("https:"),  # a proxy speaks TLS
         )
         return response
 
@@ -382,7 +391,10 @@ class Pages:
         names = {row["dead_letter"]: row["dead_letters"] for row in listed["rows"] if row["dead_letters"]}
         found = []
         for name, size in names.items():
-            reply = await visit.client.request(Action.PEEK, queue=name, state="ready", count=DEAD_LOOKED_AT)
+            try:
+                reply = await visit.client.request(Action.PEEK, queue=name, state="ready", count=DEAD_LOOKED_AT)
+            except NotAllowedError:
+                continue
             dead = [one["dead"] for one in reply["messages"] if one.get("dead")]
             groups = Counter((one["queue"], str(one.get("reason") or "not said")[:200]) for one in dead)
             row = {"name": name, "size": size, "groups": groups.most_common(20), "looked_at": len(reply["messages"])}
@@ -395,8 +407,8 @@ class Pages:
         if name:
             await visit.view.queue(name)
             return JSONResponse(visit.view.watch(name).columns())
-        await visit.view.sums()
-        return JSONResponse(visit.view.samples.columns())
+        sums = await visit.view.sums()
+        return JSONResponse(visit.view.samples.columns() if sums.is_of_all else [])
 
     # -- doing -------------------------------------------------------------------------------------------------
 
@@ -409,8 +421,10 @@ class Pages:
         act = ACTS.get(name)
         if act is None:
             raise WrongError(404, f"there is no action {name[:40]!r}")
-        if "chosen" in asked.fields and not asked.ids:
+        if not asked.ids and ("chosen" in asked.fields or name in OF_MESSAGES):
             raise WrongError(400, "No message was chosen.")
+        if not asked.queue and name not in OF_MESSAGES:
+            raise WrongError(400, "queue is missing")
         counts = await visit.client.monitor(asked.queue) if asked.queue else None
         return self._shown(
             visit,

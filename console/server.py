@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from console.guard import LOOPBACK_NAMES, Guard, is_loopback
+from console.guard import ANSWER_S, LOOPBACK_NAMES, Guard, is_loopback
 from console.logins import Logins
 from console.metrics import Metrics
 from console.pages import Pages
@@ -39,6 +39,10 @@ HEAD_S: Final = 10.0
 
 ROOM: Final = 16
 """So many connections more may be there for a moment, until those that were to make room are gone."""
+
+LOOK_S: Final = 1.0
+CLOSING_S: Final = 2.0
+"""So long what was still to be read is kept of a connection that is closed."""
 
 KEEP_S: Final = 30
 PARENT_S: Final = 2.0
@@ -83,56 +87,74 @@ class HttpListener:
 
 
 class _Protocol(H11Protocol):
-    """A connection is kept for its next request, and closed where that does not come whole in time.
+    """A connection is kept for its next request; it is cut off where that is not whole, or what was said unread, in time.
 
-    Beyond `CONNECTIONS_MAX` the one that has asked nothing for longest makes room.
+    Beyond `CONNECTIONS_MAX` the oldest makes room: of those that ask nothing, else of those that send or read slowly.
     """
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        self._timer: asyncio.TimerHandle | None = None
-        self._asked_at = self.loop.time()
-        self._see()
+        now = self.loop.time()
+        self._asked_at = self._moved_at = now
+        self._begun_at: float | None = now
+        self._timer = self.loop.call_later(LOOK_S, self._look)
         if len(self.connections) > CONNECTIONS_MAX:
-            others = [one for one in self.connections if isinstance(one, _Protocol) and one.rests]
+            others = [one for one in self.connections if isinstance(one, _Protocol) and one is not self and one.is_slow]
             if others:
-                min(others, key=lambda one: one._asked_at).transport.abort()
+                min(others, key=lambda one: (not one.rests, one._asked_at)).transport.abort()
 
     @property
     def rests(self) -> bool:
-        """Whether nothing is being answered."""
+        """Whether nothing is being answered, and all was read."""
         cycle = vars(self)["cycle"]
-        return (cycle is None or cycle.response_complete) and not self.transport.is_closing()
+        is_answered = cycle is None or cycle.response_complete
+        return is_answered and not self.transport.is_closing() and not self.transport.get_write_buffer_size()
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it is not we who are waited for."""
+        cycle = vars(self)["cycle"]
+        is_sending = cycle is not None and cycle.more_body
+        return self.rests or is_sending or self.transport.is_closing() or self.transport.get_write_buffer_size() > 0
 
     def data_received(self, data: bytes) -> None:
+        now = self.loop.time()
+        if self._begun_at is None and self.rests:
+            self._begun_at = now  # of a request, which is to be whole in time
         super().data_received(data)
-        self._see()
+        if not self.rests:
+            self._asked_at, self._begun_at = now, None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._let_go()
+        self._timer.cancel()
         super().connection_lost(exc)
 
-    def _see(self) -> None:
-        """Something has come: it is whole, or has `HEAD_S` from its first byte on to become so."""
-        if not self.rests:
-            self._asked_at = self.loop.time()
-            self._let_go()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(HEAD_S, self._too_slow)
-
-    def _let_go(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _too_slow(self) -> None:
-        self._timer = None
-        if self.rests:
-            self.transport.close()
+    def _look(self) -> None:
+        now = self.loop.time()
+        if not self.transport.get_write_buffer_size():
+            self._moved_at = now
+        is_late = self._begun_at is not None and now - self._begun_at > HEAD_S and self.rests
+        is_unread = now - self._moved_at > (CLOSING_S if self.transport.is_closing() else ANSWER_S)
+        if is_late or is_unread:
+            self.transport.abort()
+        else:
+            self._timer = self.loop.call_later(LOOK_S, self._look)
 
 
 class _Server(uvicorn.Server):
-    """Signals are the whole process's."""
+    """Signals are the whole process's, and a TLS handshake takes no longer than a request may take to come."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        config, loop = self.config, asyncio.get_running_loop()
+
+        def made() -> asyncio.Protocol:
+            return _Protocol(config=config, server_state=self.server_state, app_state={})
+
+        tls: dict[str, Any] = {"ssl": config.ssl, "ssl_handshake_timeout": HEAD_S} if config.ssl else {}
+        self.servers = [
+            await loop.create_server(made, sock=sock, backlog=CONNECTIONS_MAX, **tls) for sock in sockets or ()
+        ]
+        self.started = True
 
     def install_signal_handlers(self) -> None:
         """None of its own."""
@@ -140,6 +162,11 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Any:
         """None of its own."""
         return contextlib.nullcontext()
+
+
+def is_news(record: logging.LogRecord) -> bool:
+    """Whether uvicorn says more than that somebody sent garbage, or did not read what was answered."""
+    return not str(record.msg).startswith(("Invalid HTTP request", "ASGI callable returned", "Exceeded concurrency"))
 
 
 def app_of(listener: HttpListener, port: int, views: Views, logins: Logins, queues_max: int) -> ASGIApp:
@@ -167,6 +194,7 @@ async def serve(
     """
     for listener in listeners:
         listener.check()
+    logging.getLogger("uvicorn.error").addFilter(is_news)
     views, logins = Views(nodes, shown), Logins()
     servers: list[tuple[_Server, list[Any]]] = []
     for listener, sock in zip(listeners, [bound(one) for one in listeners], strict=True):

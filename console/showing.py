@@ -88,7 +88,9 @@ def shown(message: dict[str, Any]) -> tuple[str, str, bool]:
     elif isinstance(data, str):
         text, kind = data, "text"
     else:
-        text, kind = json.dumps(data, indent=2, ensure_ascii=False), "JSON"
+        text, kind = json.dumps(data, ensure_ascii=False), "JSON"
+        if len(text) <= DATA_SHOWN:  # of what is deep and long, spaces alone could be many times as much
+            text = json.dumps(data, indent=2, ensure_ascii=False)
     return text[:DATA_SHOWN], kind, len(text) <= DATA_SHOWN
 
 

@@ -125,7 +125,10 @@ class View:
                 fresh = Sums(await self.client.request(Action.LIST, count=1, sums=True))
                 fresh.follow(before)
                 self._sums = fresh
-                self.samples.add(fresh.at, fresh.counts, fresh.came, fresh.left)
+                if fresh.is_of_all:
+                    self.samples.add(fresh.at, fresh.counts, fresh.came, fresh.left)
+                else:  # what was seen before is not its to see any more
+                    self.samples = Samples()
                 return fresh
             return before
 

@@ -178,7 +178,7 @@ class Listings:
             if pattern.matches(name):
                 listing.count += 1
                 if listing.is_ranked:
-                    value = self._rows.value(queues[name], listing.sort)
+                    value = self._rows.value(queues[name], rights, listing.sort)
                     listing.take_ranked(rank(value, is_descending=listing.is_down), name)
                 else:
                     listing.take(name)
@@ -194,7 +194,8 @@ class Listings:
     def _answer(self, listing: _Listing) -> None:
         queues, request = self._ledger.state.queues, listing.call.request
         is_full = bool(request.full)
-        rows = [self._rows.row(queues[name], is_full=is_full) for name in listing.names if name in queues]
+        rights = listing.call.principal.rights
+        rows = [self._rows.row(queues[name], rights, is_full=is_full) for name in listing.names if name in queues]
         reply = done(request, ListReply, queue_list=rows, queue_count=listing.count, next=listing.next)
         reply.sums = listing.sums
         self._ledger.park(listing.call, reply)

@@ -92,7 +92,7 @@ class Queries:
             settings=settings_of(queue.settings()),
         )
         if call.request.full:
-            reply.row = self._rows.row(queue, is_full=True)
+            reply.row = self._rows.row(queue, call.principal.rights, is_full=True)
         self._ledger.park(call, reply)
 
     def list_queues(self, call: Call) -> None:

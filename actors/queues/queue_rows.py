@@ -1,10 +1,12 @@
 """Queues as lists tell them: their rows, and what they are sorted by."""
 
+from actors.messages.rights import Rights
 from actors.messages.sorting import OF_TOTALS
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.summing import Summing, oldest_ready
 from actors.queues.totals import Totals
+from quorate.actions import Right
 from quorate.protocol import QueueRow, QueueTotals
 from storage.queue_state import QueueState
 
@@ -17,8 +19,8 @@ class QueueRows:
         self._delivery = delivery
         self._summing = summing
 
-    def row(self, queue: QueueState, *, is_full: bool) -> QueueRow:
-        """One queue's."""
+    def row(self, queue: QueueState, rights: Rights, *, is_full: bool) -> QueueRow:
+        """One queue's, for who has those rights: how many dead letters there are is for who may look at them."""
         row = QueueRow(
             queue.name,
             queue.size,
@@ -36,13 +38,13 @@ class QueueRows:
             row.oldest = oldest_ready(queue)
             row.totals = QueueTotals(counting.begun) if totals is None else totals_of(counting.begun, totals)
             row.dead_letter = queue.dead_letter
-            if queue.dead_letter is not None:
+            if queue.dead_letter is not None and rights.may(Right.LOOK, queue.dead_letter):
                 row.dead_letters = self._dead_letters(queue.dead_letter)
             if self._summing.has_rates(self._ledger.now):
                 row.came, row.left = (0.0, 0.0) if totals is None else (totals.came, totals.left)
         return row
 
-    def value(self, queue: QueueState, sort: str) -> float | None:
+    def value(self, queue: QueueState, rights: Rights, sort: str) -> float | None:
         """What it is sorted by, as its row has it."""
         if sort == "ready":
             return float(len(queue.ready))
@@ -51,7 +53,8 @@ class QueueRows:
         if sort == "wait_status":
             return float(self._delivery.waiting_for(queue.name))
         if sort == "dead_letters":
-            return None if queue.dead_letter is None else float(self._dead_letters(queue.dead_letter))
+            name = queue.dead_letter
+            return float(self._dead_letters(name)) if name is not None and rights.may(Right.LOOK, name) else None
         if sort in OF_TOTALS or sort in ("came", "left"):
             totals = self._ledger.counting.of(queue.name)
             if sort in OF_TOTALS:

@@ -82,7 +82,7 @@ def test_metrics_of_all_nodes_are_what_was_done_over_a_change_of_leader(tmp_path
     ports: dict[int, int] = {}
     for node_id, node in cluster.nodes.items():
         ports[node_id] = free_port()
-        node.config["http_listeners"] = [{"port": ports[node_id], "serves": ["metrics", "health"]}]
+        node.config["http_listeners"] = [{"port": ports[node_id]}]
     try:
         cluster.start()
         for port in ports.values():
@@ -98,6 +98,10 @@ def test_metrics_of_all_nodes_are_what_was_done_over_a_change_of_leader(tmp_path
         assert sorted(one for one in before[leader] if one[0] == "quorate_replication_lag_records") == [
             ("quorate_replication_lag_records", str(other), "0") for other in sorted(ports) if other != leader
         ]
+        for port in ports.values():
+            for path in ("/", "/queues", "/queue?name=q", "/dead"):
+                assert asked(port, path)[0] == 200, path
+            assert "Followers" in asked(port, "/")[1]
         first.kill()
         second = cluster.leader()
         [other] = [node for node in cluster.nodes.values() if node not in (first, second)]

@@ -370,3 +370,84 @@ def test_two_consoles_on_one_host_have_cookies_of_their_own(
 
 def test_ids_that_there_can_not_be_are_not_there(console: Console) -> None:
     assert console.get("/message", id=1024 * 9 + 77).status == 404
+
+
+def slow(console: Console, count: int, text: str, room: int = 0) -> list[socket.socket]:
+    """So many who send that, and then neither send nor read."""
+    found = []
+    for _ in range(count):
+        one = socket.socket()
+        if room:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, room)
+        one.connect(("127.0.0.1", console.port))
+        with suppress(ConnectionError):
+            one.sendall(text.encode())
+        found.append(one)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["unread", "bodies"])
+def test_who_neither_sends_nor_reads_shuts_out_nobody(console: Console, kind: str) -> None:
+    """As many as there may be, and more: health and pages are there for others all the time."""
+    head = f"Host: 127.0.0.1:{console.port}\r\nOrigin: {console.origin}\r\n"
+    form = "Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100\r\n"
+    if kind == "unread":
+        many = slow(console, CONNECTIONS_MAX + 6, f"GET /static/uPlot.iife.min.js HTTP/1.1\r\n{head}\r\n" * 50, 4096)
+    else:
+        many = slow(console, CONNECTIONS_MAX // 2, f"POST /act HTTP/1.1\r\n{head}{form}\r\na=1")
+        many += slow(console, CONNECTIONS_MAX // 2 + 6, f"POST /login HTTP/1.1\r\n{head}{form}\r\na=1")
+    try:
+        time.sleep(0.5)
+        for path in ("/healthz", "/queues", "/static/console.css", "/readyz"):
+            begun = time.monotonic()
+            assert console.get(path).status == 200
+            assert time.monotonic() < begun + 2, path
+    finally:
+        for one in many:
+            one.close()
+    assert console.get("/").status == 200
+
+
+def test_an_accept_header_that_is_none_is_answered_with_text(console: Console) -> None:
+    for accept in ("application/openmetrics-text; version=abc", "text/plain;version=\u00b2", "*/*;q=x", ""):
+        answer = console.ask("GET", "/metrics", Accept=accept.encode("latin-1").decode("latin-1"))
+        assert answer.status == 200, accept
+        assert "quorate_leader" in answer.text
+
+
+def test_a_token_for_some_queues_sees_nothing_of_the_others_dead_letters_or_of_all(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    path = access_file(tmp_path, worker=["look:mail*"], operator=["produce", "consume", "look", "manage"])
+    node = start_node(access_file=str(path))
+    with Client(port=node.port, token=TOKENS["operator"]) as client:
+        client.configure("mail", dead_letter="secret.dead")
+        client.configure("mail.own", dead_letter="mail.dead")
+        for queue in ("mail", "mail.own"):
+            client.produce(queue, 1)
+            message = client.consume(queue)
+            assert message is not None
+            message.bury("reason-of-it")
+    console = start_console(node)
+    assert console.log_in(TOKENS["worker"]).status == 303
+    rows = in_table(console.get("/queues").text)
+    assert "mail.own" in rows
+    assert "secret" not in rows
+    assert console.get("/samples").text == "[]"
+    assert "some queues only" in in_table(console.get("/").text)
+    dead = console.get("/dead")
+    assert dead.status == 200
+    assert "mail.dead" in dead.text
+    assert "secret" not in dead.text
+    assert console.ask("GET", "/metrics", Authorization=f"Bearer {TOKENS['worker']}").status == 401
+
+
+def test_data_that_are_deep_and_long_hold_up_nobody(node: Node, console: Console) -> None:
+    with node.client() as client:
+        deep: object = [1] * 300_000
+        for _ in range(25):
+            deep = [deep]
+        msg_id = client.produce("q", deep)
+    begun = time.monotonic()
+    assert console.get("/message", id=msg_id).status == 200
+    assert time.monotonic() < begun + 1

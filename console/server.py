@@ -87,7 +87,7 @@ class HttpListener:
 
 
 class _Protocol(H11Protocol):
-    """A connection is kept for its next request; it is cut off where that is not whole, or what was said unread, in time.
+    """A connection is kept for its next request; cut off where that is not whole, or an answer unread, in time.
 
     Beyond `CONNECTIONS_MAX` the oldest makes room: of those that ask nothing, else of those that send or read slowly.
     """

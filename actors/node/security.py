@@ -108,6 +108,10 @@ def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str
         warnings.append(OPEN)
     if not access.is_open and not config["tls"] and not is_loopback(config["host"]):
         warnings.append("tokens come to the clients' port in the clear: set tls, tls_cert and tls_key")
+    for one in config["http_listeners"]:
+        if not is_loopback(one["host"]) and not one.get("cert"):
+            where = f"{one['host']}:{one['port']}"
+            warnings.append(f"http_listeners: {where} is in the clear (insecure_http), and so are tokens there")
     mode = _mode_of(Path(config["data_dir"]))
     if mode & stat.S_IWOTH:
         warnings.append(

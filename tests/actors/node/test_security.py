@@ -57,6 +57,9 @@ def test_a_cluster_that_is_said_to_be_insecure_starts_and_says_so_in_its_status(
 def test_a_node_that_others_can_reach_without_an_access_file_says_so_in_its_status() -> None:
     assert "no access_file" in loaded(host="0.0.0.0")[0].warnings[0]
     assert loaded(host="127.0.0.1")[0].warnings == ()
+    page = {"host": "10.0.0.1", "port": 1180, "serves": ["metrics"], "insecure_http": True}
+    assert "10.0.0.1:1180 is in the clear" in loaded(http_listeners=[page])[0].warnings[0]
+    assert loaded(http_listeners=[{**page, "host": "127.0.0.1"}])[0].warnings == ()
 
 
 def test_a_folder_that_everybody_may_write_is_said_in_the_status(tmp_path: Path) -> None:

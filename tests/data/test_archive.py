@@ -167,7 +167,7 @@ def test_a_process_killed_again_and_again_archives_every_record_once(start_node:
             done.set()
             thread.join()
         end = client.raw_log(0, count=1)["committed"]
-        subprocess.run([*command[:-2], "--once"], cwd=tmp_path, check=True, timeout=120)
+        subprocess.run([*command[:-2], "--once"], cwd=tmp_path, check=True, timeout=300)
     assert_exact(out, end)
 
 

@@ -6,12 +6,15 @@ forged by a page of another origin. A foreign Host is how DNS rebinding looks fr
 
 import asyncio
 import ipaddress
+import logging
 from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("quorate.console")
 
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 AT_ONCE: Final = 16
@@ -103,7 +106,7 @@ class Guard:
         try:
             fault = self.fault(scope)
         except ValueError:
-            fault = 400, "a header is no number"
+            fault = 400, "a header is not what it should be"
         if fault is not None:
             status, reason = fault
             await PlainTextResponse(f"{reason}\n", status)(scope, receive, send_guarded)
@@ -133,7 +136,7 @@ class Guard:
             async with asyncio.timeout(ANSWER_S):
                 await self._app(scope, receive, send_and_leave)
         except TimeoutError:
-            pass  # what is not sent by now is cut off
+            log.debug("%s took longer than %d s", scope["path"], ANSWER_S)  # the connection is cut off
         finally:
             if holds:
                 holds.pop().release()

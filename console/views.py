@@ -6,6 +6,7 @@ asked so. What was just asked is told to all who look with the token within a se
 
 import asyncio
 import logging
+import math
 import time
 from collections import OrderedDict, deque
 from dataclasses import replace
@@ -48,14 +49,14 @@ STATES: Final = ("ready", "delayed", "in_flight")
 
 
 class Sums:
-    """Of all queues together at one moment (Unix and monotonic s). `missing`: shards that could not be asked.
+    """Of all queues together: `at` (Unix s), asked for when it was `seen` (monotonic s). `missing`: shards not asked.
 
     `came`, `left`: so many a second since the sums before.
     """
 
-    def __init__(self, reply: dict[str, Any]) -> None:
+    def __init__(self, reply: dict[str, Any], asked_at: float) -> None:
         rows = reply.get("sums") or []
-        self.at, self.seen = time.time(), time.monotonic()
+        self.at, self.seen = time.time(), asked_at
         self.queues: int = reply["queue_count"]
         self.missing: list[int] = reply.get("missing_shards") or []
         self.counts = {state: sum(row["messages"][state] for row in rows) for state in STATES}
@@ -103,11 +104,11 @@ class View:
         self.client = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.node = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
         self.samples = Samples()
-        self.looked_at = -LOOKED_S
+        self.looked_at = -math.inf
         self._watched: OrderedDict[str, Samples] = OrderedDict()
         self._sums: Sums | None = None
-        self._is_old = True
-        self._status: tuple[float, dict[str, Any]] = (-FRESH_S, {})
+        self._changed_at = -math.inf
+        self._status: tuple[float, dict[str, Any]] = (-math.inf, {})
         self._lock = asyncio.Lock()
         self._pages: OrderedDict[str, tuple[float, dict[str, Any]]] = OrderedDict()
 
@@ -120,9 +121,9 @@ class View:
         """What all queues have together, a second old at most. Raises what `AsyncClient` does."""
         async with self._lock:
             before = self._sums
-            if before is None or self._is_old or time.monotonic() - before.seen >= FRESH_S:
-                self._is_old = False
-                fresh = Sums(await self.client.request(Action.LIST, count=1, sums=True))
+            if before is None or not self._is_fresh(before.seen):
+                asked_at = time.monotonic()
+                fresh = Sums(await self.client.request(Action.LIST, count=1, sums=True), asked_at)
                 fresh.follow(before)
                 self._sums = fresh
                 if fresh.is_of_all:
@@ -135,13 +136,13 @@ class View:
     async def page(self, **asked: Any) -> dict[str, Any]:
         """A list, full, a second old at most. `rows` of it are as pages tell queues."""
         async with self._lock:
-            seen, found = self._pages.pop(repr(asked), (-FRESH_S, {}))
-            if time.monotonic() - seen >= FRESH_S:
+            asked_at, found = self._pages.pop(repr(asked), (-math.inf, {}))
+            if not self._is_fresh(asked_at):
+                asked_at = time.monotonic()
                 reply = await self.client.request(Action.LIST, full=True, **asked)
                 now = time.time()
                 found = {**reply, "rows": [_told(row, now) for row in reply["queue_list"]]}
-                seen = time.monotonic()
-            self._pages[repr(asked)] = (seen, found)
+            self._pages[repr(asked)] = (asked_at, found)
             while len(self._pages) > PAGES_MAX:
                 self._pages.popitem(last=False)
             return found
@@ -163,9 +164,11 @@ class View:
         return {**reply, "row": row}
 
     def changed(self) -> None:
-        """Who looks has done something: what was asked before is not shown any more."""
-        self._is_old = True
-        self._pages.clear()
+        """Who looks has done something: what was asked before is not shown any more, also when it comes later."""
+        self._changed_at = time.monotonic()
+
+    def _is_fresh(self, asked_at: float) -> bool:
+        return self._changed_at <= asked_at and time.monotonic() - asked_at < FRESH_S
 
     def watch(self, name: str) -> Samples:
         """Samples of that queue, from now on."""

@@ -4,6 +4,7 @@ When a shard can't be asked, the reply of a list or a status says so (`partial`,
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from typing import Any, Final
 
 from actors.gateway.sharding import Part
@@ -25,6 +26,9 @@ from quorate.protocol import (
     refusal,
 )
 from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapReply
+
+MayBePartial = ListReply | ShardMapReply | ShardedClusterReply | MetricsReply | StatusReply
+"""The replies that may lack some shards."""
 
 UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
 """What says that a part was not done, and may be asked for again."""
@@ -81,6 +85,12 @@ class Gathered(Gather):
         """Each shard's reply."""
         return [(part.shard, reply) for part, reply in zip(self.parts, self.replies, strict=True)]
 
+    def _note_missing(self, whole: MayBePartial, known: Collection[int]) -> None:
+        """Say so in the one reply where shards are not among those that are known."""
+        missing = sorted(part.shard for part in self.parts if part.shard not in known)
+        if missing:
+            whole.partial, whole.missing_shards = True, missing
+
 
 class Settled(Gathered):
     """What is said of messages of several shards, as confirm or bury: how many there were in all."""
@@ -135,10 +145,10 @@ class _Order:
             return 0.0, row.name
         return rank(value_of(row, self._sort), is_descending=self._is_down), row.name
 
-    def place(self, after: str) -> Place:
+    def place(self, after: int | str) -> Place:
         """Where a shard's list has stopped: its last row may be gone, or changed, by now."""
-        found = position(after) if self._is_ranked else None
-        return (0.0, after) if found is None else found
+        found = position(str(after)) if self._is_ranked else None
+        return (0.0, str(after)) if found is None else found
 
     def first(self, places: list[Place]) -> Place:
         """The first of them in this order."""
@@ -159,39 +169,26 @@ class Listed(Gathered):
     def reply(self) -> Reply:
         """As many as one shard's list would have. The first refusal, if no shard has answered."""
         request = self.call.request
-        rows: list[QueueRow] = []
-        count = 0
-        is_more = False
-        missing: list[int] = []
-        sums: list[Any] = []
-        refused: Reply | None = None
-        for shard, reply in self.by_shard:
-            if isinstance(reply, ListReply):
-                rows += reply.queue_list
-                count += reply.queue_count
-                is_more = is_more or reply.next is not None
-                sums += reply.sums or []
-            else:
-                refused = refused or reply
-                missing.append(shard)
+        known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, ListReply)}
+        refused = next((reply for reply in self.replies if not isinstance(reply, ListReply)), None)
         is_of_request = refused is not None and refused.error not in (*UNDONE, ErrorWord.UNKNOWN_OUTCOME)
-        if refused is not None and (is_of_request or len(missing) == len(self.parts)):
+        if refused is not None and (is_of_request or not known):
             return refused
-        order = _Order(request)
-        rows.sort(key=order.key, reverse=order.is_reversed)
+        lists, order = list(known.values()), _Order(request)
+        rows = sorted((row for one in lists for row in one.queue_list), key=order.key, reverse=order.is_reversed)
         chosen = rows[: rows_in_reply(self.call)]
-        bound: Place | None = None
-        if is_more:  # a shard has more behind its last: nothing behind that may be given before it is asked for
-            nexts = [one.next for one in self.replies if isinstance(one, ListReply) and one.next is not None]
-            bound = order.first([order.place(after) for after in nexts])
+        nexts = [order.place(one.next) for one in lists if one.next is not None]
+        bound = order.first(nexts) if nexts else None
+        if bound is not None:  # a shard has more behind its last: what is behind that is not given before it is asked
             chosen = [row for row in chosen if not order.is_behind(order.key(row), bound)]
-        listed = done(request, ListReply, queue_list=chosen, queue_count=count)
+        listed = done(request, ListReply, queue_list=chosen, queue_count=sum(one.queue_count for one in lists))
         if len(chosen) < len(rows) or bound is not None:
             last = order.key(chosen[-1]) if chosen else bound
+            if last is not None and request.after is not None and not order.is_behind(last, order.place(request.after)):
+                last = bound  # a row has moved forward since its shard chose it: no list goes back for that
             listed.next = None if last is None else order.next(last)
-        listed.sums = sums or None
-        if missing:
-            listed.partial, listed.missing_shards = True, missing
+        listed.sums = [row for one in lists for row in one.sums or ()] or None
+        self._note_missing(listed, known)
         return listed
 
 
@@ -215,8 +212,7 @@ class Mapped(Gathered):
             shards=rows,
             version=sum(reply.vote_id for reply in known.values()),
         )
-        if len(known) < len(self.parts):
-            mapped.partial, mapped.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        self._note_missing(mapped, known)
         return mapped
 
 
@@ -246,8 +242,7 @@ class Spread(Gathered):
             level=first.level,
             shards=rows,
         )
-        if len(known) < len(self.parts):
-            spread.partial, spread.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        self._note_missing(spread, known)
         return spread
 
 
@@ -289,8 +284,7 @@ class Measured(Gathered):
         whole = known[min(known)]
         whole.shards = [row for shard in sorted(known) for row in known[shard].shards]
         whole.seq = self.call.request.seq
-        if len(known) < len(self.parts):
-            whole.partial, whole.missing_shards = True, [p.shard for p in self.parts if p.shard not in known]
+        self._note_missing(whole, known)
         return whole
 
 
@@ -306,15 +300,15 @@ class Stated(Gathered):
         """The sums of what the workers count, and all shards' rows."""
         request = self.call.request
         rows: list[Any] = []
-        missing: list[int] = []
+        known: set[int] = set()
         whole: StatusReply | None = None
         limits: set[str] = set()
         for shard, reply in sorted(self.by_shard, key=lambda row: row[0] != self._own):
             if not isinstance(reply, StatusReply):
-                missing.append(shard)
                 fault = self._faults.get(shard, reply.reason)
                 rows.append({"shard": shard, "role": DOWN, "fault": fault})
                 continue
+            known.add(shard)
             rows += reply.shards
             limits |= set(reply.limits_reached)
             if whole is None:
@@ -329,6 +323,5 @@ class Stated(Gathered):
         whole.shards = sorted(rows, key=lambda row: row["shard"])
         whole.limits_reached = sorted(limits)
         whole.seq = request.seq
-        if missing:
-            whole.partial, whole.missing_shards = True, sorted(missing)
+        self._note_missing(whole, known)
         return whole

@@ -380,9 +380,7 @@ class Listener(LoopActor):
                     read_at = call.read_at
                     took_s = now - read_at
                     bucket = bucket_of(took_s)
-                seconds = row.seconds
-                seconds.counts[bucket] += 1
-                seconds.total += took_s
+                row.seconds.add(bucket, took_s)
             if isinstance(client, Connection):
                 if client.account.is_known:
                     client.answer(call.order, request, reply)

@@ -34,7 +34,11 @@ class Histogram:
 
     def note(self, value: float) -> None:
         """One more."""
-        self.counts[_bucket(self.bounds, value)] += 1
+        self.add(_bucket(self.bounds, value), value)
+
+    def add(self, bucket: int, value: float) -> None:
+        """One more, by whom it is known already which bucket it falls into."""
+        self.counts[bucket] += 1
         self.total += value
 
     @property
@@ -51,7 +55,7 @@ def of_records() -> Histogram:
 class ActionCounts:
     """Of one action: how often it was `done`, what it was refused for, and how long it took when it did not wait.
 
-    `may_wait`: some of it do.
+    `may_wait`: a request for it may have a `wait`.
     """
 
     __slots__ = ("done", "may_wait", "refused", "seconds")

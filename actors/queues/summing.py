@@ -4,7 +4,6 @@ Whoever asks for it every few seconds makes the rates of each queue known by tha
 """
 
 from collections.abc import Callable
-from itertools import islice
 from typing import Any, Final
 
 from actors.messages.call import Call
@@ -53,8 +52,7 @@ class Sums:
         self.ready += len(queue.ready)
         self.delayed += queue.delayed
         self.in_flight += queue.in_flight
-        if queue.dead_letter is not None:
-            self.dead_letter_queues.add(queue.dead_letter)
+        self.find_dead(queue)
         if queue.name in self.dead:
             self.dead_letters += queue.size
             return
@@ -62,11 +60,10 @@ class Sums:
         if since is not None and (self.oldest is None or since < self.oldest):
             self.oldest = since
 
-    def find_dead(self, queues: list[QueueState]) -> None:
-        """Before the first time: which queues are for dead letters."""
-        for queue in queues:
-            if queue.dead_letter is not None:
-                self.dead_letter_queues.add(queue.dead_letter)
+    def find_dead(self, queue: QueueState) -> None:
+        """Note which queue is for its dead letters, if one is."""
+        if queue.dead_letter is not None:
+            self.dead_letter_queues.add(queue.dead_letter)
 
     @property
     def told(self) -> dict[str, Any]:
@@ -118,12 +115,14 @@ class Summing:
             return
         names, queues = state.names, state.queues
         at = names.bisect_right(self._seen)
-        some = list(islice(names.islice(at, at + SUMMED_AT_ONCE), SUMMED_AT_ONCE))
-        if self._finds_dead:
-            sums.find_dead([queues[name] for name in some])
-            self._seen = some[-1] if some else ""
-            if len(some) < SUMMED_AT_ONCE:
-                self._seen, self._finds_dead = "", False
+        some = list(names.islice(at, at + SUMMED_AT_ONCE))
+        is_last = len(some) < SUMMED_AT_ONCE
+        self._seen = "" if is_last else some[-1]
+        if self._finds_dead:  # before the first time: later it is known from the time before
+            for name in some:
+                sums.find_dead(queues[name])
+            if is_last:
+                self._finds_dead = False
                 sums.dead = set(sums.dead_letter_queues)
             return
         for name in some:
@@ -131,8 +130,7 @@ class Summing:
             totals = self._counting.of(name)
             if totals is not None:
                 totals.look(self._seconds)
-        if len(some) == SUMMED_AT_ONCE:
-            self._seen = some[-1]
+        if not is_last:
             return
         sums.at = now
         waiting, self._waiting = self._waiting, []

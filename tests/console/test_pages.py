@@ -1,9 +1,11 @@
 """Pages of a real console before a real node: what they show, what they do, and what they refuse."""
 
 import html
+import http.client
 import json
 import re
 import socket
+import ssl
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +21,7 @@ from quorate import Client, RefusedError
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.console.conftest import Console, StartConsole, told
-from tests.faults.security import TOKENS, access_file
+from tests.faults.security import TOKENS, Authority, access_file, reloaded
 from tests.node import Node
 
 HOSTILE = "<script>alert('x')</script>"
@@ -451,3 +453,64 @@ def test_data_that_are_deep_and_long_hold_up_nobody(node: Node, console: Console
     begun = time.monotonic()
     assert console.get("/message", id=msg_id).status == 200
     assert time.monotonic() < begun + 1
+
+
+def test_by_tls_cookies_are_secure_and_a_handshake_ends_in_time(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    node = start_node(access_file=str(access_file(tmp_path, worker=["look"])))
+    console = start_console(node, "--cert", authority.issue("127.0.0.1"))
+    context = ssl.create_default_context(cafile=authority.ca)
+    client = http.client.HTTPSConnection("127.0.0.1", console.port, context=context, timeout=10)
+    form = {"Content-Type": "application/x-www-form-urlencoded", "Sec-Fetch-Site": "same-origin"}
+    form["Origin"] = f"https://127.0.0.1:{console.port}"
+    client.request("POST", "/login", f"token={TOKENS['worker']}", form)
+    reply = client.getresponse()
+    reply.read()
+    cookie = str(reply.headers["set-cookie"])
+    assert cookie.startswith(f"__Host-quorate_console_{console.port}=")
+    assert {"Secure", "Path=/", "HttpOnly"} <= set(cookie.split("; "))
+    client.request("GET", "/", headers={"Cookie": cookie.partition(";")[0]})
+    assert client.getresponse().status == 200
+    client.close()
+    with socket.create_connection(("127.0.0.1", console.port), timeout=20) as silent:
+        begun = time.monotonic()
+        assert silent.recv(100) == b""
+        assert time.monotonic() < begun + 15
+
+
+def test_a_proxy_may_speak_tls_with_the_browser(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    node = start_node(access_file=str(access_file(tmp_path, worker=["look"])))
+    console = start_console(node, "--http-hosts", "queue.example")
+    form = {"Content_Type": "application/x-www-form-urlencoded", "Sec_Fetch_Site": "same-origin"}
+    token = f"token={TOKENS['worker']}".encode()
+    answer = console.ask("POST", "/login", token, Host="queue.example", Origin="https://queue.example", **form)
+    assert answer.status == 303
+    assert "Secure" in answer.headers["set-cookie"]
+    for origin in ("https://other.example", "https://queue.example.evil", "http://["):
+        refused = console.ask("POST", "/login", token, Host="queue.example", Origin=origin, **form)
+        assert refused.status in (400, 403), origin
+
+
+def test_a_bearer_that_is_nobodys_any_more_is_told_so_and_a_pattern_that_is_none(
+    start_node: StartNode, start_console: StartConsole, tmp_path: Path
+) -> None:
+    path = access_file(tmp_path, worker=["look"])
+    node = start_node(access_file=str(path))
+    console = start_console(node)
+    bearer = {"Authorization": f"Bearer {TOKENS['worker']}"}
+    assert console.ask("GET", "/metrics", b"", **bearer).status == 200
+    assert console.ask("GET", "/metrics/queues?pattern=%00", b"", **bearer).status == 400
+    access_file(tmp_path, viewer=["look"])
+    reloaded(node)
+    wait_for(lambda: console.ask("GET", "/metrics", b"", **bearer).status in (401, 429))
+
+
+def test_what_was_done_is_seen_at_once(node: Node, console: Console) -> None:
+    for n in range(5):
+        console.get("/queues")
+        assert console.post("/act", act="produce", queue=f"q{n}", data="x").status == 200
+        assert f"q{n}" in console.get("/queues").text

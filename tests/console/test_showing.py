@@ -54,9 +54,7 @@ def test_rates_go_on_when_a_new_leader_counts_anew() -> None:
             for shard, since, produced, confirmed in shards
             for totals in [{"since": since, "produced": produced, "confirmed": confirmed}]
         ]
-        made = Sums({"queue_count": 1, "sums": rows})
-        made.seen = seen
-        return made
+        return Sums({"queue_count": 1, "sums": rows}, seen)
 
     first = sums(0, (0, 5.0, 100, 50), (1, 5.0, 7, 7))
     second = sums(2, (0, 5.0, 160, 70), (1, 9.0, 10, 4))

@@ -180,6 +180,14 @@ def test_a_list_goes_on_behind_a_page_of_which_all_queues_are_gone() -> None:
     assert alone.next == cursor(-3.0, "b")
 
 
+def test_a_list_never_goes_back_though_a_row_has_moved_forward_since_it_was_chosen() -> None:
+    request = Request(Action.LIST, sort="size", count=1, after=cursor(5.0, "x"))
+    moved = ListReply(action=7, code=0, queue_list=rows("y"), queue_count=2, next=cursor(6.0, "y"))
+    reply = listed(request, moved, page("", 0))
+    assert isinstance(reply, ListReply)
+    assert ([row.name for row in reply.queue_list], reply.next) == (["y"], cursor(6.0, "y"))
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 1), st.integers(0, 3)), max_size=12),
     st.sampled_from(["name", "size"]),

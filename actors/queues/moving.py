@@ -90,7 +90,8 @@ class _Looked:
                 return
             self._seen = key
             message = self._live[key[-1]]
-            if len(key) == READY_KEY or message.place == Place.DELAYED:  # what expires while it is ready stands in both
+            is_seen = len(key) != READY_KEY and message.place == Place.READY_EXPIRING  # it stands in both orders
+            if message.place in MOVABLE and not is_seen:
                 yield message
         self._seen = None
 

@@ -1,6 +1,7 @@
 // Renews what is live on a page, and draws its charts. Pages work without it.
 
 const EVERY_MS = 2000;
+const SHOWN_S = 60; // the least: the axis of one point alone would go over years
 const COLOURS = { light: ["#0b6e6e", "#b35c00", "#6b4fa3"], dark: ["#5cc4c0", "#ffb45c", "#b9a3f0"] };
 const KINDS = {
   counts: { columns: [1, 3, 2], names: ["ready", "in flight", "delayed"] },
@@ -28,7 +29,10 @@ function made(element) {
     height: 190 - 34,
     series: [{}, ...series],
     axes: [axis, { ...axis, size: 56 }],
-    scales: { y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] } },
+    scales: {
+      x: { range: (_, low, high) => [Math.min(low, high - SHOWN_S), high] },
+      y: { range: (_, low, high) => [0, Math.max(high * 1.1, 1)] },
+    },
     legend: { live: false },
     cursor: { show: false },
   };

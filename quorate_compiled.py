@@ -121,6 +121,7 @@ MODULES: Final = (
     "storage.log_tail",
     "storage.message",
     "storage.message_ids",
+    "storage.name_buckets",
     "storage.order",
     "storage.queue_state",
     "storage.real_disk",
@@ -128,6 +129,7 @@ MODULES: Final = (
     "storage.state",
     "storage.stretches",
     "storage.tables",
+    "storage.tenures",
     "storage.trimming",
 )
 """What a request passes. Not those that define msgspec Structs, which mypyc leaves to the interpreter anyway."""

@@ -54,6 +54,8 @@ class About:
     """Who leads a queue's shard, or each."""
     LOG: Final = "log"
     """One shard's log: the request has its number."""
+    SHARD: Final = "shard"
+    """One shard's queues or messages: the request has its number."""
     CLUSTER: Final = "cluster"
     """The members: see `COMMANDS`."""
     NODE: Final = "node"
@@ -119,6 +121,9 @@ READERS_LEVEL: Final = 3
 WORKERS_LEVEL: Final = 4
 """From this feature level on a cluster knows what workers need: see `storage.records`."""
 
+JOBS_LEVEL: Final = 5
+"""From this feature level on a cluster knows what job queues like Disque need: see `storage.records`."""
+
 TABLE: Final = (
     Facts(Action.PRODUCE, "produce", Right.PRODUCE, About.QUEUE, writes=True, needs_space=True),
     Facts(*(Action.CONSUME, "consume", Right.CONSUME, About.QUEUES), writes=True, is_repeatable=True, may_wait=True),
@@ -176,6 +181,8 @@ TABLE: Final = (
     Facts(Action.CANCEL, "cancel", Right.ANY, About.WAIT, is_repeatable=True, by_datagram=False, level=WORKERS_LEVEL),
     Facts(Action.BURY, "bury", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=WORKERS_LEVEL),
     Facts(*(Action.MOVE, "move", Right.CONSUME, About.QUEUE), writes=True, unless_gone=True, level=WORKERS_LEVEL),
+    Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=JOBS_LEVEL),
+    Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True, level=JOBS_LEVEL),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),

@@ -51,6 +51,8 @@ class Action(IntEnum):
     CANCEL = 19
     BURY = 20
     MOVE = 21
+    WITHHOLD = 22
+    SCAN = 23
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -81,10 +83,15 @@ class ErrorWord:
     OVERLOADED: Final = "overloaded"
     NOT_SUPPORTED: Final = "not_supported"
     QUEUE_FULL: Final = "queue_full"
+    TOO_MANY_READY: Final = "too_many_ready"
+    PAUSED: Final = "paused"
+    NOT_REPLICATED: Final = "not_replicated"
+    TOO_FEW_NODES: Final = "too_few_nodes"
     DUPLICATE_KEY: Final = "duplicate_key"
     NO_SUCH_MESSAGE: Final = "no_such_message"
     NO_SUCH_QUEUE: Final = "no_such_queue"
     NOT_IN_FLIGHT: Final = "not_in_flight"
+    NOT_READY: Final = "not_ready"
     TRIMMED: Final = "trimmed"
     DISK_FULL: Final = "disk_full"
     LIMIT: Final = "limit_reached"
@@ -136,7 +143,8 @@ AFTER_BYTES_MAX: Final = NAME_BYTES_MAX + 32
 After = Annotated[str, Meta(min_length=1, max_length=AFTER_BYTES_MAX)]
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
-Expire = Literal["drop"]
+Expire = Literal["drop", "bury"]
+Paused = bool | Literal["in", "out", "all", "none"]
 
 
 class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -151,6 +159,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     encoding: Annotated[str, Meta(max_length=16)] | None = None
     headers: Headers | None = None
     expire: Expire | None = None
+    keep: bool | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -169,6 +178,10 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `msg_ids` a list. `expire`: what becomes of a message that has expired, where it is not kept until it was delivered.
     `to`: where messages are moved, which `create` makes if it is not there. `sort`, `descending`: the order of a list;
     `sums`: it also tells of all queues of each shard together.
+    `keep`: a message with `retry` 0 stays when it is delivered, until it is confirmed or expires. `in_turn`: of several
+    queues one message of each is taken, again and again. `max_ready`: a produce is refused where so many are ready.
+    `nack`: false where a release does not mean that its consumer could not do it. `as_job`: a session of a protocol
+    that knows jobs asks, and is told what it makes a job's id of; JSON has no such field.
     """
 
     action: Integer
@@ -194,7 +207,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     default_ttl: Duration | None = None
     default_retry: Duration | None = None
     max_deliveries: WholeNumber | None = None
-    paused: bool | None = None
+    paused: Paused | None = None
     dead_letter: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | UnsetType | None = UNSET
     command: Annotated[str, Meta(max_length=32)] | None = None
     node_id: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None
@@ -219,6 +232,11 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     sort: Annotated[str, Meta(max_length=16)] | None = None
     descending: bool | None = None
     sums: bool | None = None
+    keep: bool | None = None
+    in_turn: bool | None = None
+    max_ready: Annotated[int, Meta(ge=1, le=MSG_ID_MAX)] | None = None
+    nack: bool | None = None
+    as_job: bool | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -275,12 +293,25 @@ def delivery_fault(request: Request) -> str | None:
     return None if len(delivery) == wanted else f"has {len(delivery)} numbers for {wanted} msg_ids"
 
 
+class JobFacts(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """What a job's id is made of, and how often it came: the node that led when it was produced (0: that is not known
+    any more), its time to live and its retry time (s), how often it was given back by who could not do it, and how
+    often it came again otherwise.
+    """
+
+    led_by: int
+    ttl: float
+    retry: float
+    nacks: int
+    additional: int
+
+
 class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     """What every reply says. `action` is 0 where the request could not be read that far.
 
     `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `elsewhere`: how
     many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
-    ended.
+    ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`.
     """
 
     action: int
@@ -302,6 +333,8 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     buried: int | None = None
     cancelled: int | None = None
     elsewhere: int | None = None
+    withheld: int | None = None
+    job: JobFacts | None = None
 
 
 class MoveReply(Reply):
@@ -323,6 +356,7 @@ class DeliveredItem(msgspec.Struct, gc=False, omit_defaults=True):
     deliveries: int
     encoding: str | None = None
     headers: dict[str, str] | None = None
+    job: JobFacts | None = None
 
 
 class DeliveredReply(Reply, kw_only=True):
@@ -336,7 +370,8 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
 
     `state` is ready, delayed or in_flight; or taken, of one that is delivered at most once and gone by that. `due_at`
     is the next thing that happens by time: the due time of a delayed message, the retry time of one in flight. `retry`
-    is seconds. `dead`: where a dead letter was.
+    is seconds. `dead`: where a dead letter was. `nacks`: how often it was given back by who could not do it. `keep`:
+    see `Request`.
     """
 
     msg_id: int
@@ -356,6 +391,9 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     headers: dict[str, str] | None = None
     expire: str | None = None
     dead: dict[str, Any] | None = None
+    nacks: int | None = None
+    keep: bool | None = None
+    job: JobFacts | None = None
 
 
 class PeekReply(Reply, kw_only=True):
@@ -374,15 +412,30 @@ class ShowReply(Reply, kw_only=True):
     message: MessageView | None = None
 
 
+class ScanReply(Reply, kw_only=True):
+    """The reply to scan: names of queues, with their counts, or messages; `next` goes on behind them, in this shard.
+
+    `shards`: of so many, each to be scanned by itself.
+    """
+
+    shards: int
+    next: int | None = None
+    names: list[tuple[str, int]] | None = None
+    messages: list[MessageView] | None = None
+
+
 class QueueSettings(msgspec.Struct, gc=False):
-    """A queue's settings (`max_size`, `max_deliveries` 0: no limit; `expires_after` 0: never); times in seconds."""
+    """A queue's settings (`max_size`, `max_deliveries` 0: no limit; `expires_after` 0: never); times in seconds.
+
+    `paused`: nothing is given out; "in": nothing comes in; "all": neither.
+    """
 
     max_size: int
     default_ttl: float
     default_retry: float
     max_deliveries: int
     dead_letter: str | None
-    paused: bool
+    paused: bool | str
     expires_after: float = 0.0
 
 
@@ -394,7 +447,7 @@ class SettingsReply(Reply, kw_only=True):
     default_retry: float
     max_deliveries: int
     dead_letter: str | None
-    paused: bool
+    paused: bool | str
     expires_after: float = 0.0
 
 
@@ -424,7 +477,9 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
 
     `oldest`: since when (Unix seconds) the message that is ready for longest is so. `dead_letter`: where its dead
     letters go; `dead_letters`: how many are there. `came`, `left`: how many did in a second, between the last two times
-    that somebody asked for sums; None: nobody has, lately.
+    that somebody asked for sums; None: nobody has, lately. `age`: how long it has been there, `idle`: unused (s);
+    `was_ready`: how often a message of it became ready, `given_out`: how often one was handed out. All four are of the
+    time since its leader knows the queue.
     """
 
     name: str
@@ -435,13 +490,17 @@ class QueueRow(msgspec.Struct, gc=False, omit_defaults=True):
     max_size: int
     max_id: int
     wait_status: int
-    paused: bool
+    paused: bool | str
     oldest: float | None = None
     dead_letter: str | None = None
     dead_letters: int | None = None
     totals: QueueTotals | None = None
     came: float | None = None
     left: float | None = None
+    age: float | None = None
+    idle: float | None = None
+    was_ready: int | None = None
+    given_out: int | None = None
 
 
 class MonitorReply(Reply, kw_only=True):
@@ -458,7 +517,7 @@ class MonitorReply(Reply, kw_only=True):
     max_size: int
     max_id: int
     wait_status: int
-    paused: bool
+    paused: bool | str
     leader_node_id: int
     node_id: int
     trans_id: int
@@ -502,51 +561,6 @@ class ClusterReply(Reply, kw_only=True):
     leader_node_id: int
     members: list[Any]
     level: int = 1
-
-
-class StatusReply(Reply, kw_only=True):
-    """The reply to status: this node, one object a shard. `warnings`: what is less safe; `runs`: which code does."""
-
-    node_id: int
-    node_type: int
-    version: str
-    pid: int
-    uptime_s: float
-    resident_bytes: int
-    connections: int
-    requests: int
-    shards: list[Any]
-    open_requests: int = 0
-    limits_reached: list[str] = []
-    warnings: list[str] = []
-    runs: str = ""
-    node_host: str = ""
-    node_port: int = 0
-    partial: bool = False
-    missing_shards: list[int] | None = None
-
-
-SECOND_BOUNDS: Final[tuple[float, ...]] = (
-    *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
-    *(0.05, 0.1, 0.25, 1.0, 2.5, 10.0),
-)
-"""Of the buckets that a metrics reply counts durations in (s); one more is for all beyond."""
-
-RECORD_BOUNDS: Final[tuple[float, ...]] = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0)
-"""The same for records."""
-
-
-class MetricsReply(Reply, kw_only=True):
-    """The reply to metrics: this node's numbers, one object a shard, which its worker has counted since it began."""
-
-    node_id: int
-    version: str
-    shards: list[Any]
-    seconds: tuple[float, ...]
-    records: tuple[float, ...]
-    runs: str = ""
-    partial: bool = False
-    missing_shards: list[int] | None = None
 
 
 ReplyT = TypeVar("ReplyT", bound=Reply)

@@ -9,6 +9,7 @@ import msgspec
 
 from storage.records import (
     FIRST_LEVEL,
+    JOBS_LEVEL,
     READERS_LEVEL,
     WORKERS_LEVEL,
     Bury,
@@ -28,6 +29,7 @@ from storage.records import (
     Release,
     Remove,
     Take,
+    Withhold,
 )
 
 
@@ -35,8 +37,8 @@ class Kind(NamedTuple):
     """`apply` names the method of `ShardState`, `level` is the feature level that the kind needs.
 
     `unplaces`: its messages are in no index until the leader, or whoever follows it, places them. `hidden`: fields that
-    say nothing in the log. `added`: so many fields at the end came with later feature levels. Where none of them says
-    anything, they are not written: so members that do not know them read what does not need them.
+    say nothing in the log. `added`: so many fields at the end came with later feature levels. Those behind the last of
+    them that says anything are not written: so members that do not know them read what does not need them.
     """
 
     record: type[msgspec.Struct]
@@ -60,15 +62,16 @@ KINDS: Final = (
     Kind(Confirm, "confirm", "remove_messages"),
     Kind(Expire, "expire", "remove_messages"),
     Kind(Clear, "clear", "remove_messages"),
-    Kind(Release, "release", "release", unplaces=True),
+    Kind(Release, "release", "release", unplaces=True, added=1),
     Kind(Extend, "extend", "extend"),
     Kind(Bury, "bury", "bury", unplaces=True, added=2),
-    Kind(Configure, "configure", "configure", added=1),
+    Kind(Configure, "configure", "configure", added=3),
     Kind(Remove, "remove", "remove_queue"),
     Kind(Lead, "lead", "lead"),
     Kind(Members, "members", "take_members"),
     Kind(Position, "position", "take_position", level=READERS_LEVEL),
     Kind(Move, "move", "move", unplaces=True, level=WORKERS_LEVEL),
+    Kind(Withhold, "withhold", "release", unplaces=True, level=JOBS_LEVEL),
 )
 """Every kind, in the order of its number in the log."""
 
@@ -85,10 +88,13 @@ GROWN: Final = frozenset(kind.record for kind in KINDS if kind.added)
 def as_written(record: msgspec.Struct) -> msgspec.Struct | tuple[Any, ...]:
     """What the encoder is given of one of those: itself, or its tag and fields without those that say nothing."""
     kind = BY_TYPE[type(record)]
-    fields = _fields_of(record)
-    if fields[-kind.added :] != kind.record.__struct_defaults__[-kind.added :]:
+    fields, defaults = _fields_of(record), kind.record.__struct_defaults__
+    silent = 0
+    while silent < kind.added and fields[-1 - silent] == defaults[-1 - silent]:
+        silent += 1
+    if not silent:
         return record
-    return (kind.record.__struct_config__.tag, *fields[: -kind.added])
+    return (kind.record.__struct_config__.tag, *fields[:-silent])
 
 
 def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import astuple
 from mypy_extensions import mypyc_attr
 
-from storage.records import DEAD, EXPIRE, HEADERS, Change, Produce
+from storage.records import BURY, DEAD, EXPIRE, HEADERS, KEEP, Change, Produce
 
 _fields_of: Final = astuple
 _TAG: Final = 1
@@ -133,9 +133,34 @@ def marks_bytes(marks: dict[str, Any]) -> int:
     return 4 * size
 
 
+JOB: Final[dict[str, Any]] = {EXPIRE: BURY}
+JOB_KEPT: Final[dict[str, Any]] = {EXPIRE: BURY, KEEP: True}
+"""The marks of nearly all jobs, which share them: whatever changes a message's marks gives it others."""
+
+
+def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
+    """The same marks, in memory once for all messages that have no others."""
+    if marks.get(EXPIRE) == BURY:
+        if len(marks) == 1:
+            return JOB
+        if len(marks) == 2 and KEEP in marks:
+            return JOB_KEPT
+    return marks
+
+
 def is_dropped(marks: dict[str, Any] | None) -> bool:
     """Whether a message with those marks goes when it expires, delivered or not."""
     return marks is not None and EXPIRE in marks
+
+
+def is_buried(marks: dict[str, Any] | None) -> bool:
+    """Whether it does so also out of the hands of who holds it, to its dead letter queue, if it has one."""
+    return marks is not None and marks.get(EXPIRE) == BURY
+
+
+def is_kept(marks: dict[str, Any] | None) -> bool:
+    """Whether a message with those marks stays when it is delivered, though that is at most once."""
+    return marks is not None and KEEP in marks
 
 
 Made = Message | Change
@@ -177,5 +202,5 @@ def message_of(record: Produce) -> Message:
         place,
         last,
         encoding,
-        marks,
+        None if marks is None else shared_marks(marks),
     )

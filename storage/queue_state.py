@@ -2,8 +2,10 @@
 
 `ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
 (-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
-at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry. The
-messages themselves are in `ShardState.messages`.
+at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry. `held`
+orders those that have come due since the queue takes nothing in, by the same keys; in `waiting` they stand at their
+expiry, or behind all others. The messages themselves are in
+`ShardState.messages`.
 """
 
 import math
@@ -46,20 +48,63 @@ def expiry_key(message: Message) -> tuple[float, int]:
     return message.expires_at, message.msg_id
 
 
+class Gate:
+    """Of a queue that takes nothing in since `shut_at` (Unix seconds; 0: it does now), and what that holds back."""
+
+    __slots__ = ("held", "shut_at")
+
+    def __init__(self) -> None:
+        self.shut_at = 0.0
+        self.held = Order()
+
+    def hold(self, message: Message) -> None:
+        """Hold back a message that is in no index."""
+        message.place = Place.HELD
+        self.held.add(_due_key(message))
+
+
+class Life:
+    """When a queue goes, and how it was used. Times are Unix seconds.
+
+    `expires_after_s`: unused for so long it goes; 0: never. `is_transient`: it goes when it is empty and unused for a
+    while. In no record stands when it was made, and last used, how often a message of it became ready (`was_ready`) and
+    was handed out (`given_out`): that is of the time since this node knows it.
+    """
+
+    __slots__ = ("expires_after_s", "given_out", "is_transient", "made_at", "used_at", "was_ready")
+
+    def __init__(self, made_at: float) -> None:
+        self.expires_after_s = 0.0
+        self.is_transient = False
+        self.made_at = made_at
+        self.used_at = made_at
+        self.was_ready = 0
+        self.given_out = 0
+
+
+_NOTHING_HELD: Final = Order()
+
+
+def _held_key(message: Message) -> tuple[float, int]:
+    """Where one that is held back stands in `waiting`: at its expiry, if it goes then, else behind all others."""
+    return message.expires_at if message.deliveries or is_dropped(message.marks) else NEVER, message.msg_id
+
+
 class QueueState:
     """One queue of a shard. Its counts are of live messages, uncommitted ones included in `size` alone.
 
-    `max_size` and `max_deliveries` of 0 mean no limit, `expires_after_s` of 0 never. `keys` maps the keys
-    of live messages to their ids.
+    `max_size` and `max_deliveries` of 0 mean no limit. `keys` maps the keys of live messages to their ids. `gate` is
+    there since the queue took nothing in for the first time.
     """
 
     __slots__ = (
         "dead_letter",
         "default_retry_s",
         "default_ttl_s",
-        "expires_after_s",
+        "gate",
         "in_flight",
         "keys",
+        "life",
         "max_deliveries",
         "max_id",
         "max_size",
@@ -71,7 +116,7 @@ class QueueState:
         "waiting",
     )
 
-    def __init__(self, name: str, new: NewQueue = ORIGINAL) -> None:
+    def __init__(self, name: str, new: NewQueue = ORIGINAL, made_at: float = 0.0) -> None:
         self.name = name
         self.max_size = new.max_size
         self.default_ttl_s = new.default_ttl_s
@@ -79,7 +124,6 @@ class QueueState:
         self.max_deliveries = 0
         self.dead_letter: str | None = None
         self.paused = False
-        self.expires_after_s = 0.0
         self.size = 0
         self.unplaced = 0
         self.in_flight = 0
@@ -87,10 +131,22 @@ class QueueState:
         self.keys: dict[str, int] = {}
         self.ready = Order()
         self.waiting = Order()
+        self.gate: Gate | None = None
+        self.life = Life(made_at)
+
+    @property
+    def paused_in_at(self) -> float:
+        """Since when (Unix seconds) nothing comes in; 0: it does."""
+        return 0.0 if self.gate is None else self.gate.shut_at
+
+    @property
+    def held(self) -> Order:
+        """What is held back, by due time; nothing is to be added here."""
+        return _NOTHING_HELD if self.gate is None else self.gate.held
 
     @property
     def delayed(self) -> int:
-        """How many messages are not due yet."""
+        """How many messages are not due yet, or may not come in yet."""
         return self.size - self.unplaced - len(self.ready) - self.in_flight
 
     @property
@@ -108,7 +164,9 @@ class QueueState:
             self.max_deliveries,
             self.dead_letter,
             self.paused,
-            self.expires_after_s,
+            self.life.expires_after_s,
+            self.paused_in_at,
+            self.life.is_transient,
         )
 
     def configure(self, record: Configure) -> None:
@@ -119,7 +177,20 @@ class QueueState:
         self.max_deliveries = record.max_deliveries
         self.dead_letter = record.dead_letter
         self.paused = record.paused
-        self.expires_after_s = record.expires_after_s
+        self.life.expires_after_s = record.expires_after_s
+        self.life.is_transient = record.is_transient
+        if record.paused_in_at and self.gate is None:
+            self.gate = Gate()
+        if self.gate is not None:
+            self.gate.shut_at = record.paused_in_at
+
+    def holds_back(self, message: Message) -> bool:
+        """Whether a message that is due is not to be ready before the queue takes something in again.
+
+        What was due before that began is ready, and what is delivered at most once comes in any case.
+        """
+        gate = self.gate
+        return gate is not None and 0.0 < gate.shut_at < message.due_at and message.retry_s > 0
 
     def place(self, message: Message, now: float) -> int:
         """Put an unplaced message where the time says it belongs; its place now."""
@@ -129,7 +200,12 @@ class QueueState:
             message.place = Place.DELAYED
             self.waiting.add(_due_key(message))
             return Place.DELAYED
+        if self.gate is not None and self.holds_back(message):
+            self.gate.hold(message)
+            self.waiting.add(_held_key(message))
+            return Place.HELD
         self.ready.add(_ready_key(message))
+        self.life.was_ready += 1
         if message.deliveries or is_dropped(message.marks):
             message.place = Place.READY_EXPIRING
             self.waiting.add(expiry_key(message))
@@ -154,6 +230,9 @@ class QueueState:
             self.waiting.remove(_due_key(message))
         elif place == Place.DELAYED:
             self.waiting.remove(_due_key(message))
+        elif place == Place.HELD:
+            self.held.remove(_due_key(message))
+            self.waiting.remove(_held_key(message))
         else:
             self.ready.remove(_ready_key(message))
             if place == Place.READY_EXPIRING:
@@ -168,6 +247,7 @@ class QueueState:
         """
         ready: list[Any] = []
         waiting: list[Any] = []
+        held: list[Any] = []
         pieces: tuple[list[list[Any]], list[list[Any]]] = ([], [])
         self.in_flight = 0
         for message in messages:
@@ -177,6 +257,10 @@ class QueueState:
             elif message.due_at > now:
                 message.place = Place.DELAYED
                 waiting.append(_due_key(message))
+            elif self.gate is not None and self.holds_back(message):
+                message.place = Place.HELD
+                held.append(_due_key(message))
+                waiting.append(_held_key(message))
             else:
                 ready.append(_ready_key(message))
                 message.place = Place.READY
@@ -190,6 +274,8 @@ class QueueState:
                         keys.clear()
                 rest()
         self.unplaced = 0
+        if self.gate is not None:
+            self.gate.held = Order(held)
         if rest is None:
             self.ready, self.waiting = Order(ready), Order(waiting)
             return
@@ -203,6 +289,10 @@ class QueueState:
         ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_EXPIRING)}
         waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
         waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_EXPIRING}
+        held = [m for m in mine if m.place == Place.HELD]
+        waiting |= {_held_key(m) for m in held}
+        assert list(self.held) == sorted((m.due_at, m.msg_id) for m in held)
+        self.held.check()
         self.ready.check()
         self.waiting.check()
         assert set(self.ready) == ready
@@ -215,4 +305,4 @@ class QueueState:
             for m in mine
             if m.place in (Place.READY, Place.READY_EXPIRING)
         )
-        assert self.delayed == sum(m.place == Place.DELAYED for m in mine)
+        assert self.delayed == sum(m.place in (Place.DELAYED, Place.HELD) for m in mine)

@@ -30,9 +30,22 @@ HEADERS: Final = "headers"
 """The mark that holds what its producer says beside a message's data: names and texts."""
 
 EXPIRE: Final = "expire"
-"""The mark of a message that goes when it expires, delivered or not; its value is `DROP`."""
+"""The mark of a message that goes when it expires, delivered or not; its value is `DROP` or `BURY`."""
 
 DROP: Final = "drop"
+"""It goes to no dead letter queue."""
+
+BURY: Final = "bury"
+"""It goes to its dead letter queue, if it has one, and ends then also where somebody holds it for longer."""
+
+KEEP: Final = "keep"
+"""The mark of a message with `retry_s` 0 that stays when it is delivered, in flight until it expires."""
+
+NACKS: Final = "nacks"
+"""The mark that counts how often a message was given back by those who could not do it."""
+
+NACKED: Final = "nacked"
+"""The mark that says which delivery was given back so last, by its count."""
 
 DEAD: Final = "dead"
 """The mark of a dead letter, which says where it was: `queue`, `at` (Unix seconds), `deliveries`, and `reason`."""
@@ -52,6 +65,9 @@ class Place:
     READY_EXPIRING: Final = 4
     """Ready until it expires, since it was delivered before or is to be dropped then: in the ready index, and in the
     waiting index at `expires_at`."""
+    HELD: Final = 5
+    """Due since its queue takes nothing in: in the held index; and in the waiting index at `expires_at`, or at its end
+    where that changes nothing."""
 
 
 class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_fields=True):
@@ -124,12 +140,17 @@ class Clear(msgspec.Struct, array_like=True, tag=6, gc=False, forbid_unknown_fie
 
 
 class Release(msgspec.Struct, array_like=True, tag=7, gc=False, forbid_unknown_fields=True):
-    """Messages in flight were given back, due at `due_ats`."""
+    """Messages in flight were given back, due at `due_ats`.
+
+    `nacks` counts for each how often it was given back by who could not do it, this included, where that is counted; it
+    came with `JOBS_LEVEL`.
+    """
 
     queue: str
     msg_ids: list[int]
     previous: list[int]
     due_ats: list[float]
+    nacks: list[int] | None = None
 
 
 class Extend(msgspec.Struct, array_like=True, tag=8, gc=False, forbid_unknown_fields=True):
@@ -172,10 +193,21 @@ class Move(msgspec.Struct, array_like=True, tag=15, gc=False, forbid_unknown_fie
     expires_ats: list[float]
 
 
+class Withhold(msgspec.Struct, array_like=True, tag=16, gc=False, forbid_unknown_fields=True):
+    """Messages that were ready are so no more, undelivered, until `due_ats`. It came with `JOBS_LEVEL`."""
+
+    queue: str
+    msg_ids: list[int]
+    previous: list[int]
+    due_ats: list[float]
+
+
 class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknown_fields=True):
     """A queue's settings, all of them, as they hold from here (`max_size`, `max_deliveries` 0: no limit).
 
-    `expires_after_s`: unused for so long it goes, 0: never. It came with `WORKERS_LEVEL`.
+    `expires_after_s`: unused for so long it goes, 0: never. It came with `WORKERS_LEVEL`. With `JOBS_LEVEL` came
+    `paused_in_at`: since then (Unix seconds) nothing comes in, 0: it does; and `is_transient`: nobody has configured
+    it, and it goes when it has been empty and unused for a while.
     """
 
     queue: str
@@ -186,6 +218,8 @@ class Configure(msgspec.Struct, array_like=True, tag=10, gc=False, forbid_unknow
     dead_letter: str | None
     paused: bool
     expires_after_s: float = 0.0
+    paused_in_at: float = 0.0
+    is_transient: bool = False
 
 
 class Remove(msgspec.Struct, array_like=True, tag=11, gc=False, forbid_unknown_fields=True):
@@ -229,7 +263,11 @@ WORKERS_LEVEL: Final = 4
 """From this level on messages carry headers and may be dropped when they expire, dead letters say where they were, and
 queues that nobody uses go."""
 
-LEVEL: Final = WORKERS_LEVEL
+JOBS_LEVEL: Final = 5
+"""From this level on messages may be withheld, kept when they are delivered at most once, and buried when they expire;
+it is counted how often they were given back, queues may take nothing in, and the log's readers know who led when."""
+
+LEVEL: Final = JOBS_LEVEL
 """What this version understands."""
 
 
@@ -295,6 +333,7 @@ Change = (
     | Members
     | Position
     | Move
+    | Withhold
 )
 """A record that produces no message."""
 

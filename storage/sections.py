@@ -14,10 +14,12 @@ import msgspec
 
 from storage.records import Members, ReaderPosition
 from storage.state import ShardState
+from storage.tenures import Tenure, Tenures
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 
 decode_members = msgspec.msgpack.Decoder(Members).decode
+decode_tenures = msgspec.msgpack.Decoder(list[Tenure]).decode
 decode_readers = msgspec.msgpack.Decoder(dict[str, ReaderPosition]).decode
 
 Rows = tuple[bytes, ...]
@@ -46,9 +48,16 @@ def _take_readers(state: ShardState, readers: dict[str, ReaderPosition]) -> None
     state.readers = readers
 
 
+def _take_tenures(state: ShardState, tenures: list[Tenure]) -> None:
+    state.tenures = Tenures(tenures)
+
+
 SECTIONS: Final = (
     Section(b"members", "the members' row", decode_members, lambda state: state.members, _take_members, stays=True),
     Section(b"readers", "the readers' row", decode_readers, lambda state: state.readers or None, _take_readers),
+    Section(
+        b"tenures", "the row of who led when", decode_tenures, lambda state: state.tenures.rows or None, _take_tenures
+    ),
 )
 KEYS: Final = [section.key for section in SECTIONS]
 NO_ROWS: Final[Rows] = (b"",) * len(SECTIONS)

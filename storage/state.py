@@ -10,6 +10,7 @@ A message that was produced, released or buried stays unplaced until the caller 
 produced one when its record is committed.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -19,12 +20,16 @@ from sortedcontainers import SortedList
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
-from storage.message import Made, Message, message_of, weight
+from storage.message import Made, Message, is_kept, message_of, weight
+from storage.name_buckets import NameBuckets
 from storage.queue_state import QueueState
 from storage.records import (
     CONSUMER,
     DEAD,
     EXPIRE,
+    JOBS_LEVEL,
+    NACKED,
+    NACKS,
     Bury,
     Configure,
     Confirm,
@@ -42,9 +47,11 @@ from storage.records import (
     Release,
     Removal,
     Remove,
+    Withhold,
     messages_of,
 )
 from storage.stretches import STRETCH_RECORDS, Stretches
+from storage.tenures import Tenures
 
 MESSAGES_UNTIL_REST: Final = 2000
 
@@ -60,7 +67,9 @@ class ShardState:
 
     `names` are the queues' in order. `data_bytes` is the sum of the live messages' weights; `readers`, where the log's
     named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
-    last, 0 if they say nothing of it. `stretches` is what its log is about, of those entries that it was told of.
+    last, 0 if they say nothing of it. `tenures`: who has led since when, from `JOBS_LEVEL` on. `kept` are the messages
+    that are delivered, and stay though that is at most once; the first of them were so first. `stretches` is what its
+    log is about, of those entries that it was told of.
     """
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
@@ -72,10 +81,13 @@ class ShardState:
         self.members: Members | None = None
         self.readers: dict[str, ReaderPosition] = {}
         self.led_by = 0
+        self.tenures = Tenures()
+        self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
         self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
+        self.buckets = NameBuckets()
 
     def apply(self, trans_id: int, record: Record) -> None:
         """Let record `trans_id`, the next one, change the state."""
@@ -139,9 +151,10 @@ class ShardState:
         """The queue of that name, made if it is not there."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self.queues[name] = QueueState(name)
+            queue = self.queues[name] = QueueState(name, made_at=self.time)
             if not self.loading:
                 self.names.add(name)
+                self.buckets.add(name)
         return queue
 
     def restore_message(self, row: Produce) -> None:
@@ -159,9 +172,11 @@ class ShardState:
         """Build all indexes, with messages due by `now` (Unix seconds) ready. `rest`: see `QueueState.place_all`."""
         self.loading = False
         self.names = SortedList(self.queues)
+        self.buckets = NameBuckets(self.queues)
         if len(self.queues) == 1:
             for queue in self.queues.values():
                 queue.place_all(self.messages.values(), now, rest)
+            self.kept = _kept_of(self.messages, rest)
             return
         by_queue: dict[str, list[Message]] = {}
         for index, message in enumerate(self.messages.values()):
@@ -170,6 +185,7 @@ class ShardState:
                 rest()
         for name, messages in by_queue.items():
             self.queues[name].place_all(messages, now, rest)
+        self.kept = _kept_of(self.messages, rest)
 
     def take_apart(self, count: int) -> bool:
         """Let go of so many messages and keys; whether that was all. A state of a million would hold up a turn.
@@ -181,7 +197,7 @@ class ShardState:
         while self.queues:
             name = next(iter(self.queues))
             queue = self.queues[name]
-            if queue.ready.drop(count) or queue.waiting.drop(count):
+            if queue.ready.drop(count) or queue.waiting.drop(count) or queue.held.drop(count):
                 return False
             queue.keys.clear()
             del self.queues[name]
@@ -200,6 +216,9 @@ class ShardState:
         for name, messages in by_queue.items():
             self.queues[name].check(messages)
         assert list(self.names) == sorted(self.queues)
+        assert sorted(self.buckets) == list(self.names)
+        in_hand = {m.msg_id for m in self.messages.values() if m.place == Place.IN_FLIGHT and not m.retry_s}
+        assert set(self.kept) == in_hand
 
     def _produce(self, trans_id: int, record: Produce) -> None:
         self._take_in(message_of(record))
@@ -241,6 +260,8 @@ class ShardState:
             message.due_at = due_ats[index]
             message.deliveries = counts[index]
             queue.place_in_flight(message)
+            if not message.retry_s:  # or it would be gone
+                self.kept[msg_id] = None
 
     @staticmethod
     def _mark_consumer(message: Message, consumer: str) -> None:
@@ -255,6 +276,8 @@ class ShardState:
             queue = self.queues[message.queue]
             if message.place and not loading:
                 queue.lift(message)
+            if self.kept and not message.retry_s:
+                self.kept.pop(msg_id, None)
             self.data_bytes -= weight(message)
             queue.unplaced -= 1
             queue.size -= 1
@@ -262,11 +285,15 @@ class ShardState:
             if key is not None and queue.keys.get(key) == msg_id:  # see `_moved`
                 del queue.keys[key]
 
-    def _release(self, trans_id: int, record: Release) -> None:
-        for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):
+    def _release(self, trans_id: int, record: Release | Withhold) -> None:
+        counts = record.nacks if isinstance(record, Release) else None
+        for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             message = self._lifted(trans_id, msg_id)
-            if message is not None:
-                message.due_at = due_at
+            if message is None:
+                continue
+            message.due_at = due_at
+            if counts is not None and counts[index]:
+                message.marks = {**(message.marks or {}), NACKS: counts[index], NACKED: message.deliveries}
 
     def _extend(self, trans_id: int, record: Extend) -> None:
         for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):
@@ -315,6 +342,10 @@ class ShardState:
             message.due_at = due_at
             message.expires_at = record.expires_ats[index]
             message.deliveries = 0
+            if self.kept and not message.retry_s:
+                self.kept.pop(msg_id, None)
+            if message.marks is not None and NACKS in message.marks:  # they were counted there, as its deliveries
+                message.marks = {name: mark for name, mark in message.marks.items() if name not in (NACKS, NACKED)}
             to.unplaced += 1
             to.size += 1
             found.append((index, message))
@@ -344,9 +375,12 @@ class ShardState:
 
     def _lead(self, trans_id: int, record: Lead) -> None:
         self.led_by = record.node_id
+        self.tenures.led(trans_id, record.node_id)
 
     def _take_members(self, trans_id: int, record: Members) -> None:
         self.members = record
+        if record.level >= JOBS_LEVEL:
+            self.tenures.begin(trans_id)
 
     def _take_position(self, trans_id: int, record: Position) -> None:
         readers = dict(self.readers)
@@ -369,6 +403,18 @@ class ShardState:
             del self.queues[record.queue]
             if not self.loading:
                 self.names.remove(record.queue)
+                self.buckets.discard(record.queue)
+
+
+def _kept_of(messages: LiveMessages, rest: Callable[[], None] | None) -> OrderedDict[int, None]:
+    """Those that are kept, where it is not known any more in which order they were delivered: the oldest first."""
+    kept: OrderedDict[int, None] = OrderedDict()
+    for index, message in enumerate(messages.values()):
+        if message.place == Place.IN_FLIGHT and not message.retry_s and is_kept(message.marks):
+            kept[message.msg_id] = None
+        if rest is not None and index % MESSAGES_UNTIL_REST == 0:
+            rest()
+    return kept
 
 
 _APPLY: Final[dict[type, Callable[[ShardState, int, Any], None]]] = {

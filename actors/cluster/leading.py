@@ -167,7 +167,13 @@ class Leading:
             log.tail.bytes,
             log.room_bytes,
             log.disk_full or (self._full_elsewhere() if self._has_full else None),
+            self._heard(now) if self.progress else 1,
         )
+
+    def _heard(self, now: float) -> int:
+        """How many voters have been heard within an election time-out, this one included."""
+        since = now - self._limits.timeout_s
+        return sum([moment >= since for moment in self._of_voters(now, "heard_at")])
 
     def _full_elsewhere(self) -> str | None:
         """Why nothing more can be committed though this node has space: too many of the others have none."""
@@ -316,6 +322,8 @@ class Leading:
         """LMDB's rows for a follower."""
         part = message.part
         members, readers, *more = part.sections
+        while more and not more[-1]:  # nodes that know fewer sections are sent none of the others
+            more.pop()
         rows = SnapshotRows(
             self.vote_id,
             part.trimmed,

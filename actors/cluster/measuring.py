@@ -9,7 +9,8 @@ from actors.disk.log_writer import LogWriter
 from actors.messages.client_counts import ClientCounts
 from actors.runtime.contract import Runtime
 from quorate.actions import NAMES
-from quorate.protocol import RECORD_BOUNDS, SECOND_BOUNDS, MetricsReply, Request, done
+from quorate.node_replies import RECORD_BOUNDS, SECOND_BOUNDS, MetricsReply
+from quorate.protocol import Request, done
 
 OTHER = "other"
 """The name of all actions that are none."""

@@ -58,7 +58,8 @@ from actors.messages.peers import (
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.messages import Hello
-from quorate.protocol import Action, StatusReply, done
+from quorate.node_replies import StatusReply
+from quorate.protocol import Action, done
 from storage.records import Members
 from storage.vote_file import Identity
 

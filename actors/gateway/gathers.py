@@ -10,6 +10,7 @@ from typing import Any, Final
 from actors.gateway.sharding import Part
 from actors.messages.call import Call, rows_in_reply
 from actors.messages.sorting import NAME, cursor, is_ranked, position, rank, value_of
+from quorate.node_replies import MetricsReply, StatusReply
 from quorate.protocol import (
     DOWN,
     ClusterReply,
@@ -17,11 +18,9 @@ from quorate.protocol import (
     ErrorWord,
     LeaderReply,
     ListReply,
-    MetricsReply,
     QueueRow,
     Reply,
     Request,
-    StatusReply,
     done,
     refusal,
 )

@@ -16,7 +16,7 @@ SEVERAL: Final = -1
 """Stands for the shard of a request that concerns more than one, or none that there is."""
 
 EVERY_SHARD: Final = about(About.EVERY_SHARD)
-BY_NUMBER: Final = about(About.LOG)
+BY_NUMBER: Final = about(About.LOG, About.SHARD)
 """What names its shard itself."""
 
 BY_MESSAGE: Final = about(About.MESSAGE, About.MESSAGES)

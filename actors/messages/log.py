@@ -34,7 +34,8 @@ class LogAdvanced(msgspec.Struct):
 
     `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before;
     `confirmed_at`: a majority took this node for the leader then (both monotonic seconds). `tail_bytes` wait for LMDB.
-    `disk_full`: why nothing can be stored now, None while it can.
+    `disk_full`: why nothing can be stored now, None while it can. `heard`: so many voters were heard within an election
+    time-out, this one included.
     """
 
     durable: int
@@ -46,6 +47,7 @@ class LogAdvanced(msgspec.Struct):
     tail_bytes: int
     room_bytes: float
     disk_full: str | None
+    heard: int = 1
 
 
 class Apply(msgspec.Struct):

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from quorate.protocol import RECORD_BOUNDS, SECOND_BOUNDS
+from quorate.node_replies import RECORD_BOUNDS, SECOND_BOUNDS
 
 _BOUNDS: Final[tuple[float, ...]] = SECOND_BOUNDS
 

@@ -189,6 +189,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
         max_log_size=settings.log_records_max,
         trimmed=opened.log.trimmed,
         committed=opened.log.committed,
+        shards=settings.shards,
     )
     return QueueOwner(runtime, opened.state, limits, around, owner_settings)
 

@@ -306,6 +306,20 @@ OPTIONS: Final = (
     ),
     Option("max_wait_s", 3600.0, "how long a consumer may ask to wait (s)", 0, 31_536_000, is_live=True),
     Option("max_queues", 100_000, "queues", 1, 10_000_000, is_live=True),
+    Option(
+        "idle_queue_s",
+        300.0,
+        "so long (s) a queue stays that a job made, and nobody configured, when it is empty and unused; 0: for ever",
+        *(0.0, 31_536_000),
+        is_live=True,
+    ),
+    Option(
+        "kept_max",
+        100_000,
+        "messages that a shard keeps though they were delivered, at most once, until they are confirmed or expire",
+        *(1, 10_000_000),
+        is_live=True,
+    ),
     Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),
     Option(
         "max_held_bytes",

@@ -71,6 +71,8 @@ def broker_limits(config: NodeConfig) -> Limits:
         data_bytes_max=config["max_data_bytes"],
         wait_s_max=config["max_wait_s"],
         waiters_max=_share(config, "max_waiters"),
+        kept_max=config["kept_max"],
+        idle_queue_s=config["idle_queue_s"],
     )
 
 

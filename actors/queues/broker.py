@@ -12,7 +12,8 @@ from msgspec.structs import astuple
 from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
-from actors.queues.delivery import Delivery
+from actors.queues.delivery import KEPT_MAX, Delivery
+from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
 from actors.queues.queries import Queries
@@ -35,10 +36,10 @@ from quorate.protocol import (
     done,
     refusal,
 )
-from storage.message import Message, weight
+from storage.message import Message, shared_marks, weight
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
-from storage.records import EXPIRE, HEADERS, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
+from storage.records import BURY, EXPIRE, HEADERS, JOBS_LEVEL, KEEP, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -69,14 +70,27 @@ ENCODING_AT: Final = Request.__struct_fields__.index("encoding")
 assert Request.__struct_fields__[FIRST_AT : FIRST_AT + 6] == ITEM_FIELDS
 HEADERS_AT: Final = Request.__struct_fields__.index("headers")
 EXPIRE_AT: Final = Request.__struct_fields__.index("expire")
-assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire")
+KEEP_AT: Final = Request.__struct_fields__.index("keep")
+QUEUE_AT: Final = Request.__struct_fields__.index("queue")
+REPLICATE_AT: Final = Request.__struct_fields__.index("replicate")
+AS_JOB_AT: Final = Request.__struct_fields__.index("as_job")
+MAX_READY_AT: Final = Request.__struct_fields__.index("max_ready")
+WAIT_AT: Final = Request.__struct_fields__.index("wait")
+MESSAGES_AT: Final = Request.__struct_fields__.index("messages")
+SEQ_AT: Final = Request.__struct_fields__.index("seq")
+assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep")
+
+KEPT_AT_ONCE: Final = 100
+"""So many of the messages that are kept go where there is no room for another."""
 
 
 class Limits(NamedTuple):
     """What a shard takes on. Bytes, seconds and counts; `new_queue` is what a new queue is set to.
 
     `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
-    have open, so that its end is always noticed.
+    have open, so that its end is always noticed. `kept_max`: messages that are kept though they were delivered;
+    `idle_queue_s`: so long a queue that a job made, and nobody configured, stays when it is empty and unused; 0: for
+    ever.
     """
 
     new_queue: NewQueue = ORIGINAL
@@ -86,6 +100,8 @@ class Limits(NamedTuple):
     wait_s_max: float = 3600.0
     waiters_max: int = 50_000
     waits_per_client_max: int = 64
+    kept_max: int = KEPT_MAX
+    idle_queue_s: float = IDLE_S
 
 
 class Broker:
@@ -115,6 +131,7 @@ class Broker:
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
+        self._set_own_limits()
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self._produce,
             Action.CONSUME: self._consume,
@@ -126,6 +143,8 @@ class Broker:
             Action.EXTEND: self.settling.extend,
             Action.BURY: self.settling.bury,
             Action.MOVE: self.moving.move,
+            Action.WITHHOLD: self.settling.withhold,
+            Action.SCAN: self.queries.scan,
             Action.CANCEL: self._cancel,
             Action.REMOVE: self.admin.clear,
             Action.LOG: lambda call: self.asked.append(LogAsked(call)),
@@ -180,13 +199,15 @@ class Broker:
         self.ledger.set_time(now)
         self.delivery.begin()
         self.delivery.pass_time()
-        if self.delivery.idle.has_any:
+        if self.ledger.next_deadline <= now:
+            self.ledger.give_up_late()
+        if self.delivery.idle.next_event_at <= now:
             self.admin.drop_idle()
 
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds)."""
-        return self.delivery.next_event_at
+        return min(self.delivery.next_event_at, self.ledger.next_deadline)
 
     @property
     def has_more(self) -> bool:
@@ -204,6 +225,11 @@ class Broker:
         self._limits = limits
         self.admin.set_limits(limits.new_queue, limits.queues_max)
         self.moving.queues_max = limits.queues_max
+        self._set_own_limits()
+
+    def _set_own_limits(self) -> None:
+        self.delivery.kept_max = self._limits.kept_max
+        self.delivery.idle.idle_s = self._limits.idle_queue_s
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.
@@ -225,7 +251,8 @@ class Broker:
 
     def _produce(self, call: Call) -> None:
         request = call.request
-        name, nodes = request.queue, request.replicate
+        asked = _fields_of(request)
+        name, nodes = asked[QUEUE_AT], asked[REPLICATE_AT]
         if name is None:
             return self.ledger.refuse_field(call, "queue", "is missing")
         if nodes is not None and nodes > self.queries.around.nodes:
@@ -233,29 +260,73 @@ class Broker:
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         state = self._state
         queue = state.queues.get(name)
-        if queue is None and len(state.queues) >= self._limits.queues_max:
+        if queue is None and len(state.queues) >= self._limits.queues_max and not self.admin.make_room():
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
-        items = request.messages
+        is_job, wait_s = bool(asked[AS_JOB_AT]), asked[WAIT_AT]
+        if (is_job or asked[MAX_READY_AT] or wait_s or (queue is not None and queue.paused_in_at)) and (
+            not self._takes_in(call, queue)
+        ):
+            return None
+        items = asked[MESSAGES_AT]
         if items is not None:
             return self._produce_many(call, name, items, queue)
-        made = self._message(call, name, queue, _fields_of(request), None, 0)
+        made = self._message(call, name, queue, asked, None, 0)
         if made is None:
             return None
         if not self._has_room(call, queue, 1, weight(made)):
             return None
         if queue is None:
-            self.ledger.make_queue(name)
+            self.ledger.make_queue(name, is_transient=is_job)
+            if is_job:
+                self.delivery.idle.made(state.queues[name], self.ledger.now)
+        else:
+            queue.life.used_at = self.ledger.now
         self.ledger.append(made)
         self.ledger.produced(made)
-        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_id=made.msg_id)
-        self._park_produced(call, nodes, reply)
-        return None
-
-    def _park_produced(self, call: Call, nodes: int | None, reply: Reply) -> None:
-        if nodes is None:
+        reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=asked[SEQ_AT], msg_id=made.msg_id)
+        if is_job:
+            reply.job = self.delivery.job_facts(made)
+        if nodes is None and not (wait_s and self.queries.around.voters > 1):
             self.ledger.park(call, reply)
         else:
-            self.ledger.park_for(nodes, call, reply)
+            self._park_produced(call, reply, made)
+        return None
+
+    def _takes_in(self, call: Call, queue: QueueState | None) -> bool:
+        """Whether what few requests ask for, and few queues are set to, lets a message in; refuses the call if not."""
+        request, around, ledger = call.request, self.queries.around, self.ledger
+        if (request.as_job or request.wait) and ledger.level < JOBS_LEVEL:
+            reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
+            ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return False
+        wanted = request.replicate or around.voters // 2 + 1
+        if (request.as_job or request.wait) and wanted > around.heard:
+            reason = f"{wanted} nodes are to have it, and {around.heard} were heard lately"
+            ledger.refuse(call, ErrorWord.TOO_FEW_NODES, reason)
+            return False
+        if queue is not None and queue.paused_in_at:
+            ledger.refuse(call, ErrorWord.PAUSED, f"the queue {queue.name!r} takes nothing in: it is paused")
+            return False
+        most = request.max_ready
+        if most is not None and queue is not None and self._ready_soon(queue, most) >= most:
+            reason = f"{most} messages of the queue {queue.name!r} are ready, or more"
+            ledger.refuse(call, ErrorWord.TOO_MANY_READY, reason)
+            return False
+        return True
+
+    def _ready_soon(self, queue: QueueState, most: int) -> int:
+        """How many messages are ready, or will be as soon as they are committed; beyond `most` it does not matter."""
+        ready = len(queue.ready)
+        if ready >= most or ready + queue.unplaced < most:
+            return ready
+        return ready + self.ledger.uncommitted_due(queue.name, most - ready)
+
+    def _park_produced(self, call: Call, reply: Reply, made: Message) -> None:
+        """Answer when it is on as many nodes as were asked for, or on a majority, in the time that was given."""
+        request = call.request
+        nodes = request.replicate or self.queries.around.voters // 2 + 1
+        wait_s = request.wait if not request.as_job or request.wait else 0.0
+        self.ledger.park_for(nodes, call, reply, wait_s, made if wait_s is not None else None)
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
@@ -277,12 +348,16 @@ class Broker:
         if not self._has_room(call, queue, len(messages), size):
             return None
         self.ledger.make_queue(name)
+        self._state.queue(name).life.used_at = self.ledger.now
         self.ledger.append_together(messages)
         for made in messages:
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]
         reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_ids=ids)
-        self._park_produced(call, request.replicate, reply)
+        if request.replicate is None:
+            self.ledger.park(call, reply)
+        else:
+            self.ledger.park_for(request.replicate, call, reply, None)
         return None
 
     def _message(
@@ -297,11 +372,10 @@ class Broker:
         """The message that a request with those fields, or its `index`th item, asks for; None if it was refused."""
         raw, delay, ttl = asked[FIRST_AT], asked[FIRST_AT + 1], asked[FIRST_AT + 2]
         retry, priority, key = asked[FIRST_AT + 3], asked[FIRST_AT + 4], asked[FIRST_AT + 5]
-        encoding, headers, expire = asked[ENCODING_AT], asked[HEADERS_AT], asked[EXPIRE_AT]
+        encoding, headers, expire, keep = asked[ENCODING_AT], asked[HEADERS_AT], asked[EXPIRE_AT], asked[KEEP_AT]
         if item is not None:
-            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, own_headers, own_expire = _fields_of(
-                item
-            )
+            own = _fields_of(item)
+            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, own_headers, own_expire, own_keep = own
             delay = delay if own_delay is None else own_delay
             ttl = ttl if own_ttl is None else own_ttl
             retry = retry if own_retry is None else own_retry
@@ -309,6 +383,7 @@ class Broker:
             key = key if own_key is None else own_key
             headers = headers if own_headers is None else own_headers
             expire = expire if own_expire is None else own_expire
+            keep = keep if own_keep is None else own_keep
         if raw is _ABSENT:
             self.ledger.refuse_field(call, "data" if item is None else f"messages[{index}].data", "is missing")
             return None
@@ -344,7 +419,7 @@ class Broker:
             return None
         trans_id = self._state.trans_id + 1 + index
         if queue is None:
-            trans_id += self.ledger.records_to_make(name)
+            trans_id += self.ledger.records_to_make(name, is_transient=bool(call.request.as_job))
         msg_id = message_id(trans_id, self._state.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
@@ -353,16 +428,13 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
                 return None
             made.encoding = Encoding.PLAIN
-        if headers or expire is not None:
-            if self.ledger.level < WORKERS_LEVEL:
-                reason = (
-                    f"headers, expire: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
-                )
-                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+        if headers or expire is not None or keep:
+            wanted = JOBS_LEVEL if keep or expire == BURY else WORKERS_LEVEL
+            if self.ledger.level < wanted:
+                reason = f"headers, expire, keep: the cluster is at feature level {self.ledger.level}"
+                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
-            made.marks = {HEADERS: headers} if headers else {}
-            if expire is not None:
-                made.marks[EXPIRE] = expire
+            made.marks = _marks(headers, expire, keep=bool(keep) and not retry)
         return made
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
@@ -374,8 +446,9 @@ class Broker:
             )
             return False
         state = self._state
-        used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
-        if used > self._limits.memory_bytes_max:
+        if state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size > (
+            self._limits.memory_bytes_max
+        ) and not self._made_room(count, size):
             self.ledger.refuse(
                 call,
                 ErrorWord.LIMIT,
@@ -383,6 +456,18 @@ class Broker:
             )
             return False
         return True
+
+    def _made_room(self, count: int, size: int) -> bool:
+        """Memory is short: what is kept though it was delivered goes, the oldest first, and queues nobody needs."""
+        state, limits = self._state, self._limits
+        self.admin.make_room()
+        for _ in range(count + 1):
+            if not self.delivery.drop_kept(KEPT_AT_ONCE):
+                return False
+            used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
+            if used <= limits.memory_bytes_max:
+                return True
+        return False
 
     # -- consume and acknowledge -------------------------------------------------------------------------------
 
@@ -396,7 +481,7 @@ class Broker:
         else:
             return self.ledger.refuse_field(call, "queue", "is missing, and so is queues")
         wait_s = request.wait or 0.0
-        if wait_s > self._limits.wait_s_max:
+        if wait_s > self._limits.wait_s_max and not request.as_job:
             return self.ledger.refuse_field(
                 call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed"
             )
@@ -429,3 +514,13 @@ class Broker:
             if delivery.lines.named_by_strangers + names > allowed:
                 return f"{allowed} consumers without a token wait already"
         return None
+
+
+def _marks(headers: dict[str, str] | None, expire: str | None, *, keep: bool) -> dict[str, Any] | None:
+    """The marks of a new message."""
+    marks: dict[str, Any] = {HEADERS: headers} if headers else {}
+    if expire is not None:
+        marks[EXPIRE] = expire
+    if keep:
+        marks[KEEP] = True
+    return shared_marks(marks) or None

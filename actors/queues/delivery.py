@@ -3,16 +3,19 @@
 The rules (design.md, section 1), each with a property test in tests/actors/queues/test_broker_rules.py:
 
 - order within a queue: higher priority, then earlier due, then earlier produced;
-- `retry_s` 0: the message is gone when it is delivered; otherwise it is in flight for `retry_s` seconds, and then
-  ready again, unless that would be at or past its expiry: then it waits for its confirmation until it expires;
+- `retry_s` 0: the message is gone when it is delivered, unless it is kept: then it is in flight until it expires, and
+  never ready again; otherwise it is in flight for `retry_s` seconds, and then ready again, unless that would be at or
+  past its expiry: then it waits for its confirmation until it expires;
 - a message that was delivered before and may not be delivered again (expired, or `max_deliveries` reached) is
   dropped, or moved to the dead letter queue; one that was never delivered stays however old it is, unless it was
-  produced to be dropped when it expires: then it goes, and to no dead letter queue;
+  produced to be dropped when it expires: then it goes, and to no dead letter queue, or to be buried then;
 - who holds a message may extend that beyond its expiry: it is in flight as long as that says, and ends with it;
+- where a queue takes nothing in, what comes due there is held back until it does, unless it is delivered at most once;
 - consumers that wait are served in the order in which they came, whatever queue their message comes from.
 """
 
 import heapq
+from itertools import islice
 from typing import Final
 
 from actors.messages.call import Call, Client
@@ -21,12 +24,12 @@ from actors.queues.ending import Ending
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
-from actors.queues.message_replies import delivered_reply
-from quorate.protocol import ErrorWord, Reply, refusal
-from storage.message import Message, weight
-from storage.message_ids import named, newest_record
+from actors.queues.message_replies import delivered_reply, facts_of
+from quorate.protocol import ErrorWord, JobFacts, Reply, Request, refusal
+from storage.message import Message, is_kept, weight
+from storage.message_ids import SHARDS_MAX, named, newest_record
 from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import PAYLOADS_LEVEL, Deliver, Place, Take
+from storage.records import PAYLOADS_LEVEL, Deliver, Expire, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
@@ -44,10 +47,14 @@ After it sockets have their turn. The rest goes on by an alarm that is due at on
 """
 
 
+KEPT_MAX: Final = 100_000
+"""So many messages that are delivered at most once a shard keeps until they expire; beyond that the oldest go."""
+
+
 class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
 
-    `lines`: who waits; `idle`: which queues nobody uses.
+    `lines`: who waits; `idle`: which queues nobody uses; `kept_max`: see `KEPT_MAX`.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
@@ -64,8 +71,9 @@ class Delivery:
         self._unserved: set[str] = set()
         self._to_end: set[str] = set()
         self.idle = IdleQueues(self._state.queues, lambda name: name in self.lines, ledger.now)
+        self.kept_max = KEPT_MAX
         for queue in self._state.queues.values():
-            self.watch(queue.name, queue.next_event_at)
+            self.watch(queue.name, ledger.now if self._has_more_held(queue) else queue.next_event_at)
 
     def begin(self) -> None:
         """A turn begins: there is `TURN_WORK_MAX` to be done in it."""
@@ -78,14 +86,21 @@ class Delivery:
         told_of = self.lines.came(call.client) if self.lines.has_told else None
         if self.idle.has_any:
             self.idle.used(names, self._ledger.now)
-        self._consume(call, names, count, wait_s)
+        if count and len(names) > 1 and call.request.in_turn:
+            self._consume_in_turn(call, names, count, wait_s)
+        else:
+            self._consume(call, names, count, wait_s)
         if told_of:
             self._serve_named(told_of)
 
     def _consume(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
+        now = self._ledger.now
         for name in names:
             queue = self._state.queues.get(name)
-            if queue is not None and queue.ready and not queue.paused:
+            if queue is None:
+                continue
+            queue.life.used_at = now
+            if queue.ready and not queue.paused:
                 if wait_s and name in self._unserved and name in self.lines:
                     continue  # those in line have not had their turn yet
                 if self._is_too_large(call, queue):
@@ -94,10 +109,52 @@ class Delivery:
                 if messages:
                     self._hand_out(call, queue, messages, count)
                     return
+        self._wait_or_not(call, names, count, wait_s)
+
+    def _wait_or_not(self, call: Call, names: list[str], count: int | None, wait_s: float) -> None:
+        """Nothing was there."""
         if wait_s > 0:
+            if count is not None and call.request.as_job:
+                count = 1  # a job goes to one who waits as soon as it is there
             self.lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
         else:
             self._ledger.say(call, nothing(call, names))
+
+    def _consume_in_turn(self, call: Call, names: list[str], count: int, wait_s: float) -> None:
+        """Answer with one message of each queue, again and again, or let the consumer wait."""
+        queues: list[QueueState] = []
+        for name in names:
+            queue = self._state.queues.get(name)
+            if queue is None:
+                continue
+            queue.life.used_at = self._ledger.now
+            if queue.ready and not queue.paused:
+                if wait_s and name in self._unserved and name in self.lines:
+                    continue
+                if self._is_too_large(call, queue):
+                    return
+                queues.append(queue)
+        taken: list[Message] = []
+        by_queue: dict[str, list[Message]] = {}
+        room = call.reply_bytes_max
+        while queues and len(taken) < count and self._work > 0:
+            for queue in list(queues):
+                size = weight(self._state.messages[queue.ready.first[2]]) + REPLY_OVERHEAD_BYTES if queue.ready else 0
+                if len(taken) == count or (taken and size > room):
+                    queues.clear()
+                    break
+                messages = self._take_ready(queue, 1, call.reply_bytes_max)
+                if not messages:
+                    queues.remove(queue)
+                    continue
+                room -= size
+                taken += messages
+                by_queue.setdefault(queue.name, []).extend(messages)
+        if not taken:
+            self._wait_or_not(call, names, count, wait_s)
+            return
+        has_kept = [self._log_taken(call.request, name, messages) for name, messages in by_queue.items()]
+        self._tell_delivered(call, taken[0].queue, taken, count, must_be_logged=any(has_kept))
 
     def watch_for(self, call: Call, names: list[str], wait_s: float) -> None:
         """Answer as soon as one of the queues has a message for this client, and leave it there for now."""
@@ -228,7 +285,7 @@ class Delivery:
         if place == Place.DELAYED:
             self.watch(queue.name, message.due_at)
             return
-        if place == Place.READY_EXPIRING:
+        if place != Place.READY:
             self.watch(queue.name, message.expires_at)
         self.serve(queue)
 
@@ -246,7 +303,7 @@ class Delivery:
             if place == Place.DELAYED:
                 self.watch(queue.name, message.due_at)
                 continue
-            if place == Place.READY_EXPIRING:
+            if place != Place.READY:
                 self.watch(queue.name, message.expires_at)
             if queue.name in lines:
                 to_serve[queue.name] = queue
@@ -256,6 +313,8 @@ class Delivery:
     def retry_at(self, message: Message, retry_s: float) -> float:
         """Until when a message delivered now is in flight: not beyond its expiry, unless that is extended."""
         now, expires_at = self._ledger.now, message.expires_at
+        if not retry_s:
+            return max(expires_at, now)  # it is kept
         at = now + retry_s
         return expires_at if now < expires_at <= at else at
 
@@ -296,6 +355,8 @@ class Delivery:
                 self._to_end.discard(name)
                 continue
             self._move_due(queue, now)
+            if self._has_more_held(queue):
+                self._let_in(queue, now)
             self.watch(name, min(queue.next_event_at, self.lines.told_until(name)))
         for waiter in self.lines.late(now):
             if self._work <= 0:
@@ -320,6 +381,20 @@ class Delivery:
         if queue.name in self._to_end:
             self._end_more(queue)
         self.serve(queue)
+
+    def _has_more_held(self, queue: QueueState) -> bool:
+        """Whether messages were held back that may come in now."""
+        return bool(queue.held) and not queue.holds_back(self._state.messages[queue.held.first[1]])
+
+    def _let_in(self, queue: QueueState, now: float) -> None:
+        """The queue takes something in again: what has come due meanwhile is ready, some of it in each turn."""
+        while self._work > 0 and self._has_more_held(queue):
+            self._work -= 1
+            message = self._state.messages[queue.held.first[1]]
+            queue.lift(message)
+            self.place(message)
+        if self._has_more_held(queue):
+            self.watch(queue.name, now)
 
     def _end(self, queue: QueueState, messages: list[Message]) -> None:
         """Of messages that may not go out again."""
@@ -357,6 +432,7 @@ class Delivery:
             queue.unplaced += 1
             if not self.ending.is_due(queue, message):
                 messages.append(message)
+                queue.life.given_out += 1
                 continue
             ended.append(message)
             self._work -= 1
@@ -388,37 +464,67 @@ class Delivery:
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
         """Log the delivery and answer it: at once if it may be repeated, else when it is committed."""
-        request = call.request
-        gone = [message for message in messages if not message.retry_s]
-        lasting = [message for message in messages if message.retry_s] if gone else messages
-        if gone:
-            self._ledger.append(_Take(queue.name, *named(gone)))
-            for message in gone:
-                message.deliveries += 1
+        must_be_logged = self._log_taken(call.request, queue.name, messages)
+        self._tell_delivered(call, queue.name, messages, count, must_be_logged=must_be_logged)
+
+    def _log_taken(self, request: Request, name: str, messages: list[Message]) -> bool:
+        """Log that messages of a queue were handed out; whether that may never be repeated."""
+        once = [message for message in messages if not message.retry_s]
+        lasting = messages
+        if once:
+            gone = [message for message in once if not is_kept(message.marks)]
+            lasting = [message for message in messages if message.retry_s or is_kept(message.marks)]
+            if gone:
+                self._ledger.append(_Take(name, *named(gone)))
+                for message in gone:
+                    message.deliveries += 1
         if lasting:
             consumer = request.consumer
             if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
                 consumer = None
-            self._log_delivery(queue, lasting, consumer)
-        reply = delivered_reply(request, queue.name, messages, count)
-        if gone or self._leases_are_committed or not self._ledger.is_leased:
+            self._log_delivery(name, lasting, consumer)
+            if once and len(self._state.kept) > self.kept_max:
+                self.drop_kept(len(self._state.kept) - self.kept_max)
+        return bool(once)
+
+    def _tell_delivered(
+        self, call: Call, name: str, messages: list[Message], count: int | None, *, must_be_logged: bool
+    ) -> None:
+        facts = [self.job_facts(message) for message in messages] if call.request.as_job else None
+        reply = delivered_reply(call.request, name, messages, count, facts)
+        if must_be_logged or self._leases_are_committed or not self._ledger.is_leased:
             self._ledger.park(call, reply)
         else:
             self._ledger.answer(call, reply)
 
-    def _log_delivery(self, queue: QueueState, messages: list[Message], consumer: str | None) -> None:
+    def job_facts(self, message: Message) -> JobFacts:
+        """What who knows jobs is told of one beside the message."""
+        return facts_of(message, self._state.tenures.at(message.msg_id // SHARDS_MAX))
+
+    def drop_kept(self, count: int) -> int:
+        """Let go of the oldest messages that are kept though they are delivered; how many there were."""
+        by_queue: dict[str, list[Message]] = {}
+        oldest = list(islice(self._state.kept, count))
+        for msg_id in oldest:
+            message = self._state.messages[msg_id]
+            by_queue.setdefault(message.queue, []).append(message)
+        for name, messages in by_queue.items():
+            self._ledger.append(Expire(name, *named(messages)))
+        return len(oldest)
+
+    def _log_delivery(self, name: str, messages: list[Message], consumer: str | None) -> None:
         """Messages go in flight."""
         if len(messages) == 1:
             message = messages[0]
             due_at = self.retry_at(message, message.retry_s)
             ids, previous = [message.msg_id], [newest_record(message)]
-            self._ledger.append(_Deliver(queue.name, ids, previous, [due_at], [message.deliveries + 1], consumer))
-            self.watch(queue.name, due_at)
+            self._ledger.append(_Deliver(name, ids, previous, [due_at], [message.deliveries + 1], consumer))
+            self.watch(name, due_at)
             return
         due_ats = [self.retry_at(message, message.retry_s) for message in messages]
         self._ledger.append(
             _Deliver(
-                queue.name,
+                name,
                 *named(messages),
                 due_ats,
                 [m.deliveries + 1 for m in messages],
@@ -428,11 +534,15 @@ class Delivery:
         earliest = due_ats[0]
         for due_at in due_ats:
             earliest = min(earliest, due_at)
-        self.watch(queue.name, earliest)
+        self.watch(name, earliest)
 
     def _leave(self, waiter: Waiter) -> None:
         """It waits no more; until now its queues were in use."""
         self.lines.leave(waiter)
+        for name in waiter.queues:
+            queue = self._state.queues.get(name)
+            if queue is not None:
+                queue.life.used_at = self._ledger.now
         if self.idle.has_any:
             self.idle.used(waiter.queues, self._ledger.now)
 

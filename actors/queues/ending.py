@@ -1,12 +1,13 @@
 """How a message ends that may not be delivered any more: it is dropped, or goes to the dead letter queue. A machine.
 
 One that was delivered before ends when it has expired, or was delivered as often as its queue lets it be; one that was
-not ends only if it was produced to be dropped when it expires, and then in no dead letter queue.
+not ends only if it was produced to go when it expires: to be dropped, and then it is in no dead letter queue, or to be
+buried.
 """
 
 from actors.queues.ledger import Ledger
 from quorate.protocol import TIME_MAX_S
-from storage.message import Message, is_dropped
+from storage.message import Message, is_buried, is_dropped
 from storage.message_ids import named
 from storage.queue_state import QueueState
 from storage.records import WORKERS_LEVEL, Bury, Expire
@@ -22,10 +23,12 @@ class Ending:
         """Whether a message may not be delivered any more."""
         if message.deliveries:
             return self._ledger.now >= message.expires_at or 0 < queue.max_deliveries <= message.deliveries
-        return self._is_dropped(message)
+        return self._ledger.now >= message.expires_at and is_dropped(message.marks)
 
     def _is_dropped(self, message: Message) -> bool:
-        return self._ledger.now >= message.expires_at and is_dropped(message.marks)
+        if self._ledger.now < message.expires_at or not is_dropped(message.marks):
+            return False
+        return not is_buried(message.marks)
 
     def end(self, queue: QueueState, messages: list[Message]) -> list[Message]:
         """Drop them, or move them to the dead letter queue; returns those that are there now, to be placed."""

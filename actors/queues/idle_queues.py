@@ -4,32 +4,58 @@ To use a queue is to consume from it, to watch it, to wait for it, or to configu
 flight it stays. What only produces keeps no queue: those of workers that are gone would get replies for ever. When a
 queue was used last stands in no record: a new leader knows nothing of it, and counts from when it looks for the first
 time. So a queue may go later than it is set to, and never earlier.
+
+A queue that was made by the first message of somebody who configures none (`is_transient`) is another thing: it goes
+when it is empty, nobody waits for it and nobody has used it at all for `idle_s`, and sooner where memory is short.
 """
 
 import heapq
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from storage.queue_state import NEVER, QueueState
 
+IDLE_S: Final = 300.0
+
 
 class IdleQueues:
-    """Of one broker. `is_waited_for` says whether somebody waits for a queue. All times are Unix seconds."""
+    """Of one broker. `is_waited_for` says whether somebody waits for a queue. All times are Unix seconds.
+
+    `idle_s`: see above; 0: such queues stay. It is set when all else is there.
+    """
 
     def __init__(self, queues: dict[str, QueueState], is_waited_for: Callable[[str], bool], now: float) -> None:
+        self.idle_s = IDLE_S
         self._queues = queues
         self._is_waited_for = is_waited_for
         self._used_at: dict[str, float | None] = {}
         self._alarm_at: dict[str, float] = {}
         self._alarms: list[tuple[float, str]] = []
         for queue in queues.values():
-            if queue.expires_after_s:
+            if queue.life.expires_after_s:
                 self._used_at[queue.name] = None
-                self._look_at(queue.name, now + queue.expires_after_s)
+                self._look_at(queue.name, now + queue.life.expires_after_s)
+            elif queue.life.is_transient:
+                self.made(queue, now)
 
     @property
     def has_any(self) -> bool:
-        """Whether any queue may go so."""
+        """Whether it is to be told which queues are used."""
         return bool(self._used_at)
+
+    def made(self, queue: QueueState, now: float) -> None:
+        """A queue is there that goes when it is empty."""
+        queue.life.used_at = now
+        self._look_at(queue.name, now + (self.idle_s or IDLE_S))
+
+    def short(self, now: float, count: int) -> list[str]:
+        """Memory is short: those of the next `count` that are transient and empty are to go at once."""
+        gone: list[str] = []
+        for _, name in self._alarms[:count]:
+            queue = self._queues.get(name)
+            if queue is not None and queue.life.is_transient and not queue.size and not self._is_waited_for(name):
+                gone.append(name)
+        return list(dict.fromkeys(gone))
 
     @property
     def next_event_at(self) -> float:
@@ -38,9 +64,9 @@ class IdleQueues:
 
     def configured(self, queue: QueueState, now: float) -> None:
         """Its settings may be others."""
-        if queue.expires_after_s:
+        if queue.life.expires_after_s:
             self._used_at[queue.name] = now
-            self._look_at(queue.name, now + queue.expires_after_s)
+            self._look_at(queue.name, now + queue.life.expires_after_s)
         else:
             self.forget(queue.name)
 
@@ -60,6 +86,18 @@ class IdleQueues:
             self._alarm_at[name] = at
             heapq.heappush(self._alarms, (at, name))
 
+    def _is_unused(self, queue: QueueState, now: float) -> bool:
+        """Whether a transient queue is to go; else it is looked at again."""
+        idle_s = self.idle_s
+        if queue.size or not idle_s or self._is_waited_for(queue.name):
+            self._look_at(queue.name, now + (idle_s or IDLE_S))
+        elif queue.life.used_at + idle_s > now:
+            self._look_at(queue.name, queue.life.used_at + idle_s)
+        else:
+            self._alarm_at.pop(queue.name, None)
+            return True
+        return False
+
     def due(self, now: float, count: int) -> list[str]:
         """Those that are to go now; at most `count` queues are looked at."""
         gone: list[str] = []
@@ -70,14 +108,18 @@ class IdleQueues:
             count -= 1
             del self._alarm_at[name]
             queue = self._queues.get(name)
-            if queue is None or not queue.expires_after_s:
+            if queue is None or not (queue.life.expires_after_s or queue.life.is_transient):
                 self.forget(name)
+                continue
+            if not queue.life.expires_after_s:
+                if self._is_unused(queue, now):
+                    gone.append(name)
                 continue
             used_at = self._used_at.get(name)
             if used_at is None or queue.in_flight or self._is_waited_for(name):
                 used_at = self._used_at[name] = now
-            if used_at + queue.expires_after_s > now:
-                self._look_at(name, used_at + queue.expires_after_s)
+            if used_at + queue.life.expires_after_s > now:
+                self._look_at(name, used_at + queue.life.expires_after_s)
                 continue
             self.forget(name)
             gone.append(name)

@@ -5,6 +5,7 @@ all that had been applied when it was made is committed; only a delivery that ma
 is answered at once. A produced message is shown to nobody before its record is committed.
 """
 
+import heapq
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,9 +16,9 @@ from actors.queues.totals import Counting
 from quorate.actions import WRITES
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Made, Message
-from storage.message_ids import message_id
-from storage.queue_state import ORIGINAL, QueueState
-from storage.records import LEVEL
+from storage.message_ids import message_id, named
+from storage.queue_state import NEVER, ORIGINAL, QueueState
+from storage.records import LEVEL, Clear
 from storage.state import ShardState
 
 REPLICATED_S: Final = 10.0
@@ -25,16 +26,22 @@ REPLICATED_S: Final = 10.0
 
 
 class _Replicated:
-    """A reply that waits until `nodes` nodes have record `trans_id`, or until `until` (monotonic s)."""
+    """A reply that waits until `nodes` nodes have record `trans_id`, or until `until` (monotonic s).
 
-    __slots__ = ("call", "is_over", "nodes", "reply", "trans_id", "until")
+    `message`: what was produced for somebody who wants it gone where it is not there in time.
+    """
 
-    def __init__(self, trans_id: int, nodes: int, until: float, call: Call, reply: Reply) -> None:
+    __slots__ = ("call", "is_over", "message", "nodes", "reply", "trans_id", "until")
+
+    def __init__(
+        self, trans_id: int, nodes: int, until: float, call: Call, reply: Reply, message: Message | None
+    ) -> None:
         self.trans_id = trans_id
         self.nodes = nodes
         self.until = until
         self.call = call
         self.reply = reply
+        self.message = message
         self.is_over = False
 
 
@@ -67,6 +74,7 @@ class Ledger:
         self._unplaced: deque[Message] = deque()
         self._replicated: dict[int, deque[_Replicated]] = {}
         self._replicated_of: dict[Client, list[_Replicated]] = {}
+        self._deadlines: list[tuple[float, int, _Replicated]] = []
         self._doubtful: deque[tuple[float, Call, Reply]] = deque()
         self.majority = 1
         self.is_leased = True
@@ -91,14 +99,17 @@ class Ledger:
             self.append(record)
         self._together.append((begin, len(self.records)))
 
-    def records_to_make(self, queue: str) -> int:
+    def records_to_make(self, queue: str, *, is_transient: bool = False) -> int:
         """How many records `make_queue` would append."""
-        return 1 if self.new_queue is not _ORIGINAL and queue not in self.state.queues else 0
+        has_own = self.new_queue is not _ORIGINAL or is_transient
+        return 1 if has_own and queue not in self.state.queues else 0
 
-    def make_queue(self, name: str) -> None:
+    def make_queue(self, name: str, *, is_transient: bool = False) -> None:
         """Note what a new queue is set to before its first message: it must not depend on who replays the log."""
-        if self.records_to_make(name):
-            self.append(QueueState(name, self.new_queue).settings())
+        if self.records_to_make(name, is_transient=is_transient):
+            settings = QueueState(name, self.new_queue).settings()
+            settings.is_transient = is_transient
+            self.append(settings)
 
     def produced(self, message: Message) -> None:
         """The message of a produce record just appended is placed when that is committed."""
@@ -149,11 +160,46 @@ class Ledger:
         """Refuse for what a field of the request is."""
         self.refuse(call, ErrorWord.FIELD, f"{field} {fault}")
 
-    def park_for(self, nodes: int, call: Call, reply: Reply) -> None:
-        """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's."""
-        waiting = _Replicated(self.state.trans_id, nodes, self._monotonic + REPLICATED_S, call, reply)
+    def park_for(self, nodes: int, call: Call, reply: Reply, wait_s: float | None, made: Message | None = None) -> None:
+        """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's.
+
+        Not within `wait_s` (0: that takes as long as it takes): then it is refused, and `made`, if that is given, is
+        removed, unless somebody was given it.
+        """
+        allowed_s = REPLICATED_S if wait_s is None else wait_s or math.inf
+        waiting = _Replicated(self.state.trans_id, nodes, self._monotonic + allowed_s, call, reply, made)
         self._replicated.setdefault(nodes, deque()).append(waiting)
         self._replicated_of.setdefault(call.client, []).append(waiting)
+        if wait_s:
+            heapq.heappush(self._deadlines, (self.now + wait_s, waiting.trans_id, waiting))
+
+    @property
+    def next_deadline(self) -> float:
+        """When `give_up_late` has something to do (Unix seconds)."""
+        return self._deadlines[0][0] if self._deadlines else NEVER
+
+    def give_up_late(self) -> None:
+        """Refuse what was to be on more nodes by now, and remove it."""
+        deadlines = self._deadlines
+        while deadlines and deadlines[0][0] <= self.now:
+            _, _, waiting = heapq.heappop(deadlines)
+            if not waiting.is_over:
+                self._end_replicated(waiting)
+                self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and did not have it in time")
+
+    def _not_replicated(self, waiting: _Replicated, reason: str) -> None:
+        """It is not there where it was to be: its message goes, if nobody was given it."""
+        made, request = waiting.message, waiting.call.request
+        if made is None:
+            self.answers.append((waiting.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason)))
+            return
+        reply = refusal(request, ErrorWord.NOT_REPLICATED, reason)
+        if self.state.messages.get(made.msg_id) is made:
+            if not made.deliveries:
+                self.append(Clear(made.queue, *named([made])))
+        elif not made.deliveries:
+            reply.error = ErrorWord.NO_SUCH_MESSAGE  # it has expired, or was cleared
+        self.answers.append((waiting.call, reply))
 
     def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
         """This node's disk has the records up to `durable`; n nodes have those up to the n-th of `replicas`."""
@@ -162,7 +208,7 @@ class Ledger:
                 waiting = line.popleft()
                 if not waiting.is_over:
                     self._end_replicated(waiting)
-                    self.answers.append((waiting.call, self._replicated_reply(waiting, nodes, replicas)))
+                    self._answer_replicated(waiting, nodes, replicas)
 
     def _is_over(self, waiting: _Replicated, durable: int, replicas: tuple[int, ...]) -> bool:
         """Whether it is on as many disks as were asked for, or can't be any more, or has waited for too long."""
@@ -175,18 +221,19 @@ class Ledger:
             is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self.committed)
         return is_done or self._monotonic >= waiting.until
 
-    def _replicated_reply(self, waiting: _Replicated, nodes: int, replicas: tuple[int, ...]) -> Reply:
+    def _answer_replicated(self, waiting: _Replicated, nodes: int, replicas: tuple[int, ...]) -> None:
         has_it = sum(waiting.trans_id <= replica for replica in replicas)
         is_committed = waiting.trans_id <= self.committed
         if has_it >= nodes and (is_committed or nodes < self.majority):
-            return waiting.reply
+            self.answers.append((waiting.call, waiting.reply))
+            return
         if has_it >= nodes:  # among them some that do not vote
             reason = f"{has_it} nodes have it, and after {REPLICATED_S:g} s no majority of those that vote"
         elif nodes > len(replicas):
             reason = f"{nodes} nodes were asked for, and there are {len(replicas)} by now; those have it"
         else:
             reason = f"{nodes} nodes were asked for, and after {REPLICATED_S:g} s {has_it} have it"
-        return refusal(waiting.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)
+        self._not_replicated(waiting, reason)
 
     def _end_replicated(self, waiting: _Replicated) -> None:
         waiting.is_over = True
@@ -200,8 +247,7 @@ class Ledger:
         """A client is gone: its replies wait for no disks any more. What it asked for is done as far as it is."""
         for waiting in self._replicated_of.pop(client, ()):
             waiting.is_over = True
-            reason = f"{waiting.nodes} nodes were asked for, and its client is gone"
-            self.answers.append((waiting.call, refusal(waiting.call.request, ErrorWord.UNKNOWN_OUTCOME, reason)))
+            self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and its client is gone")
 
     def take_open(self) -> list[tuple[int, Call, Reply]]:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
@@ -213,6 +259,7 @@ class Ledger:
         self._parked.clear()
         self._replicated.clear()
         self._replicated_of.clear()
+        self._deadlines.clear()
         self._after_commit.clear()
         return taken
 
@@ -280,6 +327,16 @@ class Ledger:
     def is_settled(self) -> bool:
         """Whether everything applied is committed."""
         return self.committed == self.state.trans_id
+
+    def uncommitted_due(self, queue: str, count: int) -> int:
+        """How many of a queue's messages are due and not committed; at most `count` are looked for."""
+        due = 0
+        for message in self._unplaced:
+            if message.queue == queue and message.due_at <= self.now:
+                due += 1
+                if due == count:
+                    break
+        return due
 
     @property
     def uncommitted_ids(self) -> list[int]:

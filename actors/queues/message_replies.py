@@ -9,6 +9,7 @@ from quorate.protocol import (
     Action,
     DeliveredItem,
     DeliveredReply,
+    JobFacts,
     MessageView,
     PeekReply,
     Reply,
@@ -17,7 +18,7 @@ from quorate.protocol import (
 )
 from storage.message import Message
 from storage.message_ids import newest_record
-from storage.records import CONSUMER, DEAD, EXPIRE, HEADERS, Encoding, Place
+from storage.records import CONSUMER, DEAD, EXPIRE, HEADERS, KEEP, NACKED, NACKS, Encoding, Place
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply
@@ -31,7 +32,10 @@ STATE_NAMES: Final = {
     Place.READY: "ready",
     Place.READY_EXPIRING: "ready",
     Place.IN_FLIGHT: "in_flight",
+    Place.HELD: "delayed",
 }
+READY: Final = (Place.READY, Place.READY_EXPIRING)
+_JobFacts: Final = JobFacts
 TAKEN: Final = "taken"
 """The state of a message that is delivered at most once, when it is told to who gets it."""
 
@@ -45,13 +49,32 @@ def _wire(encoding: int) -> str | None:
     return PLAIN if encoding == Encoding.PLAIN else None
 
 
-def delivered_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
+def facts_of(message: Message, led_by: int) -> JobFacts:
+    """What a job's id is made of, and how often it came.
+
+    That it came again by itself is in no record, so it is reckoned: neither the first delivery was that nor were those
+    behind which it was given back; but it is on its way again where it is ready and was not given back last.
+    """
+    marks = message.marks
+    nacks = 0 if marks is None else int(marks.get(NACKS, 0))
+    additional = max(0, message.deliveries - 1 - nacks)
+    if message.deliveries and message.place in READY and (marks is None or marks.get(NACKED) != message.deliveries):
+        additional += 1
+    return _JobFacts(led_by, message.expires_at - message.produced_at, message.retry_s, nacks, additional)
+
+
+def delivered_reply(
+    request: Request, queue: str, messages: list[Message], count: int | None, facts: list[JobFacts] | None = None
+) -> Reply:
     """What the client of a consume is told that gets `messages`: one as such where it did not say how many."""
     seq: Any = request.seq
     if request.full:
         return _full_reply(request, queue, messages, count)
     if count is not None:
-        items = [_delivered(message) for message in messages]
+        if facts is None:
+            items = [_delivered(message) for message in messages]
+        else:
+            items = [_delivered(message, job) for message, job in zip(messages, facts, strict=True)]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
     message = messages[0]
     return _Reply(
@@ -64,19 +87,20 @@ def delivered_reply(request: Request, queue: str, messages: list[Message], count
         encoding=_wire(message.encoding),
         deliveries=message.deliveries,
         headers=None if message.marks is None else message.marks.get(HEADERS),
+        job=None if facts is None else facts[0],
     )
 
 
-def _delivered(message: Message) -> DeliveredItem:
+def _delivered(message: Message, job: JobFacts | None = None) -> DeliveredItem:
     encoding = _wire(message.encoding)
     headers = None if message.marks is None else message.marks.get(HEADERS)
-    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding, headers)
+    return _DeliveredItem(message.msg_id, _raw(message.data), message.queue, message.deliveries, encoding, headers, job)
 
 
 def _full_reply(request: Request, queue: str, messages: list[Message], count: int | None) -> Reply:
     views = [view_of(message) for message in messages]
     for view in views:
-        if not view.retry:
+        if not view.retry and not view.keep:
             view.state = TAKEN
     if count is not None:
         return PeekReply(action=_CONSUME, code=0, queue=queue, seq=request.seq, messages=views)
@@ -84,8 +108,8 @@ def _full_reply(request: Request, queue: str, messages: list[Message], count: in
     return ShowReply(action=_CONSUME, code=0, queue=queue, seq=request.seq, msg_id=view.msg_id, message=view)
 
 
-def view_of(message: Message) -> MessageView:
-    """A message as peek and show give it."""
+def view_of(message: Message, led_by: int | None = None) -> MessageView:
+    """A message as peek and show give it; `led_by`: to who knows jobs."""
     marks = message.marks or {}
     return MessageView(
         msg_id=message.msg_id,
@@ -105,4 +129,7 @@ def view_of(message: Message) -> MessageView:
         headers=marks.get(HEADERS),
         expire=marks.get(EXPIRE),
         dead=marks.get(DEAD),
+        nacks=marks.get(NACKS),
+        keep=marks.get(KEEP),
+        job=None if led_by is None else facts_of(message, led_by),
     )

@@ -24,7 +24,7 @@ from storage.records import DEAD, WORKERS_LEVEL, Move, Place
 MOVE_SCAN: Final = 5000
 """Messages that are looked at for the `count` that may move: some 5 ms."""
 
-MOVABLE: Final = (Place.READY, Place.READY_EXPIRING, Place.DELAYED)
+MOVABLE: Final = (Place.READY, Place.READY_EXPIRING, Place.DELAYED, Place.HELD)
 
 
 class _Target:

@@ -11,8 +11,9 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings
-from actors.queues.message_replies import view_of
+from actors.queues.message_replies import STATE_NAMES, view_of
 from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
+from actors.queues.queue_admin import paused_word
 from actors.queues.queue_rows import QueueRows, totals_of
 from actors.queues.readers import Readers
 from actors.queues.summing import Summing, Sums
@@ -22,20 +23,30 @@ from quorate.protocol import (
     Action,
     ErrorWord,
     LeaderReply,
+    MessageView,
     MonitorReply,
     PeekReply,
     QueueSettings,
+    ScanReply,
     ShowReply,
     done,
     refusal,
 )
 from storage.message import Message, weight
+from storage.message_ids import SHARDS_MAX
+from storage.name_buckets import BUCKETS
 from storage.queue_state import QueueState
-from storage.records import Configure, Place
+from storage.records import Place
 
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
 """Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
+
+LATER: Final = (Place.DELAYED, Place.HELD)
+
+SCAN_DEFAULT: Final = 100
+SCAN_MAX: Final = 2000
+"""So many messages are looked at for one reply to scan: some 5 ms where all of them are told."""
 
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
@@ -83,13 +94,13 @@ class Queries:
             max_size=queue.max_size,
             max_id=queue.max_id,
             wait_status=self._delivery.waiting_for(queue.name),
-            paused=queue.paused,
+            paused=paused_word(queue),
             leader_node_id=around.leader_node_id,
             node_id=around.node_id,
             trans_id=self._state.trans_id,
             log_size=self._state.trans_id - around.trimmed,
             max_log_size=around.max_log_size,
-            settings=settings_of(queue.settings()),
+            settings=settings_of(queue),
         )
         if call.request.full:
             reply.row = self._rows.row(queue, call.principal.rights, is_full=True)
@@ -150,9 +161,9 @@ class Queries:
         live = self._state.messages
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
         waiting = islice(queue.waiting, PEEK_SCAN if queue.delayed else 0)
-        later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place == Place.DELAYED)
+        later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place in LATER)
         chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
-        messages = [view_of(message) for message in chosen]
+        messages = [self._view(call, message) for message in chosen]
         self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))
 
     def _peek_page(self, call: Call, queue: QueueState) -> None:
@@ -175,7 +186,7 @@ class Queries:
         chosen: list[Message] = []
         for seen, key in enumerate(keys, 1):
             message = live[key[-1]]
-            if place == Place.READY or message.place == place:
+            if place == Place.READY or message.place == place or (place == Place.DELAYED and message.place in LATER):
                 room -= weight(message) + REPLY_OVERHEAD_BYTES
                 if len(chosen) >= (request.count or PEEK_DEFAULT) or (chosen and room < 0):
                     is_more = True
@@ -183,7 +194,7 @@ class Queries:
                 chosen.append(message)
             position = key
             is_more = seen == PEEK_SCAN
-        reply = done(request, PeekReply, queue=queue.name, messages=[view_of(message) for message in chosen])
+        reply = done(request, PeekReply, queue=queue.name, messages=[self._view(call, message) for message in chosen])
         if is_more and position is not None:
             reply.next = told(position)
         self._ledger.park(call, reply)
@@ -205,8 +216,59 @@ class Queries:
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
             return
-        reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view_of(message))
+        view = self._view(call, message)
+        self._ledger.park(call, done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view))
+
+    def _view(self, call: Call, message: Message) -> MessageView:
+        """A message as it is told to who knows jobs, or not."""
+        is_job = call.request.as_job
+        return view_of(message, self._state.tenures.at(message.msg_id // SHARDS_MAX) if is_job else None)
+
+    def scan(self, call: Call) -> None:
+        """Some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
+
+        Of messages only those of `queue` and `state`, where that is given. `after` is a bucket of names, or the record
+        that produced the last message.
+        """
+        request = call.request
+        after = request.after or 0
+        if not isinstance(after, int):
+            return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
+        reply = done(request, ScanReply, shards=self.around.shards)
+        count = request.count or SCAN_DEFAULT
+        if request.full:
+            reply.messages, reply.next = self._scan_messages(call, after, count)
+        else:
+            reply.names, reply.next = self._scan_names(call, after, count)
         self._ledger.park(call, reply)
+        return None
+
+    def _scan_names(self, call: Call, after: int, count: int) -> tuple[list[tuple[str, int]], int | None]:
+        rights, queues = call.principal.rights, self._state.queues
+        found: list[tuple[str, int]] = []
+        for at in range(after, BUCKETS):
+            if len(found) >= count:
+                return found, at
+            names = [name for name in self._state.buckets.at(at) if rights.may(Right.LOOK, name)]
+            found += [(name, len(queues[name].ready)) for name in names]
+        return found, None
+
+    def _scan_messages(self, call: Call, after: int, count: int) -> tuple[list[MessageView], int | None]:
+        request, rights = call.request, call.principal.rights
+        wanted = None if request.state is None else set(request.state.split(","))
+        room, end = call.reply_bytes_max, after
+        found: list[MessageView] = []
+        looked = self._state.messages.behind(after, SCAN_MAX)
+        for message in looked:
+            is_meant = request.queue is None or message.queue == request.queue
+            if is_meant and (wanted is None or STATE_NAMES[message.place] in wanted):
+                room -= weight(message) + REPLY_OVERHEAD_BYTES
+                if len(found) >= count or (found and room < 0):
+                    return found, end
+                if message.place != Place.UNPLACED and rights.may(Right.LOOK, message.queue):
+                    found.append(self._view(call, message))
+            end = message.msg_id // SHARDS_MAX
+        return found, end if len(looked) == SCAN_MAX else None
 
     def status(self) -> dict[str, Any]:
         """The queues' part of a shard's row in its node's status."""
@@ -256,16 +318,16 @@ class Queries:
         return queue
 
 
-def settings_of(record: Configure) -> QueueSettings:
-    """The settings that a record sets."""
+def settings_of(queue: QueueState) -> QueueSettings:
+    """A queue's settings, as replies say them."""
     return QueueSettings(
-        max_size=record.max_size,
-        default_ttl=record.default_ttl_s,
-        default_retry=record.default_retry_s,
-        max_deliveries=record.max_deliveries,
-        dead_letter=record.dead_letter,
-        paused=record.paused,
-        expires_after=record.expires_after_s,
+        max_size=queue.max_size,
+        default_ttl=queue.default_ttl_s,
+        default_retry=queue.default_retry_s,
+        max_deliveries=queue.max_deliveries,
+        dead_letter=queue.dead_letter,
+        paused=paused_word(queue),
+        expires_after=queue.life.expires_after_s,
     )
 
 

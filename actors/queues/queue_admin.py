@@ -12,11 +12,11 @@ from msgspec import UnsetType
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
-from quorate.protocol import Action, ErrorWord, Reply, SettingsReply, done
+from quorate.protocol import Action, ErrorWord, Reply, Request, SettingsReply, done
 from storage.message import Message
 from storage.message_ids import message_id, named
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
-from storage.records import WORKERS_LEVEL, Clear, Configure, Remove
+from storage.records import JOBS_LEVEL, WORKERS_LEVEL, Clear, Configure, Remove
 
 ValueT = TypeVar("ValueT")
 
@@ -100,6 +100,7 @@ class QueueAdmin:
         if queue is None and len(self._state.queues) >= self._queues_max:
             return self._ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._queues_max} queues already")
         wanted = (queue or QueueState(request.queue, self._new_queue)).settings()
+        takes_in, gives_out = _paused(request.paused, wanted)
         asked = Configure(
             request.queue,
             _or(request.max_size, wanted.max_size),
@@ -107,16 +108,22 @@ class QueueAdmin:
             _or(request.default_retry, wanted.default_retry_s),
             _or(request.max_deliveries, wanted.max_deliveries),
             wanted.dead_letter if isinstance(request.dead_letter, UnsetType) else request.dead_letter or None,
-            _or(request.paused, wanted.paused),
+            not gives_out,
             _or(request.expires_after, wanted.expires_after_s),
+            0.0 if takes_in else wanted.paused_in_at or self._ledger.now,
+            wanted.is_transient and request.paused is not None and _only_pauses(request),
         )
-        if asked.expires_after_s and self._ledger.level < WORKERS_LEVEL:
-            reason = f"expires_after: the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
+        is_later = asked.expires_after_s and self._ledger.level < WORKERS_LEVEL
+        if is_later or (asked.paused_in_at and self._ledger.level < JOBS_LEVEL):
+            named_field = "expires_after" if is_later else "paused"
+            reason = f"{named_field}: the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
             return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         if asked != wanted or queue is None:
             self._ledger.append(asked)
             queue = self._state.queues[request.queue]
+            self._delivery.watch(queue.name, self._ledger.now)  # what was held back comes in
             self._delivery.serve(queue)
+        queue.life.used_at = self._ledger.now
         self._delivery.idle.configured(queue, self._ledger.now)
         self._ledger.park(
             call,
@@ -128,7 +135,7 @@ class QueueAdmin:
                 default_retry=asked.default_retry_s,
                 max_deliveries=asked.max_deliveries,
                 dead_letter=asked.dead_letter,
-                paused=asked.paused,
+                paused=paused_word(queue),
                 expires_after=asked.expires_after_s,
             ),
         )
@@ -149,6 +156,13 @@ class QueueAdmin:
         """Remove the queues that nobody has used for too long."""
         for name in self._delivery.idle.due(self._ledger.now, IDLE_MAX):
             self._begin(None, name)
+
+    def make_room(self) -> bool:
+        """Memory is short: queues that are empty, and would go soon, go now; whether there were any."""
+        names = self._delivery.idle.short(self._ledger.now, IDLE_MAX)
+        for name in names:
+            self._begin(None, name)
+        return bool(names)
 
     def _begin(self, call: Call | None, name: str) -> None:
         state = self._state
@@ -208,6 +222,40 @@ class QueueAdmin:
         self._clearings.remove(clearing)
         if call is not None:
             self._ledger.park(call, done(call.request, Reply, count=clearing.removed))
+
+
+def paused_word(queue: QueueState) -> bool | str:
+    """How replies say what of a queue is paused: true, that nothing is given out, "in", "all", or false."""
+    if not queue.paused_in_at:
+        return queue.paused
+    return "all" if queue.paused else "in"
+
+
+PAUSES: Final[dict[bool | str, tuple[bool, bool]]] = {
+    True: (True, False),
+    "out": (True, False),
+    "in": (False, True),
+    "all": (False, False),
+    False: (True, True),
+    "none": (True, True),
+}
+"""Whether the queue takes something in, and gives something out."""
+
+
+def _paused(asked: bool | str | None, held: Configure) -> tuple[bool, bool]:
+    """What holds from here on. True and false, which an older client says, are about giving out alone."""
+    takes_in = not held.paused_in_at
+    if asked is None:
+        return takes_in, not held.paused
+    if isinstance(asked, bool):
+        return (takes_in, False) if asked else PAUSES[False]
+    return PAUSES[asked]
+
+
+def _only_pauses(request: Request) -> bool:
+    """Whether nothing else is set: a queue that is paused counts as nobody's still."""
+    others = (request.max_size, request.default_ttl, request.default_retry, request.max_deliveries)
+    return all(one is None for one in (*others, request.expires_after)) and isinstance(request.dead_letter, UnsetType)
 
 
 def _or(asked: ValueT | None, held: ValueT) -> ValueT:

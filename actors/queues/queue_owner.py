@@ -223,12 +223,16 @@ class QueueOwner(LoopActor):
     def _members_changed(self, message: MembersChanged) -> None:
         self._around.nodes, self._around.voters = message.nodes, message.voters
         self._level = self._ledger.level = message.level
+        tenures = self._ledger.state.tenures.rows
+        if self._tenure.leads and tenures and tenures[-1].node_id != self._around.node_id:
+            self._ledger.append(Lead("", self._around.node_id))  # it has led before, and now it is known who did
 
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _log_advanced(self, message: LogAdvanced) -> None:
         committed = message.committed
         self._room_bytes, self._around.trimmed = message.room_bytes, message.trimmed
+        self._around.heard = message.heard
         self._broker.disk_full = self._disk_full = message.disk_full
         self._appender.is_disk_full = message.disk_full is not None
         if not self._tenure.leads:

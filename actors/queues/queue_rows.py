@@ -4,6 +4,7 @@ from actors.messages.rights import Rights
 from actors.messages.sorting import OF_TOTALS
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.queue_admin import paused_word
 from actors.queues.summing import Summing, oldest_ready
 from actors.queues.totals import Totals
 from quorate.actions import Right
@@ -30,12 +31,15 @@ class QueueRows:
             queue.max_size,
             queue.max_id,
             self._delivery.waiting_for(queue.name),
-            queue.paused,
+            paused_word(queue),
         )
         if is_full:
-            counting = self._ledger.counting
+            counting, now = self._ledger.counting, self._ledger.now
             totals = counting.of(queue.name)
             row.oldest = oldest_ready(queue)
+            since = max(queue.life.made_at, counting.begun)
+            row.age, row.idle = _passed(now, since), _passed(now, max(queue.life.used_at, since))
+            row.was_ready, row.given_out = queue.life.was_ready, queue.life.given_out
             row.totals = QueueTotals(counting.begun) if totals is None else totals_of(counting.begun, totals)
             row.dead_letter = queue.dead_letter
             if queue.dead_letter is not None and rights.may(Right.LOOK, queue.dead_letter):
@@ -85,3 +89,7 @@ def totals_of(begun: float, found: Totals) -> QueueTotals:
         found.cleared,
         found.arrived,
     )
+
+
+def _passed(now: float, since: float) -> float:
+    return round(max(0.0, now - since), 3)

@@ -9,17 +9,21 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done
-from storage.message import Message
+from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
-from storage.records import WORKERS_LEVEL, Confirm, Extend, Place, Release
+from storage.records import JOBS_LEVEL, NACKS, WORKERS_LEVEL, Confirm, Extend, Place, Release, Withhold
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply
 _CONFIRM: Final = int(Action.CONFIRM)
 
+LATER: Final = (Place.IN_FLIGHT, Place.DELAYED, Place.HELD)
+READY: Final = (Place.READY, Place.READY_EXPIRING)
+"""Where what is asked for may stand."""
+
 
 class Settling:
-    """Confirm, release, extend and bury, by the ids that a request names.
+    """Confirm, release, extend, withhold and bury, by the ids that a request names.
 
     With `delivery` a request says which delivery of each message it is about: one that has been handed out again since
     is in other hands, and what is asked about it is as if it were not in flight. A delivery that the log does not know
@@ -113,16 +117,15 @@ class Settling:
     def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is.
 
-        `or_delayed`: those that are delayed, too, unless the request is about a delivery.
+        `or_delayed`: those that are delayed, too, unless the request is about a delivery; and of those that are
+        delivered at most once, and kept, only these.
         """
         ids = self._named(call)
         if ids is None:
             return None
         found = self._found(call, ids)
-        places = (
-            (Place.IN_FLIGHT, Place.DELAYED) if or_delayed and call.request.delivery is None else (Place.IN_FLIGHT,)
-        )
-        flying = _only(found, lambda message: message.place in places)
+        places = LATER if or_delayed and call.request.delivery is None else (Place.IN_FLIGHT,)
+        flying = _only(found, lambda message: message.place in places and not _is_over(message))
         meant = self._meant(call.request, flying)
         if meant:
             return meant
@@ -146,14 +149,69 @@ class Settling:
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
         for name, messages in by_queue.items():
             # what was delivered before may not go out after it expires: then is when it is dropped
-            due_ats = [min(due_at, message.expires_at) if message.deliveries else due_at for message in messages]
-            self._ledger.append(Release(name, *named(messages), due_ats))
+            due_ats = [self._back_at(message, due_at) for message in messages]
+            counts: list[int] | None = None
+            if self._ledger.level >= JOBS_LEVEL and request.nack is not False:
+                counts = [nacks_of(message) + 1 if message.deliveries else 0 for message in messages]
+            self._ledger.append(Release(name, *named(messages), due_ats, counts if counts and any(counts) else None))
             for message in messages:
                 self._delivery.place(message)
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values()))))
 
+    def _back_at(self, message: Message, due_at: float) -> float:
+        """When a message that is given back is due. Where its queue takes nothing in, it was there before that."""
+        if message.deliveries or is_dropped(message.marks):
+            due_at = min(due_at, message.expires_at)
+        queue = self._ledger.state.queues[message.queue]
+        if due_at <= self._ledger.now and 0.0 < queue.paused_in_at < due_at:
+            return queue.paused_in_at
+        return due_at
+
+    def withhold(self, call: Call) -> None:
+        """The messages are not to be given out for now: they are ready again after `delay`, or their retry time.
+
+        One that is delivered at most once, and kept, does not come again.
+        """
+        request = call.request
+        if self._ledger.level < JOBS_LEVEL:
+            return self._refuse_level(call)
+        ids = self._named(call)
+        if ids is None:
+            return None
+        found = self._found(call, ids)
+        by_queue = _only(found, lambda message: message.place in READY)
+        if not by_queue and request.msg_ids is None:
+            word = ErrorWord.NOT_READY if found else ErrorWord.NO_SUCH_MESSAGE
+            reason = f"message {ids[0]} is not ready" if found else f"there is no message {ids[0]}"
+            return self._ledger.refuse(call, word, reason)
+        for name, messages in by_queue.items():
+            due_ats = [self._withheld_until(message, request.delay) for message in messages]
+            self._ledger.append(Withhold(name, *named(messages), due_ats))
+            for message in messages:
+                self._delivery.place(message)
+        withheld = sum(map(len, by_queue.values()))
+        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, withheld=withheld))
+        return None
+
+    def _withheld_until(self, message: Message, delay: float | None) -> float:
+        now, expires_at = self._ledger.now, message.expires_at
+        if delay:
+            at = now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
+        elif not message.retry_s and is_kept(message.marks):
+            return expires_at
+        else:
+            at = now + message.retry_s
+        return min(at, expires_at) if message.deliveries or is_dropped(message.marks) else at
+
+    def _refuse_level(self, call: Call) -> None:
+        reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
+        self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+
     def extend(self, call: Call) -> None:
-        """The messages are worked on for longer: `retry` seconds from now, also beyond their expiry."""
+        """The messages are worked on for longer: `retry` seconds from now, also beyond their expiry.
+
+        Those that are to be buried when they expire are so in any case.
+        """
         request = call.request
         if not request.retry:
             return self._ledger.refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
@@ -161,18 +219,21 @@ class Settling:
         if by_queue is None:
             return None
         for name, messages in by_queue.items():
-            due_ats = [max(message.due_at, self._ledger.now + request.retry) for message in messages]
+            due_ats = [self._held_until(message, request.retry) for message in messages]
             self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.watch(name, min(due_ats))
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
         return None
 
+    def _held_until(self, message: Message, retry_s: float) -> float:
+        at = max(message.due_at, self._ledger.now + retry_s)
+        return min(at, message.expires_at) if is_buried(message.marks) else at
+
     def bury(self, call: Call) -> None:
         """The messages are not wanted, by anybody: they move to their dead letter queue at once, or none does."""
         request = call.request
         if self._ledger.level < WORKERS_LEVEL:
-            reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
-            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return self._refuse_level(call)
         by_queue = self._in_flight(call)
         if by_queue is None:
             return None
@@ -184,6 +245,18 @@ class Settling:
             self._delivery.bury(queues[name], messages, request.reason)
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, buried=sum(map(len, by_queue.values()))))
         return None
+
+
+def nacks_of(message: Message) -> int:
+    """How often a message was given back by who could not do it."""
+    return 0 if message.marks is None else int(message.marks.get(NACKS, 0))
+
+
+def _is_over(message: Message) -> bool:
+    """Whether it is kept, and was delivered or withheld: it does not come again."""
+    if message.retry_s or not is_kept(message.marks):
+        return False
+    return message.place == Place.IN_FLIGHT or message.due_at >= message.expires_at
 
 
 def _only(found: dict[str, list[Message]], wanted: Callable[[Message], bool]) -> dict[str, list[Message]]:

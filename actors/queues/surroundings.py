@@ -8,7 +8,8 @@ from actors.queues.appending import AppendingLimits
 
 @dataclass(slots=True)
 class Surroundings:
-    """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members.
+    """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members, and how
+    many of those that vote were heard within an election time-out, this one included; `shards`: there are so many.
 
     Kept by the QueueOwner, from `LogAdvanced`, `LeaderChanged` and `MembersChanged`.
     """
@@ -25,6 +26,8 @@ class Surroundings:
     leader_vote_id: int = 0
     nodes: int = 1
     voters: int = 1
+    heard: int = 1
+    shards: int = 1
 
     def leader_changed(self, message: LeaderChanged) -> None:
         """Somebody else leads, or nobody, or where the leader is has become known."""

@@ -11,26 +11,27 @@ from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from net.peers.messages import ForwardedCall
-from quorate.actions import LATER, WORKERS_LEVEL, About, about
+from quorate.actions import JOBS_LEVEL, LATER, WORKERS_LEVEL, About, about
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
+from quorate.node_replies import MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     NO_DATA,
+    Action,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
     ListReply,
-    MetricsReply,
     MonitorReply,
     MoveReply,
     PeekReply,
     RedirectReply,
     Reply,
     Request,
+    ScanReply,
     SettingsReply,
     ShowReply,
-    StatusReply,
     headers_fault,
     name_fault,
 )
@@ -44,7 +45,7 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
-    *(NotAllowedReply, MoveReply, MetricsReply),
+    *(NotAllowedReply, MoveReply, MetricsReply, ScanReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -53,7 +54,7 @@ OF_LOG: Final = about(About.LOG)
 
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder().encode
-HOLD_MANY: Final = (DeliveredReply, PeekReply)
+HOLD_MANY: Final = (DeliveredReply, PeekReply, ScanReply)
 _decoders: Final = tuple(msgspec.msgpack.Decoder(kind).decode for kind in REPLY_KINDS)
 _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
@@ -77,6 +78,18 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 
 def level_of(request: Request) -> int:
     """The feature level of a node that can be asked that; an older one takes it for a fault of the one who forwards."""
+    if (
+        request.as_job is not None
+        or request.keep is not None
+        or request.in_turn is not None
+        or request.max_ready is not None
+        or request.nack is not None
+        or request.expire == "bury"
+        or isinstance(request.paused, str)
+        or (request.wait is not None and request.action == Action.PRODUCE)
+        or any(item.keep is not None or item.expire == "bury" for item in request.messages or ())
+    ):
+        return JOBS_LEVEL
     if (
         request.headers is not None
         or request.expire is not None
@@ -160,8 +173,9 @@ def packed_reply(reply: Reply) -> PackedReply:
         payloads.append(bytes(reply.data))
         stripped = replace(stripped, data=None)
     if isinstance(reply, HOLD_MANY):
-        payloads += [bytes(item.data) for item in reply.messages]
-        stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
+        if reply.messages is not None:
+            payloads += [bytes(item.data) for item in reply.messages]
+            stripped = replace(stripped, messages=[replace(item, data=_FILLER) for item in reply.messages])
     elif isinstance(reply, LogReply):
         payloads += [_as_json(record) for record in reply.records]  # they hold payloads, which are JSON's text
         stripped = replace(stripped, records=[])
@@ -187,7 +201,7 @@ def unpacked_reply(packed: PackedReply) -> Reply:
         if type(reply) is Reply and payloads:
             reply.data = Raw(next(rest))
         elif isinstance(reply, HOLD_MANY):
-            for item in reply.messages:
+            for item in reply.messages or ():
                 item.data = Raw(next(rest))
         elif isinstance(reply, LogReply):
             reply.records += map(Raw, rest)

@@ -285,6 +285,8 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
             return fault
     if request.headers is not None and (why := headers_fault(request.headers)):
         return Fault(ErrorWord.FIELD, f"headers {why}", body=body)
+    if request.as_job is not None:  # what sessions of other protocols ask
+        return Fault(ErrorWord.FIELD, "Object contains unknown field `as_job`", body=body)
     if (
         request.key is not None
         or request.consumer is not None

@@ -194,7 +194,7 @@ class Run:
                     )
         for node in self.nodes if workers else ():
             queue = node.state_on_disk().queues.get(IDLE) if node.is_up else None
-            if queue is not None and queue.expires_after_s and node.node_id not in self.faults.outside:
+            if queue is not None and queue.life.expires_after_s and node.node_id not in self.faults.outside:
                 self.history.problems.append(f"queue {IDLE} is still there, which nobody has used for long")
 
     def _check_archive(self, archive: Archive) -> None:

@@ -14,6 +14,7 @@ from storage.sections import NO_ROWS, SECTIONS, padded, rows_of
 from storage.snapshot_check import check_part
 from storage.state import ShardState
 from storage.tables import LmdbTables
+from storage.tenures import Tenure, Tenures
 from storage.trimming import Trim, TrimRows
 from tests.storage.memory import MemoryFolder
 
@@ -24,6 +25,7 @@ def filled() -> ShardState:
     state = ShardState()
     state.members = MEMBERS
     state.readers = {"archive": ReaderPosition(7, 5.0)}
+    state.tenures = Tenures([Tenure(1, 0), Tenure(2, 7)])
     return state
 
 
@@ -32,7 +34,7 @@ def test_every_section_comes_back_as_it_was_and_an_empty_one_has_no_row() -> Non
     for section, row in zip(SECTIONS, rows_of(state), strict=True):
         assert row, f"{section.name} is to be tried here"
         section.into_state(back, section.decode(row))
-    assert (back.members, back.readers) == (state.members, state.readers)
+    assert (back.members, back.readers, back.tenures.rows) == (state.members, state.readers, state.tenures.rows)
     assert rows_of(ShardState()) == NO_ROWS
 
 

@@ -12,6 +12,7 @@ from storage.message_ids import message_id
 from storage.queue_state import QueueState
 from storage.records import Member, Members, Produce, ReaderPosition, Remove
 from storage.recovery import load_state
+from storage.sections import padded
 from storage.state import ShardState
 from storage.tables import LmdbTables
 from storage.trimming import Trim, TrimRows, encode_row, queue_row
@@ -31,7 +32,7 @@ def source(path: Path, count: int) -> LogStore:
     rows = TrimRows(
         [(message_id(n, 0), encode_row(message(n))) for n in range(1, count + 1)],
         [(f"q{n}", queue_row(QueueState(f"q{n}"))) for n in range(3)],
-        (encode_row(MEMBERS), encode_row(READERS)),
+        padded((encode_row(MEMBERS), encode_row(READERS))),
     )
     store.trim(Trim(count, 4, rows))
     return store

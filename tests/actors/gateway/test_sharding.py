@@ -10,17 +10,16 @@ from actors.gateway.gathers import Following, Listed, Measured, Settled, Spread,
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
 from actors.messages.sorting import cursor, position, rank
+from quorate.node_replies import MetricsReply, StatusReply
 from quorate.protocol import (
     Action,
     ClusterReply,
     Code,
     ErrorWord,
     ListReply,
-    MetricsReply,
     QueueRow,
     Reply,
     Request,
-    StatusReply,
     refusal,
 )
 from quorate.shard_replies import ShardedClusterReply

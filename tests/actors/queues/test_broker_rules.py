@@ -33,7 +33,9 @@ class ModelMessage:
     deliveries: int = 0
     flying_until: float | None = None
     is_given_back: bool = False
-    drops: bool = False
+    drops: str | None = None
+    keeps: bool = False
+    nacks: int = 0
     dead: dict[str, Any] | None = None
 
 
@@ -43,6 +45,7 @@ class Model:
 
     messages: list[ModelMessage] = field(default_factory=list)
     paused: set[str] = field(default_factory=set)
+    takes_nothing: dict[str, float] = field(default_factory=dict)
     max_deliveries: dict[str, int] = field(default_factory=dict)
     dead_letter: dict[str, str] = field(default_factory=dict)
     max_size: dict[str, int] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class Model:
                 self.end(m, m.expires)
 
     def end(self, m: ModelMessage, now: float) -> None:
-        if m.queue not in self.dead_letter or (m.drops and m.expires <= now):
+        if m.queue not in self.dead_letter or (m.drops == "drop" and m.expires <= now):
             self.messages.remove(m)
         else:
             self.bury(m, now)
@@ -81,7 +84,7 @@ class Model:
         if reason is not None:
             m.dead["reason"] = reason
         m.queue, m.due, m.expires, m.deliveries, m.key = self.dead_letter[m.queue], now, now + 3600, 0, None
-        m.flying_until, m.drops = None, False
+        m.flying_until, m.drops, m.nacks = None, None, 0
 
     def move(self, m: ModelMessage, to: str | None, now: float) -> bool:
         """Whether it moved: to where it came from, if `to` is not said."""
@@ -94,11 +97,20 @@ class Model:
         if 0 < self.max_size.get(target, 0) <= len(there):
             return False
         m.queue, m.due, m.deliveries, m.dead, m.is_given_back = target, max(m.due, now), 0, None, False
+        m.nacks = 0
         m.expires = m.due + 3600
         return True
 
+    def is_held(self, m: ModelMessage) -> bool:
+        since = self.takes_nothing.get(m.queue)
+        return since is not None and m.due > since and m.retry > 0
+
+    def is_over(self, m: ModelMessage) -> bool:
+        return m.keeps and (m.flying_until is not None or m.due >= m.expires)
+
     def ready(self, queue: str, now: float) -> list[ModelMessage]:
         found = [m for m in self.messages if m.queue == queue and m.flying_until is None and m.due <= now]
+        found = [m for m in found if not self.is_held(m)]
         return sorted(found, key=lambda m: (-m.priority, m.due, m.msg_id))
 
     def consume(self, queue: str, count: int, now: float) -> list[ModelMessage]:
@@ -113,7 +125,9 @@ class Model:
                 continue
             out.append(m)
             m.deliveries += 1
-            if not m.retry:
+            if not m.retry and m.keeps:
+                m.flying_until = max(m.expires, now)
+            elif not m.retry:
                 self.messages.remove(m)
             else:
                 at = now + m.retry
@@ -134,16 +148,20 @@ STEPS = st.lists(
             st.sampled_from([0, 2, 6, 30]),
             st.integers(-1, 2),
             st.sampled_from([None, "k1", "k2"]),
-            st.sampled_from([False, False, True]),
+            st.sampled_from([None, None, "drop", "bury"]),
+            st.booleans(),
         ),
         st.tuples(st.just("consume"), st.sampled_from(QUEUES), st.integers(1, 3)),
         st.tuples(st.just("confirm"), st.integers(0, 30), FENCES),
-        st.tuples(st.just("release"), st.integers(0, 30), FENCES, st.sampled_from([0, 3])),
+        st.tuples(st.just("release"), st.integers(0, 30), FENCES, st.sampled_from([0, 3]), st.booleans()),
+        st.tuples(st.just("withhold"), st.integers(0, 30), st.sampled_from([None, 0, 4])),
         st.tuples(st.just("extend"), st.integers(0, 30), FENCES, st.sampled_from([4, 50])),
         st.tuples(st.just("bury"), st.integers(0, 30), FENCES, st.sampled_from([None, "no such user"])),
         st.tuples(st.just("move"), st.integers(0, 30), st.sampled_from(QUEUES), st.sampled_from([None, *QUEUES])),
         st.tuples(st.just("time"), st.sampled_from([0.5, 1.0, 3.0, 10.0, 40.0])),
-        st.tuples(st.just("pause"), st.sampled_from(QUEUES), st.booleans()),
+        st.tuples(
+            st.just("pause"), st.sampled_from(QUEUES), st.sampled_from([True, False, "in", "out", "all", "none"])
+        ),
         st.tuples(st.just("size"), st.sampled_from(QUEUES), st.integers(0, 4)),
         st.tuples(st.just("limit"), st.sampled_from(QUEUES), st.integers(0, 2), st.booleans()),
     ),
@@ -153,12 +171,12 @@ STEPS = st.lists(
 
 
 FOUND: list[tuple[Any, ...]] = [
-    *[("produce", "a", 0, 7, 0, 0, None, False)] * 2,
-    ("produce", "b", 0, 7, 2, 0, None, False),
+    *[("produce", "a", 0, 7, 0, 0, None, None, False)] * 2,
+    ("produce", "b", 0, 7, 2, 0, None, None, False),
     ("consume", "b", 1),
-    ("release", 2, None, 3),
+    ("release", 2, None, 3, False),
     ("limit", "b", 1, False),
-    *[("produce", "a", 0, 7, 0, 0, None, False)] * 3,
+    *[("produce", "a", 0, 7, 0, 0, None, None, False)] * 3,
     ("time", 3.0),
 ]
 """A message that was given back with a delay may not go out any more when it is due: it ends then."""
@@ -173,10 +191,13 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
     for step in steps:
         name, *values = step
         if name == "produce":
-            queue, delay, ttl, retry, priority, key, drops = values
-            times = {"delay": delay, "ttl": delay + ttl, "retry": retry, "expire": "drop" if drops else None}
+            queue, delay, ttl, retry, priority, key, drops, keeps = values
+            times = {"delay": delay, "ttl": delay + ttl, "retry": retry, "expire": drops, "keep": keeps}
             reply = shard.ask(1, queue=queue, data="x", priority=priority, key=key, headers={"a": "b"}, **times)
             holder = [m for m in model.messages if m.queue == queue and m.key is not None and m.key == key]
+            if queue in model.takes_nothing:
+                assert reply["error"] == "paused"
+                continue
             if holder:
                 assert (reply["error"], reply["msg_id"]) == ("duplicate_key", holder[0].msg_id)
                 continue
@@ -188,7 +209,11 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             now = shard.now
             made.append(reply["msg_id"])
             model.messages.append(
-                ModelMessage(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key, drops=drops)
+                ModelMessage(
+                    *(reply["msg_id"], queue, now + delay, now + delay + ttl, retry, priority, key),
+                    drops=drops,
+                    keeps=keeps and not retry,
+                )
             )
         elif name == "consume":
             reply = shard.ask(2, queue=values[0], count=values[1])
@@ -205,6 +230,20 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             moved = sum(model.move(m, to, shard.now) for m in looked_at)
             assert (reply["moved"], reply["stayed"]) == (moved, len(looked_at) - moved)
             assert ("reason" in reply) == (moved < len(looked_at))
+        elif name == "withhold" and made:
+            msg_id = made[values[0] % len(made)]
+            m = next((m for m in model.messages if m.msg_id == msg_id), None)
+            reply = shard.ask(22, msg_id=msg_id, delay=values[1])
+            is_there = m is not None and m in model.ready(m.queue, shard.now)
+            assert reply.get("error") == (None if is_there else "not_ready" if m else "no_such_message")
+            if m is not None and is_there:
+                at = shard.now + (values[1] or m.retry)
+                if m.keeps and not values[1]:
+                    at = m.expires
+                m.due = min(at, m.expires) if m.deliveries or m.drops else at
+                m.is_given_back = True
+                if not model.may_go_out(m, shard.now):
+                    model.end(m, shard.now)
         elif name in ("confirm", "release", "extend", "bury") and made:
             msg_id = made[values[0] % len(made)]
             found = [m for m in model.messages if m.msg_id == msg_id]
@@ -221,6 +260,8 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 assert shard.ask(3, **named)["confirmed"] == len(found)
                 model.messages = [m for m in model.messages if m not in found]
             elif name == "bury":
+                if found and model.is_over(found[0]):
+                    flying = False
                 reply = shard.ask(20, reason=values[2], **named)
                 if flying and found[0].queue not in model.dead_letter:
                     assert reply["error"] == "field_error"
@@ -230,29 +271,49 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                         assert reply["buried"] == 1
                         model.bury(found[0], shard.now, values[2])
             elif name == "release":
-                delayed = bool(found) and meant is None and found[0].flying_until is None and found[0].due > shard.now
-                reply = shard.ask(9, delay=values[2], **named)
+                delayed = bool(found) and meant is None and found[0].flying_until is None
+                delayed = delayed and (found[0].due > shard.now or model.is_held(found[0]))
+                if found and model.is_over(found[0]):
+                    flying = delayed = False
+                reply = shard.ask(9, delay=values[2], nack=values[3], **named)
                 assert (reply["code"] == 0) == (flying or delayed)
                 if flying or delayed:
                     m = found[0]
                     due = shard.now + values[2]
-                    m.flying_until, m.due = None, min(due, m.expires) if m.deliveries else due
+                    m.nacks += values[3] and m.deliveries > 0
+                    m.flying_until, m.due = None, min(due, m.expires) if m.deliveries or m.drops else due
+                    if m.due <= shard.now and m.queue in model.takes_nothing:
+                        m.due = min(m.due, model.takes_nothing[m.queue])
                     if not model.may_go_out(m, shard.now):
                         model.end(m, shard.now)
                     elif m.due > shard.now:
                         m.is_given_back = True
             else:
+                if found and model.is_over(found[0]):
+                    flying = False
                 reply = shard.ask(10, retry=values[2], **named)
                 assert (reply["code"] == 0) == flying
                 if flying:
                     m = found[0]
                     assert m.flying_until is not None
                     m.flying_until = max(m.flying_until, shard.now + values[2])
+                    if m.drops == "bury":
+                        m.flying_until = min(m.flying_until, m.expires)
         elif name == "time":
             shard.pass_time(values[0])
         elif name == "pause":
-            shard.ask(5, queue=values[0], paused=values[1])
-            (model.paused.add if values[1] else model.paused.discard)(values[0])
+            queue, paused = values
+            word = shard.ask(5, queue=queue, paused=paused)["paused"]
+            if paused in (True, "out", "all"):
+                model.paused.add(queue)
+            else:
+                model.paused.discard(queue)
+            if paused in ("in", "all"):
+                model.takes_nothing.setdefault(queue, shard.now)
+            elif paused is not True:
+                model.takes_nothing.pop(queue, None)
+            held, shut = queue in model.paused, queue in model.takes_nothing
+            assert word == (("all" if held else "in") if shut else held)
         elif name == "size":
             shard.ask(5, queue=values[0], max_size=values[1])
             model.max_size[values[0]] = values[1]
@@ -283,6 +344,11 @@ def _check_same(shard: Shard, model: Model) -> None:
         m.msg_id: (m.queue, m.deliveries, m.marks) for m in shard.state.messages.values()
     }
     assert replayed.data_bytes == shard.state.data_bytes
+    for m in model.messages:
+        message = shard.state.messages[m.msg_id]
+        assert (message.marks or {}).get("nacks", 0) == m.nacks
+        is_ready = message.place in (Place.READY, Place.READY_EXPIRING)
+        assert is_ready == (m in model.ready(m.queue, shard.now)), (m, message.place)
     for name, queue in shard.state.queues.items():
         assert queue.in_flight == sum(m.flying_until is not None for m in model.messages if m.queue == name)
 

@@ -196,9 +196,13 @@ def test_before_all_members_know_them_nothing_of_it_stands_in_a_record() -> None
     assert entry.records == shard.log
 
 
-def test_settings_that_say_more_are_written_whole() -> None:
+def test_settings_that_say_more_are_written_as_far_as_they_do() -> None:
     queue = QueueState("q")
-    queue.expires_after_s = 60.0
+    queue.life.expires_after_s = 60.0
+    written = as_written(queue.settings())
+    assert isinstance(written, tuple)
+    assert len(written) == 9, "as members of the level before read it"
+    queue.life.is_transient = True
     assert as_written(queue.settings()) == queue.settings()
     bury = Bury("q", "dead", [1], [1], [0.0], [0.0], [3])
     assert entry_codec.decode(entry_codec.encode(1, 1, 0.0, [bury]), "test").records == [bury]

@@ -61,7 +61,7 @@ class About:
     NODE: Final = "node"
     """The node itself, and its shard 0."""
     CLIENT: Final = "client"
-    """Who asks; the Listener knows."""
+    """Who asks, or the node's settings; the Listener knows."""
     WAIT: Final = "wait"
     """Another request of who asks, which waits; the Router knows where."""
 
@@ -198,6 +198,29 @@ TABLE: Final = (
     ),
     Facts(
         *(Action.NODE_METRICS, "node metrics", Right.LOOK, About.EVERY_SHARD, Gathered.METRICS),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.CLIENT, "client", Right.NONE, About.CLIENT),
+        asks_node=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.NODE_DESCRIBE, "node describe", Right.ANY, About.NODE),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.NODE_CONFIG, "node config", Right.OPERATE, About.CLIENT),
+        asks_node=True,
+        is_repeatable=True,
+        by_datagram=False,
+    ),
+    Facts(
+        *(Action.NODE_LEAVE, "node leave", Right.OPERATE, About.EVERY_SHARD, Gathered.ALL),
         asks_node=True,
         is_repeatable=True,
         by_datagram=False,

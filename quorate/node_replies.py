@@ -1,4 +1,4 @@
-"""What a node tells of itself: its status, and its numbers."""
+"""What a node tells of itself: its status, its numbers, its settings, its clients, and the others that it knows."""
 
 from typing import Any, Final
 
@@ -48,3 +48,33 @@ class MetricsReply(Reply, kw_only=True):
     runs: str = ""
     partial: bool = False
     missing_shards: list[int] | None = None
+
+
+class DescribeReply(Reply, kw_only=True):
+    """The reply to describe: the nodes as this one sees them, for whoever may do anything at all.
+
+    `cluster_id`: hexadecimal, "0" while it is in none. `now`: Unix seconds. `nodes`: an object each, with its node_id,
+    its role (leader, follower, unlinked, silent or leaving) and its listeners (protocol, host, port), as far as they
+    are known. `said`, `heard`: messages to and from other nodes and workers.
+    """
+
+    node_id: int
+    cluster_id: str
+    now: float
+    nodes: list[Any]
+    is_leaving: bool = False
+    said: int = 0
+    heard: int = 0
+
+
+class ConfigReply(Reply, kw_only=True):
+    """The reply to config: this node's settings, but for what is secret."""
+
+    options: dict[str, Any]
+
+
+class ClientReply(Reply, kw_only=True):
+    """The reply to client: its number on this worker, and an object for each client that was listed, or closed."""
+
+    number: int
+    clients: list[Any] = []

@@ -53,10 +53,14 @@ class Action(IntEnum):
     MOVE = 21
     WITHHOLD = 22
     SCAN = 23
+    CLIENT = 24
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
     NODE_METRICS = 109
+    NODE_DESCRIBE = 110
+    NODE_CONFIG = 111
+    NODE_LEAVE = 112
     NODE_INIT = 115
 
 
@@ -96,6 +100,7 @@ class ErrorWord:
     DISK_FULL: Final = "disk_full"
     LIMIT: Final = "limit_reached"
     STOPPING: Final = "stopping"
+    LEAVING: Final = "leaving"
     REDIRECT: Final = "redirect"
     NO_LEADER: Final = "no_leader"
     UNKNOWN_OUTCOME: Final = "unknown_outcome"
@@ -181,7 +186,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `keep`: a message with `retry` 0 stays when it is delivered, until it is confirmed or expires. `in_turn`: of several
     queues one message of each is taken, again and again. `max_ready`: a produce is refused where so many are ready.
     `nack`: false where a release does not mean that its consumer could not do it. `as_job`: a session of a protocol
-    that knows jobs asks, and is told what it makes a job's id of; JSON has no such field.
+    that knows jobs asks, and is told what it makes a job's id of; JSON has no such field. `early`: a confirm is
+    answered before it is durable. `discard`: it stands in the log as a removal. `value`: what the setting `key` is set
+    to.
     """
 
     action: Integer
@@ -226,7 +233,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     delivery: WholeNumber | Annotated[list[WholeNumber], Meta(min_length=1, max_length=BATCH_MAX)] | None = None
     reason: Annotated[str, Meta(max_length=REASON_MAX)] | None = None
     expires_after: Duration | None = None
-    state: Annotated[str, Meta(max_length=16)] | None = None
+    state: Annotated[str, Meta(max_length=64)] | None = None
     to: Name | None = None
     create: bool | None = None
     sort: Annotated[str, Meta(max_length=16)] | None = None
@@ -237,6 +244,9 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     max_ready: Annotated[int, Meta(ge=1, le=MSG_ID_MAX)] | None = None
     nack: bool | None = None
     as_job: bool | None = None
+    early: bool | None = None
+    discard: bool | None = None
+    value: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -371,7 +381,7 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     `state` is ready, delayed or in_flight; or taken, of one that is delivered at most once and gone by that. `due_at`
     is the next thing that happens by time: the due time of a delayed message, the retry time of one in flight. `retry`
     is seconds. `dead`: where a dead letter was. `nacks`: how often it was given back by who could not do it. `keep`:
-    see `Request`.
+    see `Request`. `delay`, `replicate`: what a job was asked for with (s, nodes).
     """
 
     msg_id: int
@@ -393,6 +403,8 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     dead: dict[str, Any] | None = None
     nacks: int | None = None
     keep: bool | None = None
+    delay: float | None = None
+    replicate: int | None = None
     job: JobFacts | None = None
 
 
@@ -407,18 +419,21 @@ class PeekReply(Reply, kw_only=True):
 
 
 class ShowReply(Reply, kw_only=True):
-    """The reply to show, and to a consume with `full` that got a message."""
+    """The reply to show, and to a consume with `full` that got a message. `now`: the leader's time, for who knows jobs
+    (Unix seconds)."""
 
     message: MessageView | None = None
+    now: float | None = None
 
 
 class ScanReply(Reply, kw_only=True):
     """The reply to scan: names of queues, with their counts, or messages; `next` goes on behind them, in this shard.
 
-    `shards`: of so many, each to be scanned by itself.
+    `shards`: of so many, each to be scanned by itself. `now`: the leader's time (Unix seconds).
     """
 
     shards: int
+    now: float
     next: int | None = None
     names: list[tuple[str, int]] | None = None
     messages: list[MessageView] | None = None

@@ -72,6 +72,11 @@ class Order:
         lines = [filterfalse(self._gone.__contains__, line) for line in self._lines]
         return heapq.merge(*lines, self._rest)
 
+    def backwards(self) -> Iterator[Any]:
+        """The keys from the greatest on."""
+        lines = [filterfalse(self._gone.__contains__, reversed(line)) for line in self._lines]
+        return heapq.merge(*lines, reversed(self._rest), reverse=True)
+
     def behind(self, key: Any) -> Iterator[Any]:
         """The keys greater than `key`, which need not be there, in their order."""
         lines = [islice(line, bisect_right(line, key), None) for line in self._lines]

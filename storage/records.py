@@ -44,6 +44,12 @@ KEEP: Final = "keep"
 NACKS: Final = "nacks"
 """The mark that counts how often a message was given back by those who could not do it."""
 
+DELAY: Final = "delay"
+"""The mark that holds the delay a job was asked for with (s)."""
+
+REPLICATE: Final = "replicate"
+"""The mark that says on how many nodes a job was to be, where it was said."""
+
 NACKED: Final = "nacked"
 """The mark that says which delivery was given back so last, by its count."""
 

@@ -15,15 +15,17 @@ from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
+from actors.cluster.surroundings import ReplicatorSettings
 from actors.messages.call import Call
 from actors.messages.calls import Answered
-from actors.messages.election import VotersChanged
-from actors.messages.lifecycle import HandedOver
+from actors.messages.election import LeavingChanged, VotersChanged
+from actors.messages.lifecycle import EndWaits, HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Hello, TakeOver
 from quorate.actions import COMMANDS
-from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, host_fault, refusal
+from quorate.node_replies import DescribeReply
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, done, host_fault, refusal
 from storage.records import Member, Members
 
 CHANGE_S: Final = 8.0
@@ -64,18 +66,16 @@ class ClusterAdmin:
         membership: Membership,
         hellos: dict[int, Hello],
         faults: dict[int, str],
+        settings: ReplicatorSettings,
         *,
-        level: int,
         is_founded: bool,
-        own: dict[str, Any],
         balancing: Balancing,
     ) -> None:
-        self._own = own
+        self._settings = settings
         self._replication = replication
         self._membership = membership
         self._hellos = hellos
         self._faults = faults
-        self._level = level
         self._is_founded = is_founded
         self._proposed: Members | None = None
         self._changing: tuple[Call, float] | None = None
@@ -101,6 +101,8 @@ class ClusterAdmin:
         request = call.request
         if request.action == Action.NODE_INIT:
             return self._init(call)
+        if request.action == Action.NODE_LEAVE:
+            return self._leave(now, call)
         leading = self._replication.leading
         if leading is None:
             return _answer(call, refusal(request, ErrorWord.NO_LEADER, "this node does not lead"))
@@ -129,9 +131,9 @@ class ClusterAdmin:
     def _change(self, now: float, call: Call, what: str) -> Decisions:
         request, membership = call.request, self._membership
         if what == "upgrade":
-            if self._balancing.is_needed and self._level <= membership.level:
+            if self._balancing.is_needed and self._settings.level <= membership.level:
                 return _answer(call, self.status(call))  # of several shards some may have been upgraded before
-            change = membership.upgrade(self._level, self._hellos)
+            change = membership.upgrade(self._settings.level, self._hellos)
         elif what == "remove":
             assert request.node_id is not None
             change = membership.remove(request.node_id)
@@ -153,6 +155,58 @@ class ClusterAdmin:
             return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
         alone = VotersChanged(frozenset({self._replication.log.node_id}))
         return [alone, *_answer(call, self.status(call))]
+
+    def _leave(self, now: float, call: Call) -> Decisions:
+        """This node is to have no clients and to lead nothing, as far as another can; or, with "no", to do so again."""
+        word, facts = call.request.command, self._settings.facts
+        if word not in ("yes", "no"):
+            return _answer(call, refusal(call.request, ErrorWord.FIELD, "command: yes or no is wanted"))
+        facts.is_leaving = word == "yes"
+        decisions: Decisions = [LeavingChanged(facts.is_leaving)]
+        if facts.is_leaving:
+            decisions.append(EndWaits())
+        return decisions + self._step_aside(now) + _answer(call, done(call.request, Reply))
+
+    def _step_aside(self, now: float) -> Decisions:
+        """A node that leaves and leads gives the place to another, where there is one that can have it."""
+        leading = self._replication.leading
+        if leading is None or not self._settings.facts.is_leaving or self._transfer is not None:
+            return []
+        target = self._best_successor(now, leading)
+        return [] if target is None else self._begin(Transfer(target, now + self._hand_over_s))
+
+    def describe(self, call: Call, now: float, unix: float, cluster_id: int, links: tuple[int, int]) -> Reply:
+        """The nodes as this one sees them, for whoever may do anything at all; `links`: messages said and heard."""
+        own_id, current = self._membership.own.node_id, self._membership.current
+        members = [own_id] if current is None else [member.node_id for member in current.members]
+        rows: list[dict[str, Any]] = []
+        for node_id in dict.fromkeys([own_id, *members]):
+            hello = self._hellos.get(node_id)
+            listeners = self._settings.listeners if node_id == own_id else hello.listeners if hello else ()
+            told = [[one.protocol, one.host, one.port] for one in listeners]
+            rows.append({"node_id": node_id, "role": self._role(now, node_id, members, hello), "listeners": told})
+        about = {"cluster_id": f"{cluster_id:x}", "now": unix, "is_leaving": self._settings.facts.is_leaving}
+        said, heard = links
+        return done(
+            call.request, DescribeReply, queue=None, node_id=own_id, nodes=rows, said=said, heard=heard, **about
+        )
+
+    def _role(self, now: float, node_id: int, members: list[int], hello: Hello | None) -> str:
+        """What a node is to clients that look for one."""
+        own_id, leading = self._membership.own.node_id, self._replication.leading
+        is_leaving = self._settings.facts.is_leaving if node_id == own_id else hello is not None and hello.is_leaving
+        if is_leaving or node_id not in members:
+            return "leaving"
+        if node_id == self._replication.leader:
+            return "leader"
+        if node_id == own_id:
+            return "follower"
+        progress = None if leading is None else leading.progress.get(node_id)
+        if hello is None:
+            return "unlinked"
+        if progress is not None and now - progress.heard_at > self._replication.limits.timeout_s:
+            return "silent"
+        return "follower"
 
     def status(self, call: Call) -> Reply:
         """The members, as objects."""
@@ -182,7 +236,9 @@ class ClusterAdmin:
             }
             hello = self._hellos.get(member.node_id)
             if member.node_id == self._membership.own.node_id:
-                row |= self._own
+                settings = self._settings
+                row |= {"client_host": settings.client_host, "client_port": settings.client_port}
+                row |= {"version": settings.version}
             elif hello is not None:
                 row |= {"client_host": hello.client_host, "client_port": hello.client_port, "version": hello.version}
             fault = self._faults.get(member.node_id)
@@ -245,7 +301,8 @@ class ClusterAdmin:
             decisions += _answer(call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, reason))
         if self._transfer is not None:
             return decisions + self._go_on_transferring(now, self._transfer, leading)
-        must_go = leading.log.disk_full is not None or leading.is_stuck(now)
+        is_leaving = self._settings.facts.is_leaving
+        must_go = is_leaving or leading.log.disk_full is not None or leading.is_stuck(now)
         if must_go and now >= self._full_until and leading.is_settled:
             self._full_until = now + FULL_PAUSE_S
             target = self._best_successor(now, leading)

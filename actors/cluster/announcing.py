@@ -45,6 +45,7 @@ class Announcer:
         self._told_members: object = self
         self._told_leader: object = self
         self._told_contradiction: str | None = None
+        self._told_leaving = False
 
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells."""
@@ -54,6 +55,7 @@ class Announcer:
     def is_news(self) -> bool:
         """Whether the members, or who leads, are others than those that were told."""
         is_other = self._membership.current is not self._told_members or self._machine.role.leader != self._told_leader
+        is_other = is_other or self._settings.facts.is_leaving != self._told_leaving
         return is_other or self._machine.log.contradiction is not self._told_contradiction
 
     @property
@@ -75,9 +77,13 @@ class Announcer:
         if current is not self._told_members:
             self._told_members = current
             self._members_changed(is_first)
-        elif is_other_leader and own_id in (leader, self._told_leader):
+        elif self._settings.facts.is_leaving != self._told_leaving or (
+            is_other_leader and own_id in (leader, self._told_leader)
+        ):
             self._introduce()
         self._told_leader = leader
+        self._settings.facts.leader = leader or 0
+        self._settings.facts.node_id = own_id
         if is_other_leader and leader is not None:
             log.info("node %d leads, vote %d", leader, self._machine.vote_id)
         elif is_other_leader and not is_first:
@@ -93,6 +99,7 @@ class Announcer:
         if current is None and self._settings.is_alone:
             voters = frozenset({self._membership.own.node_id})
         self._near.elector.tell(VotersChanged(voters))
+        self._settings.facts.voters = tuple(sorted(voters))
         nodes = 1 if current is None else len(current.members)
         self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level))
         self._introduce()
@@ -131,7 +138,10 @@ class Announcer:
         removed = tuple(current.removed) if current and is_leading else ()
         addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
         own, level = self._membership.own, self._membership.level
-        introduce = Introduce(own, self.identity, tuple(nodes), current is None, removed, level, addresses)
+        facts = self._settings.facts
+        self._told_leaving, facts.cluster_id = facts.is_leaving, self.identity.cluster_id
+        known = (tuple(nodes), current is None, removed, level, addresses, facts.is_leaving)
+        introduce = Introduce(own, self.identity, *known)
         for ref in (self._near.links, self._near.news):
             if ref is not None:
                 ref.tell(introduce)

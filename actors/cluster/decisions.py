@@ -9,9 +9,18 @@ import msgspec
 
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
-from actors.messages.election import CaughtUp, LeaderHeard, QuorumHeard, TakeOverAsked, VoteAsked, VoteGiven, VoteIdSeen
+from actors.messages.election import (
+    CaughtUp,
+    LeaderHeard,
+    LeavingChanged,
+    QuorumHeard,
+    TakeOverAsked,
+    VoteAsked,
+    VoteGiven,
+    VoteIdSeen,
+)
 from actors.messages.election import VotersChanged as VotersChanged
-from actors.messages.lifecycle import HandedOver
+from actors.messages.lifecycle import EndWaits, HandedOver
 from actors.messages.log import (
     Apply,
     Deposed,
@@ -36,11 +45,19 @@ class WriteEntries(msgspec.Struct):
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
 ElectorDecision = (
-    CaughtUp | LeaderHeard | QuorumHeard | TakeOverAsked | VoteAsked | VoteGiven | VoteIdSeen | VotersChanged
+    CaughtUp
+    | LeaderHeard
+    | LeavingChanged
+    | QuorumHeard
+    | TakeOverAsked
+    | VoteAsked
+    | VoteGiven
+    | VoteIdSeen
+    | VotersChanged
 )
 CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
 PeersDecision = SendPeers | CutPeer
-RouterDecision = Drain | Undrain
+RouterDecision = Drain | EndWaits | Undrain
 Decision = (
     OwnerDecision
     | ElectorDecision

@@ -75,6 +75,7 @@ class Election:
         self._deadline = 0.0
         self._wait(now)
         self._asked_at = -math.inf
+        self._is_leaving = False
         self._out: list[Decision] = []
 
     @property
@@ -107,6 +108,14 @@ class Election:
             self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
         return self._decided()
 
+    def leave(self, *, is_leaving: bool) -> None:
+        """This node does not want to lead where another can; or it does again."""
+        self._is_leaving = is_leaving
+
+    @property
+    def _steps_back(self) -> bool:
+        return self._is_leaving and len(self._voters) > 1
+
     def caught_up(self) -> Decisions:
         """This node's log has again all that its leader's has: it counts from here on (see `Identity.abstains`)."""
         if self.identity.abstains:
@@ -123,7 +132,7 @@ class Election:
             self._become_follower(now, None)
             return self._decided()
         self._wait(now)
-        if self.identity.node_id not in self._voters or self.identity.abstains:
+        if self.identity.node_id not in self._voters or self.identity.abstains or self._steps_back:
             self._lose_leader()
             return self._decided()
         self._lose_leader()
@@ -214,6 +223,8 @@ class Election:
         """The leader of `vote_id` wants this node to lead."""
         own = self.identity
         if vote_id == own.vote_id and own.node_id in self._voters and self.leader is not None and not own.abstains:
+            if self._steps_back:
+                return self._decided()
             self._campaign(now, is_forced=True)
         return self._decided()
 

@@ -10,6 +10,7 @@ from actors.messages.election import (
     CaughtUp,
     ClusterFounded,
     LeaderHeard,
+    LeavingChanged,
     QuorumHeard,
     TakeOverAsked,
     VoteAsked,
@@ -47,6 +48,7 @@ class Elector(LoopActor):
             VoteIdSeen: lambda m: self._do(machine.vote_id_seen(now(), m.vote_id)),
             VotersChanged: lambda m: self._do(machine.set_voters(now(), m.voters)),
             ClusterFounded: lambda m: self._do(machine.adopt_cluster(m.cluster_id)),
+            LeavingChanged: lambda m: machine.leave(is_leaving=m.is_leaving),
             TakeOverAsked: lambda m: self._do(machine.take_over(now(), m.vote_id)),
             IdentitySaved: self._saved,
         }

@@ -101,13 +101,8 @@ class Replicator(LoopActor):
             self._membership,
             self._hellos,
             self._faults,
-            level=settings.level,
+            settings,
             is_founded=identity.cluster_id != 0,
-            own={
-                "client_host": settings.client_host,
-                "client_port": settings.client_port,
-                "version": settings.version,
-            },
             balancing=Balancing(settings.shard, settings.shards, settings.balance_s, replication.limits.heard_s),
         )
         self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
@@ -367,6 +362,10 @@ class Replicator(LoopActor):
             self._read_on(self._reading.tick(self._now()))
 
     def _status_asked(self, message: StatusAsked) -> None:
+        if message.call.request.action == Action.NODE_DESCRIBE:
+            links = self._counts.links
+            at = (self._now(), self.runtime.now(), self._announcer.identity.cluster_id, links)
+            return send_answers([(message.call, self._admin.describe(message.call, *at))])
         if message.call.request.action == Action.NODE_METRICS:
             row = measured(self._machine, self._writer, self._counts, self.runtime, self._settings)
             about = (self._log.node_id, self._settings.version, self._counts)

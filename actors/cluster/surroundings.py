@@ -1,9 +1,11 @@
 """What a Replicator is given: what it is to know of the node that it runs in, and whom it tells."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToCheckpointer, ToElector, ToLinks, ToQueueOwner, ToRouter, ToShardNews
+from net.peers.messages import Listening
+from net.protocols.node_facts import NodeFacts
 from storage.records import LEVEL, Member
 
 
@@ -13,6 +15,7 @@ class ReplicatorSettings:
 
     `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
     reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
+    `listeners` are all its ports for clients, `facts` what their sessions know of the node.
     `direct_port`: of this shard alone; 0: none. `founding_id`: the number of a cluster that this node founds; 0: drawn.
     """
 
@@ -31,6 +34,8 @@ class ReplicatorSettings:
     direct_port: int = 0
     founding_id: int = 0
     balance_s: float = 0.0
+    listeners: tuple[Listening, ...] = ()
+    facts: NodeFacts = field(default_factory=NodeFacts)
 
 
 @dataclass

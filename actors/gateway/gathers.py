@@ -32,7 +32,7 @@ MayBePartial = ListReply | ShardMapReply | ShardedClusterReply | MetricsReply | 
 UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
 """What says that a part was not done, and may be asked for again."""
 
-NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1}
+NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1, ErrorWord.NOT_READY: 1}
 """What says of a shard's messages that there was nothing to do; the higher says more, as where one shard answers."""
 
 
@@ -103,7 +103,7 @@ class Settled(Gathered):
         refusals: list[Reply] = []
         for reply in self.replies:
             any_done = any_done or reply.code == Code.OK
-            for name in ("confirmed", "elsewhere", "released", "extended", "buried"):
+            for name in ("confirmed", "elsewhere", "released", "extended", "buried", "withheld"):
                 count = getattr(reply, name)
                 if count is not None:
                     setattr(total, name, (getattr(total, name) or 0) + count)

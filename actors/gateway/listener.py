@@ -13,13 +13,14 @@ from typing import Any, Final
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
 from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
+from actors.gateway.reception import OwnSettings
 from actors.gateway.rests import Rests
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
 from actors.messages.client_counts import ClientCounts
-from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, Stop, Stopped
+from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor, ToRouter
 from actors.messages.measures import bucket_of
@@ -29,12 +30,13 @@ from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
+from net.protocols import REDIRECTED
 from net.protocols.session import LARGE_BYTES
 from net.refusals import Refusals
 from net.sockets import is_loopback
-from quorate.actions import NOT_BY_DATAGRAM, WAITS
+from quorate.actions import NOT_BY_DATAGRAM, WAITS, About, about
 from quorate.authentication import NotAllowedReply
-from quorate.protocol import Action, ErrorWord, Reply, Request, refusal
+from quorate.protocol import ErrorWord, Reply, Request, refusal
 
 log = logging.getLogger("quorate.clients")
 
@@ -58,7 +60,7 @@ MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 
 LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 
-_AUTHENTICATE: Final = int(Action.AUTHENTICATE)
+_OF_CLIENT: Final = about(About.CLIENT)
 _AUDITED: Final = AUDITED
 
 LOOKED_UP: Final = 2.0
@@ -72,7 +74,7 @@ class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
     `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `counts`: what others are to
-    know of its clients. `expects_clients`: when it stops some are still being taken in.
+    know of its clients; `settings` are the node's. `expects_clients`: when it stops some are still being taken in.
     """
 
     def __init__(
@@ -86,11 +88,13 @@ class Listener(LoopActor):
         access: AccessTable | None = None,
         auditor: Mailbox[ToAuditor] | None = None,
         counts: ClientCounts | None = None,
+        settings: OwnSettings | None = None,
     ) -> None:
         super().__init__(runtime)
         self._itself: Any = self._actor_ref  # compiled code takes an attribute of pykka's from a dict
         self._auditor = auditor
         self._visitors = Visitors(runtime, access or AccessTable(), self._audit)
+        self._visitors.reception.attach(self._end_waits, settings)
         self._move = move
         self._moving: dict[Connection, int] = {}
         self._router = router
@@ -115,6 +119,7 @@ class Listener(LoopActor):
             MoveClient: self._move_client,
             AccessChanged: self._access_changed,
             RefusedForwarded: self._refused_forwarded,
+            EndWaits: self._end_waits,
         }
 
     def on_start(self) -> None:
@@ -156,9 +161,9 @@ class Listener(LoopActor):
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         """A client's request: it leaves with all others of this turn."""
-        if request.action == _AUTHENTICATE:
+        if request.action in _OF_CLIENT:
             self._hand_over()
-            self.counts.authenticated(self._visitors.authenticate(connection, order, request))
+            self.counts.answered(request.action, self._visitors.asked(connection, order, request))
             return
         if self._visitors.is_refused(connection, order, request):
             return
@@ -204,6 +209,12 @@ class Listener(LoopActor):
         """A client that asks nothing more: no message is kept waiting for it."""
         self._hand_over()
         self._router.tell(ClientGone(connection))
+
+    def _end_waits(self, message: EndWaits) -> None:
+        """Those clients wait for nothing any more whose protocol tells them why."""
+        for connection in list(self._connections):
+            if connection.protocol not in REDIRECTED:
+                self._router.tell(ClientGone(connection))
 
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""

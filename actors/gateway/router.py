@@ -29,7 +29,7 @@ from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
 from actors.messages.call import Answer, Call, Client
 from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
-from actors.messages.lifecycle import AccessChanged, MoveClient, Reconfigure, ShardFaults, Stop
+from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner
@@ -105,6 +105,7 @@ class Router(LoopActor):
             PeerDown: self._link_lost,
             Drain: self._drain,
             Undrain: self._undrain,
+            EndWaits: self._end_waits,
             Reconfigure: self._reconfigure,
             AccessChanged: lambda m: self._serving.access_changed(m.table),
             ShardFaults: self._shard_faults,
@@ -300,6 +301,10 @@ class Router(LoopActor):
     def _drain(self, message: Drain) -> None:
         self._own.drain()
         self._owner.tell(message)
+
+    def _end_waits(self, message: EndWaits) -> None:
+        if self._listener is not None:
+            self._listener.tell(message)
 
     def _undrain(self, message: Undrain) -> None:
         self._owner.tell(message)

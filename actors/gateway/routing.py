@@ -31,6 +31,7 @@ from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, not_allowed
 from actors.messages.worker_keys import node_of, shown
 from net.peers.forwarding import level_of
+from net.protocols import REDIRECTED
 from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE, WAITS
 from quorate.protocol import (
     Action,
@@ -187,7 +188,8 @@ class Routing:
     def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         """It is for another node, or another worker."""
         to = self._to(call.request.action)
-        forwards = self._forwards or to == self._sibling or call.is_part
+        is_told = getattr(call.client, "protocol", "") in REDIRECTED
+        forwards = self._forwards or to == self._sibling or call.is_part or not is_told
         if not to or (to not in self._linked if forwards else not self._port):
             self._hold(call, deadline, deadline)  # it can't be reached, or where clients reach it is not known
         elif not forwards:

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import AccessTable, Known, Patience
 from actors.gateway.auditing import Auditing, Line
+from actors.gateway.reception import Reception
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, Rights
 from actors.runtime.contract import Runtime
@@ -21,7 +22,7 @@ from net.clients.udp import DatagramClient
 from net.sockets import is_loopback
 from quorate.actions import Right
 from quorate.authentication import AuthenticatedReply
-from quorate.protocol import ErrorWord, Request, done, refusal
+from quorate.protocol import Action, ErrorWord, Request, done, refusal
 
 RESERVED: Final = 16
 """Places beyond the limit for clients on this machine, and as many for those who may operate the node."""
@@ -44,6 +45,16 @@ FAILED: Final = "none"
 
 ALL_TAKEN: Final = "all places for clients are taken"
 NO_RIGHTS: Final = Rights({})
+
+
+class _Nobody:
+    """To whom what is written down is not answered: its client was answered already."""
+
+    def tell(self, message: object) -> None:
+        """It goes nowhere."""
+
+
+NOBODY: Final = _Nobody()
 
 
 class Visitor(NamedTuple):
@@ -70,6 +81,7 @@ class Visitors:
         self._patience = Patience()
         self._beside: dict[Connection, str] = {}
         self._unproved: dict[Connection, None] = {}
+        self.reception = Reception(runtime, self._note_one)
         self.datagrams_near = table.stranger(is_near=True).principal
         self.datagrams_far = table.stranger(is_near=False).principal
 
@@ -83,6 +95,7 @@ class Visitors:
         self._arrived(connection, Visitor(known, host, is_near))
 
     def _arrived(self, connection: Connection, visitor: Visitor) -> None:
+        self.reception.came(connection)
         self._is(connection, visitor)
         if not visitor.known.principal.rights.has_some:
             self._runtime.call_later(AUTHENTICATE_S, lambda: self._has_shown_nothing(connection))
@@ -165,6 +178,15 @@ class Visitors:
         """It is gone."""
         self._beside.pop(connection, None)
         self._unproved.pop(connection, None)
+        self.reception.left(connection)
+
+    def asked(self, connection: Connection, order: int, request: Request) -> str | None:
+        """What is about a client, or about the node's settings. The word of its refusal; None: it was done."""
+        if request.action == Action.AUTHENTICATE:
+            return self.authenticate(connection, order, request)
+        if self.is_refused(connection, order, request):
+            return ErrorWord.OVERLOADED
+        return self.reception.asked(connection, order, request)
 
     # -- tokens ------------------------------------------------------------------------------------------------
 
@@ -263,6 +285,10 @@ class Visitors:
         found = [line for line in lines if line is not None]
         if found:
             self._audit(found)
+
+    def _note_one(self, connection: Connection, order: int, request: Request, missing: str | None) -> None:
+        call = Call(request, connection, order, NOBODY, principal=connection.principal)
+        self.note([(call, connection.visitor.address, missing)])
 
     def say_left_out(self) -> None:
         """Write down how much was not written down."""

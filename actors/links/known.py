@@ -52,7 +52,13 @@ class Known:
         if not to:
             return self.greeting.hello(own.node_id, own.node_id, to_shard)
         return self.greeting.hello(
-            own.node_id, to, to_shard, cluster_id=own.cluster_id, disk_id=own.disk_id, at=(at.host, at.port)
+            own.node_id,
+            to,
+            to_shard,
+            cluster_id=own.cluster_id,
+            disk_id=own.disk_id,
+            at=(at.host, at.port),
+            is_leaving=self.said.is_leaving,
         )
 
     def wants(self, contact: Contact) -> bool:

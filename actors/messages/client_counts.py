@@ -4,7 +4,7 @@ from typing import Final
 
 from actors.messages.measures import ActionCounts
 from quorate.actions import NAMES, WAITS
-from quorate.protocol import Action, ErrorWord
+from quorate.protocol import ErrorWord
 
 LIMITS: Final = (
     *("max_connections", "max_open_requests", "max_held_bytes", "max_datagram_waiters"),
@@ -18,7 +18,7 @@ class ClientCounts:
 
     `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
     than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
-    `read_at`: when this turn began to read (monotonic s).
+    `read_at`: when this turn began to read (monotonic s). `links`: messages to and from other nodes and workers.
     """
 
     def __init__(self, started_at: float = 0.0) -> None:
@@ -33,10 +33,11 @@ class ClientCounts:
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()
         self.read_at = 0.0
+        self.links = (0, 0)
 
-    def authenticated(self, error: str | None) -> None:
-        """Somebody has shown a token, which nobody else answers; None: it was one."""
-        row = self.by_action[Action.AUTHENTICATE]
+    def answered(self, action: int, error: str | None) -> None:
+        """The Listener has answered itself, with that word; None: it was done."""
+        row = self.by_action[action]
         if error is None:
             row.done += 1
         else:

@@ -11,6 +11,7 @@
 | ClusterFounded | Replicator | Elector | this node belongs to that cluster |
 | CaughtUp | Replicator | Elector | this log, which was lost, has all again that the leader's has |
 | TakeOverAsked | Replicator | Elector | the leader wants this node to lead |
+| LeavingChanged | Replicator | Elector | this node does not want to lead where another can, or does again |
 """
 
 import msgspec
@@ -113,3 +114,9 @@ class TakeLead(msgspec.Struct):
     """This node leads in `vote_id`."""
 
     vote_id: int
+
+
+class LeavingChanged(msgspec.Struct):
+    """This node is to have no clients, and does not lead where another can; or that is over."""
+
+    is_leaving: bool

@@ -39,6 +39,7 @@ from actors.messages.election import (
     ClusterFounded,
     Follow,
     LeaderHeard,
+    LeavingChanged,
     QuorumHeard,
     TakeLead,
     TakeOverAsked,
@@ -50,6 +51,7 @@ from actors.messages.election import (
 from actors.messages.lifecycle import (
     AccessChanged,
     Attach,
+    EndWaits,
     HandedOver,
     HandOver,
     MoveClient,
@@ -91,13 +93,14 @@ from actors.messages.peers import (
     SendPeers,
 )
 
-ToListener = AccessChanged | Answered | MoveClient | Reconfigure | RefusedForwarded | Stop | Stopped
+ToListener = AccessChanged | Answered | EndWaits | MoveClient | Reconfigure | RefusedForwarded | Stop | Stopped
 ToAuditor = Audit
 ToRouter = (
     AccessChanged
     | Answered
     | ClientGone
     | Drain
+    | EndWaits
     | Execute
     | LeaderChanged
     | PeerBehind
@@ -171,6 +174,7 @@ ToElector = (
     | ClusterFounded
     | IdentitySaved
     | LeaderHeard
+    | LeavingChanged
     | QuorumHeard
     | TakeOverAsked
     | VoteAsked

@@ -137,7 +137,8 @@ class CutPeer(msgspec.Struct):
 class Introduce(msgspec.Struct):
     """Who this node is (`own`, `identity`), and whom to keep links to: `nodes`, each at one of its addresses.
 
-    `accepts_all`: it belongs to no cluster yet, and whoever has one may come. `removed` are told so when they come.
+    `is_leaving`: its clients are to go elsewhere. `accepts_all`: it belongs to no cluster yet, and whoever has one may
+    come. `removed` are told so when they come.
     """
 
     own: Member
@@ -147,3 +148,4 @@ class Introduce(msgspec.Struct):
     removed: tuple[Member, ...] = ()
     level: int = 0
     addresses: dict[int, tuple[str, int]] = {}
+    is_leaving: bool = False

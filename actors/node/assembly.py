@@ -146,6 +146,7 @@ def _greeting(settings: ShardSettings) -> Greeting:
         shard=settings.shard,
         shards=settings.shards,
         direct_port=settings.direct_port,
+        listeners=settings.listeners,
     )
 
 
@@ -228,6 +229,8 @@ def _cluster(
         direct_port=settings.direct_port,
         founding_id=settings.cluster_id,
         balance_s=settings.balance_s,
+        listeners=settings.listeners,
+        facts=settings.facts,
     )
     founded = settings.cluster_id
     replicator = Replicator(

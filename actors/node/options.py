@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from net.protocols import PROTOCOLS
+from net.protocols import PORTS, PROTOCOLS
 from quorate.protocol import host_fault, name_fault
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
@@ -79,22 +79,23 @@ def is_wildcard(host: str) -> bool:
 
 
 def listeners(value: Any) -> list[dict[str, Any]]:
-    """Objects with protocol, host, port and tls."""
+    """Objects with protocol, host, port, tls and debug; all but a JSON port may be left out."""
     if not isinstance(value, list):
         raise ValueError("a list of objects with protocol, host, port and tls is wanted")
     found: list[dict[str, Any]] = []
     for index, one in enumerate(value):
-        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls"}:
-            raise ValueError(f"entry {index} is not an object with protocol, host, port and tls")
-        protocol, host, port = one.get("protocol", "json"), one.get("host", "127.0.0.1"), one.get("port")
+        if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls", "debug"}:
+            raise ValueError(f"entry {index} is not an object with protocol, host, port, tls and debug")
+        protocol, host = one.get("protocol", "json"), one.get("host", "127.0.0.1")
         if protocol not in PROTOCOLS:
             raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
+        port = one.get("port", None if protocol == "json" else PORTS[protocol])
         if not isinstance(host, str) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise ValueError(f"entry {index}: a host and a port from 1 to 65535 are wanted")
-        tls = one.get("tls", False)
-        if not isinstance(tls, bool):
-            raise ValueError(f"entry {index}: tls is true or false")
-        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port, "tls": tls})
+        tls, debug = one.get("tls", False), one.get("debug", False)
+        if not isinstance(tls, bool) or not isinstance(debug, bool):
+            raise ValueError(f"entry {index}: tls and debug are true or false")
+        found.append({"protocol": protocol, "host": host.strip("[]"), "port": port, "tls": tls, "debug": debug})
     return found
 
 

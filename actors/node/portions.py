@@ -13,9 +13,12 @@ from actors.gateway.listener import REFUSED_MAX
 from actors.gateway.listener_limits import ListenerLimits
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
+from actors.node.options import is_wildcard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
 from net.clients.connection_contract import ConnectionLimits
+from net.peers.messages import LISTENERS_MAX, Listening
+from net.protocols.node_facts import NodeFacts
 from net.protocols.session import RequestLimits
 from quorate.version import VERSION
 from storage.queue_state import NewQueue
@@ -54,7 +57,19 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         client_host=client_host,
         client_port=client_port,
         version=VERSION,
+        listeners=listening(config),
+        facts=NodeFacts(config["node_id"]),
     )
+
+
+def listening(config: NodeConfig) -> tuple[Listening, ...]:
+    """All ports for clients, as they are told to dial them."""
+    host, port = configuration.client_address(config)
+    found = [Listening("json", host, port)]
+    for one in config["listeners"]:
+        at = host if is_wildcard(one["host"]) else one["host"]
+        found.append(Listening(one["protocol"], config["advertise_host"] or at, one["port"]))
+    return tuple(found[:LISTENERS_MAX])
 
 
 def _share(config: NodeConfig, name: str) -> int:

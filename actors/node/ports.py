@@ -23,7 +23,7 @@ from net.clients.udp import listen_udp
 from net.peers.link import Connected
 from net.peers.tcp import PeerServer, dial_peer
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
-from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS
+from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts
 
 log = logging.getLogger("quorate.worker")
 
@@ -61,7 +61,8 @@ class Dialler:
 
 
 class Ports:
-    """Those of one worker, which has shard `number`. `security` is what holds at the moment."""
+    """Those of one worker, which has shard `number`. `security` is what holds at the moment; `facts`: see
+    `NodeFacts`."""
 
     def __init__(
         self,
@@ -73,6 +74,7 @@ class Ports:
         *,
         sockets: SocketFolder,
         security: Callable[[], Security],
+        facts: NodeFacts,
         failed: Callable[[object, BaseException], None],
     ) -> None:
         self._loop = loop
@@ -82,6 +84,7 @@ class Ports:
         self._shard = shard
         self._sockets = sockets
         self._security = security
+        self._facts = facts
         self._failed = failed
         self._servers: list[asyncio.Server | TcpServer | PeerServer] = []
         self._datagrams: list[asyncio.DatagramTransport] = []
@@ -93,7 +96,7 @@ class Ports:
         """Open all of them. `own_port`: where clients reach this worker alone. Raises OSError."""
         config = self._config
         host, has_tls = config["host"], bool(config["tls"])
-        clients = {"protocol": "json", "host": host, "port": config["port"], "tls": has_tls}
+        clients = {"protocol": "json", "host": host, "port": config["port"], "tls": has_tls, "debug": False}
         for one in (clients, *config["listeners"]):
             await _can_listen(one["host"], one["port"], self._listen_to_clients(**one))
         if own_port is not None:
@@ -119,7 +122,14 @@ class Ports:
         )
 
     async def _listen_to_clients(
-        self, protocol: str, host: str, port: int, *, tls: bool, bound: socket.socket | None = None
+        self,
+        protocol: str,
+        host: str,
+        port: int,
+        *,
+        tls: bool,
+        debug: bool = False,
+        bound: socket.socket | None = None,
     ) -> None:
         """On host and port, datagrams too where the protocol has them; or on a stream's socket that is bound."""
 
@@ -128,7 +138,7 @@ class Ports:
             assert found is not None, "what speaks TLS has a certificate: see load_security"
             return found
 
-        make = partial(self._protocol, protocol, self._listener.admit)
+        make = partial(self._protocol, protocol, self._listener.admit, debug=debug)
         self._servers.append(
             await listen_tcp(host, port, make, context if tls else None, bound, self._listener.turned_away)
         )
@@ -141,8 +151,10 @@ class Ports:
                 )
             )
 
-    def _protocol(self, protocol: str, admit: Admit, habit: Habit | None = None, state: bytes = b"") -> TcpProtocol:
-        listener, make = self._listener, PROTOCOLS[protocol]
+    def _protocol(
+        self, protocol: str, admit: Admit, habit: Habit | None = None, state: bytes = b"", *, debug: bool = False
+    ) -> TcpProtocol:
+        listener, make = self._listener, partial(PROTOCOLS[protocol], facts=self._facts, debug=debug)
         return TcpProtocol(
             listener,
             make,

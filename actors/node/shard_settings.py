@@ -8,7 +8,9 @@ from actors.gateway.asked import FORWARD_BYTES
 from actors.gateway.homing import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
+from net.peers.messages import Listening
 from net.peers.proof import Keyring
+from net.protocols.node_facts import NodeFacts
 from storage.records import LEVEL, Member
 
 
@@ -21,7 +23,8 @@ class ShardSettings:
     `move_after`: see `actors.gateway.homing`. After `balance_s` another node that should lead the shard gets the place.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. `renewed`: why it has begun
-    anew, if it has. The bytes are limits that the simulator makes tiny.
+    anew, if it has. `listeners` are all its ports for clients, `facts` what their sessions know of the node. The bytes
+    are limits that the simulator makes tiny.
     """
 
     shard: int = 0
@@ -55,6 +58,8 @@ class ShardSettings:
     frame_bytes_max: int = FRAME_BYTES_MAX
     keyring: Keyring = field(default_factory=Keyring)
     renewed: str = ""
+    listeners: tuple[Listening, ...] = ()
+    facts: NodeFacts = field(default_factory=NodeFacts)
 
     @property
     def link_terms(self) -> LinkTerms:

@@ -23,6 +23,7 @@ import uvloop
 import quorate_compiled
 from actors.gateway.auditor import Auditor
 from actors.gateway.listener import Listener
+from actors.gateway.reception import OwnSettings
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, HandedOver, HandOver, Reconfigure, ShardFaults, Stop
 from actors.messages.peers import KeyringChanged
@@ -36,6 +37,7 @@ from actors.node.own_port import own_port
 from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
+from actors.node.settings_shown import changed, shown
 from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.blocking import mark_loop_thread
@@ -237,6 +239,7 @@ class Worker:
             access=security.access,
             auditor=self._auditor,
             counts=counts,
+            settings=OwnSettings(lambda: shown(self._config), self._change),
         )
         self._shard.router.serve(self._listener.actor_ref)
         self._ports = Ports(
@@ -247,6 +250,7 @@ class Worker:
             self._shard,
             sockets=sockets,
             security=lambda: self._security,
+            facts=settings.facts,
             failed=self._actor_failed,
         )
         self._own_port = own_port
@@ -323,6 +327,15 @@ class Worker:
         self._shard.links.actor_ref.tell(KeyringChanged(security.keyring))
         log.info("the configuration that was read again holds here")
         return []
+
+    def _change(self, name: str, text: str) -> str | None:
+        """Somebody sets an option until the node starts again: all its workers are told by the supervisor."""
+        try:
+            value = changed(name, text)
+        except ValueError as error:
+            return str(error)
+        self._control.send({"set": {name: value}})
+        return None
 
     def _warn(self) -> None:
         """What is less safe than it could be is said again and again."""

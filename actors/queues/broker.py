@@ -39,7 +39,18 @@ from quorate.protocol import (
 from storage.message import Message, shared_marks, weight
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
-from storage.records import BURY, EXPIRE, HEADERS, JOBS_LEVEL, KEEP, PAYLOADS_LEVEL, WORKERS_LEVEL, Encoding
+from storage.records import (
+    BURY,
+    DELAY,
+    EXPIRE,
+    HEADERS,
+    JOBS_LEVEL,
+    KEEP,
+    PAYLOADS_LEVEL,
+    REPLICATE,
+    WORKERS_LEVEL,
+    Encoding,
+)
 from storage.state import ShardState
 
 NOW_S: Final = 2.0
@@ -159,6 +170,8 @@ class Broker:
             Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
             Action.NODE_METRICS: self.queries.measure,
+            Action.NODE_DESCRIBE: lambda call: self.asked.append(StatusAsked(call, {})),
+            Action.NODE_LEAVE: lambda call: self.asked.append(ClusterAsked(call)),
             Action.NODE_STATUS: lambda call: self.asked.append(StatusAsked(call, self.queries.status())),
         }
         assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"
@@ -394,9 +407,9 @@ class Broker:
             if expires_at > TIME_MAX_S:
                 expires_at = TIME_MAX_S
         else:
-            expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S else ttl
+            expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S or asked[AS_JOB_AT] else ttl
             is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S
-            if not is_in_time:
+            if not is_in_time or expires_at > TIME_MAX_S:
                 self.ledger.refuse(
                     call,
                     ErrorWord.TIME,
@@ -409,6 +422,8 @@ class Broker:
         if key is not None and queue is not None and (holder := queue.keys.get(key)) is not None:
             reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
             reply.msg_id = holder
+            if asked[AS_JOB_AT]:
+                reply.job = self.delivery.job_facts(self._state.messages[holder])
             self.ledger.park(call, reply)
             return None
         data = bytes(raw)
@@ -435,6 +450,12 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
             made.marks = _marks(headers, expire, keep=bool(keep) and not retry)
+            if asked[AS_JOB_AT] and (delay or (asked[REPLICATE_AT] and retry)):
+                made.marks = dict(made.marks or {})
+                if delay:
+                    made.marks[DELAY] = due_at - now
+                if asked[REPLICATE_AT] and retry:
+                    made.marks[REPLICATE] = asked[REPLICATE_AT]
         return made
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:

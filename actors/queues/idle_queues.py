@@ -53,7 +53,8 @@ class IdleQueues:
         gone: list[str] = []
         for _, name in self._alarms[:count]:
             queue = self._queues.get(name)
-            if queue is not None and queue.life.is_transient and not queue.size and not self._is_waited_for(name):
+            is_free = queue is not None and queue.life.is_transient and not queue.size and not queue.paused
+            if is_free and not self._is_waited_for(name):
                 gone.append(name)
         return list(dict.fromkeys(gone))
 
@@ -89,7 +90,8 @@ class IdleQueues:
     def _is_unused(self, queue: QueueState, now: float) -> bool:
         """Whether a transient queue is to go; else it is looked at again."""
         idle_s = self.idle_s
-        if queue.size or not idle_s or self._is_waited_for(queue.name):
+        is_set = queue.paused or queue.paused_in_at > 0
+        if queue.size or is_set or not idle_s or self._is_waited_for(queue.name):
             self._look_at(queue.name, now + (idle_s or IDLE_S))
         elif queue.life.used_at + idle_s > now:
             self._look_at(queue.name, queue.life.used_at + idle_s)

@@ -18,7 +18,19 @@ from quorate.protocol import (
 )
 from storage.message import Message
 from storage.message_ids import newest_record
-from storage.records import CONSUMER, DEAD, EXPIRE, HEADERS, KEEP, NACKED, NACKS, Encoding, Place
+from storage.records import (
+    CONSUMER,
+    DEAD,
+    DELAY,
+    EXPIRE,
+    HEADERS,
+    KEEP,
+    NACKED,
+    NACKS,
+    REPLICATE,
+    Encoding,
+    Place,
+)
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply
@@ -36,6 +48,9 @@ STATE_NAMES: Final = {
 }
 READY: Final = (Place.READY, Place.READY_EXPIRING)
 _JobFacts: Final = JobFacts
+UNCOMMITTED: Final = "uncommitted"
+"""The state of a message that is not ready before its record is committed, to who knows jobs."""
+
 TAKEN: Final = "taken"
 """The state of a message that is delivered at most once, when it is told to who gets it."""
 
@@ -111,11 +126,12 @@ def _full_reply(request: Request, queue: str, messages: list[Message], count: in
 def view_of(message: Message, led_by: int | None = None) -> MessageView:
     """A message as peek and show give it; `led_by`: to who knows jobs."""
     marks = message.marks or {}
+    is_open = led_by is not None and message.place == Place.UNPLACED
     return MessageView(
         msg_id=message.msg_id,
         queue=message.queue,
         data=msgspec.Raw(message.data),
-        state=STATE_NAMES[message.place],
+        state=UNCOMMITTED if is_open else STATE_NAMES[message.place],
         produced_at=message.produced_at,
         due_at=message.due_at,
         expires_at=message.expires_at,
@@ -131,5 +147,7 @@ def view_of(message: Message, led_by: int | None = None) -> MessageView:
         dead=marks.get(DEAD),
         nacks=marks.get(NACKS),
         keep=marks.get(KEEP),
+        delay=marks.get(DELAY),
+        replicate=marks.get(REPLICATE),
         job=None if led_by is None else facts_of(message, led_by),
     )

@@ -181,7 +181,10 @@ class Queries:
             return
         order = queue.ready if place == Place.READY else queue.waiting
         live = self._state.messages
-        keys = islice(order if after is None else order.behind(after), PEEK_SCAN)
+        if request.descending and after is None:
+            keys = islice(order.backwards(), PEEK_SCAN)
+        else:
+            keys = islice(order if after is None else order.behind(after), PEEK_SCAN)
         position, is_more, room = after, False, call.reply_bytes_max
         chosen: list[Message] = []
         for seen, key in enumerate(keys, 1):
@@ -216,8 +219,9 @@ class Queries:
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
             return
-        view = self._view(call, message)
-        self._ledger.park(call, done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view))
+        view, now = self._view(call, message), self._ledger.now if request.as_job else None
+        reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view, now=now)
+        self._ledger.park(call, reply)
 
     def _view(self, call: Call, message: Message) -> MessageView:
         """A message as it is told to who knows jobs, or not."""
@@ -234,7 +238,7 @@ class Queries:
         after = request.after or 0
         if not isinstance(after, int):
             return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
-        reply = done(request, ScanReply, shards=self.around.shards)
+        reply = done(request, ScanReply, shards=self.around.shards, now=self._ledger.now)
         count = request.count or SCAN_DEFAULT
         if request.full:
             reply.messages, reply.next = self._scan_messages(call, after, count)
@@ -314,7 +318,10 @@ class Queries:
             return None
         queue = self._state.queues.get(request.queue)
         if queue is None:
-            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}"))
+            reply = refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
+            if request.as_job:
+                reply.count = self._delivery.waiting_for(request.queue)
+            self._ledger.park(call, reply)
         return queue
 
 

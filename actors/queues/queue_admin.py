@@ -111,7 +111,7 @@ class QueueAdmin:
             not gives_out,
             _or(request.expires_after, wanted.expires_after_s),
             0.0 if takes_in else wanted.paused_in_at or self._ledger.now,
-            wanted.is_transient and request.paused is not None and _only_pauses(request),
+            (wanted.is_transient or (queue is None and bool(request.as_job))) and _only_pauses(request),
         )
         is_later = asked.expires_after_s and self._ledger.level < WORKERS_LEVEL
         if is_later or (asked.paused_in_at and self._ledger.level < JOBS_LEVEL):

@@ -11,7 +11,7 @@ from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done
 from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
-from storage.records import JOBS_LEVEL, NACKS, WORKERS_LEVEL, Confirm, Extend, Place, Release, Withhold
+from storage.records import JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply
@@ -96,7 +96,8 @@ class Settling:
             if message is not None:
                 if request.delivery is None or message.deliveries <= request.delivery:
                     confirmed = 1
-                    self._ledger.append(_Confirm(message.queue, [msg_id], [newest_record(message)]))
+                    kind = Clear if request.discard else _Confirm
+                    self._ledger.append(kind(message.queue, [msg_id], [newest_record(message)]))
                 else:
                     elsewhere = 1
         else:
@@ -104,15 +105,19 @@ class Settling:
             if ids is None:
                 return
             found = self._found(call, ids)
+            kind = Clear if request.discard else _Confirm
             for name, messages in self._meant(request, found, le).items():
                 confirmed += len(messages)
-                self._ledger.append(_Confirm(name, *named(messages)))
+                self._ledger.append(kind(name, *named(messages)))
             elsewhere = sum(map(len, found.values())) - confirmed or None
         queue, seq = request.queue, request.seq
         reply = _Reply(action=_CONFIRM, code=0, queue=queue, seq=seq, msg_id=msg_id, confirmed=confirmed)
         if elsewhere is not None:
             reply.elsewhere = elsewhere
-        self._ledger.park(call, reply)
+        if request.early:
+            self._ledger.answer(call, reply)
+        else:
+            self._ledger.park(call, reply)
 
     def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is.
@@ -152,7 +157,7 @@ class Settling:
             due_ats = [self._back_at(message, due_at) for message in messages]
             counts: list[int] | None = None
             if self._ledger.level >= JOBS_LEVEL and request.nack is not False:
-                counts = [nacks_of(message) + 1 if message.deliveries else 0 for message in messages]
+                counts = [nacks_of(message) + 1 if message.deliveries or request.nack else 0 for message in messages]
             self._ledger.append(Release(name, *named(messages), due_ats, counts if counts and any(counts) else None))
             for message in messages:
                 self._delivery.place(message)

@@ -252,7 +252,7 @@ class Connection:
     def _ask(self, order: int, request: Request, note: Any) -> None:
         """Give a request to the sink, to be answered in its place."""
         length = reply_length(request)
-        if length == LONG:
+        if length >= LONG:
             self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
         elif length == ONE_MESSAGE:
             self._messages += 1
@@ -331,7 +331,7 @@ class Connection:
             self.account.take(-self._sizes.pop(order, 0))
         if self._is_alone or self._messages:
             length = reply_length(request)
-            if length == LONG:
+            if length >= LONG:
                 self._is_alone = False
             elif length == ONE_MESSAGE:
                 self._messages -= 1

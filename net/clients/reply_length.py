@@ -11,16 +11,21 @@ ONE_MESSAGE: Final = 1
 """A message of any size."""
 LONG: Final = 2
 """As much as a reply can."""
+ALONE: Final = 3
+"""Nothing behind it is to be begun before it is answered."""
 
 _CONSUME: Final = int(Action.CONSUME)
 _LONG_REPLIES: Final = LONG_REPLIES
 
 
 def reply_length(request: Request) -> int:
-    """One of the above. A consumer that waits holds nobody up meanwhile, so its reply counts as short."""
+    """One of the above. A consumer that waits holds nobody up meanwhile, so its reply counts as short.
+
+    But a job's, which waits in its connection's order.
+    """
     action = request.action
     if action != _CONSUME:
         return LONG if action in _LONG_REPLIES else SHORT
     if request.wait:
-        return SHORT
+        return ALONE if request.as_job else SHORT
     return ONE_MESSAGE if request.count is None else LONG

@@ -14,7 +14,7 @@ from net.peers.messages import ForwardedCall
 from quorate.actions import JOBS_LEVEL, LATER, WORKERS_LEVEL, About, about
 from quorate.authentication import NotAllowedReply
 from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
-from quorate.node_replies import MetricsReply, StatusReply
+from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     NO_DATA,
@@ -45,7 +45,7 @@ _FILLER: Final = Raw(b"\xa0")
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
     *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
-    *(NotAllowedReply, MoveReply, MetricsReply, ScanReply),
+    *(NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -84,6 +84,8 @@ def level_of(request: Request) -> int:
         or request.in_turn is not None
         or request.max_ready is not None
         or request.nack is not None
+        or request.early is not None
+        or request.discard is not None
         or request.expire == "bury"
         or isinstance(request.paused, str)
         or (request.wait is not None and request.action == Action.PRODUCE)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from net.peers.messages import PEER_MAJOR, PEER_MINOR, Hello
+from net.peers.messages import PEER_MAJOR, PEER_MINOR, Hello, Listening
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,7 @@ class Greeting:
     shard: int = 0
     shards: int = 1
     direct_port: int = 0
+    listeners: tuple[Listening, ...] = ()
 
     def hello(
         self,
@@ -27,6 +28,7 @@ class Greeting:
         cluster_id: int = 0,
         disk_id: int = 0,
         at: tuple[str, int] = ("", 0),
+        is_leaving: bool = False,
     ) -> Hello:
         """Said by node `node_id`, which nodes dial `at`, to the worker of shard `to_shard` of node `to`."""
         return Hello(
@@ -47,4 +49,6 @@ class Greeting:
             self.shards,
             to_shard,
             self.direct_port,
+            list(self.listeners),
+            is_leaving,
         )

@@ -44,6 +44,17 @@ Host = Annotated[str, Meta(max_length=255)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 
+class Listening(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """A port for clients of a protocol, as they are told to dial it."""
+
+    protocol: Annotated[str, Meta(max_length=32)]
+    host: Host
+    port: Port
+
+
+LISTENERS_MAX: Final = 64
+
+
 class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     """The first message of both sides of a link. A `cluster_id` of 0: in none yet. `to`: who is expected there.
 
@@ -51,7 +62,8 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     is the feature level that it understands. Said again over an open link when any of it has changed.
 
     The sender is the worker of shard `shard` of `shards`, and expects that of `to_shard` there; `direct_port` is where
-    clients reach it alone, 0: nowhere.
+    clients reach it alone, 0: nowhere. `listeners` are all its ports for clients; `is_leaving`: they are to go to other
+    nodes. An older version says neither, and passes over both.
     """
 
     major: Number
@@ -71,6 +83,8 @@ class Hello(msgspec.Struct, array_like=True, tag=1, gc=False):
     shards: Shards = 1
     to_shard: Shard = 0
     direct_port: Port = 0
+    listeners: Annotated[list[Listening], Meta(max_length=LISTENERS_MAX)] = []
+    is_leaving: bool = False
 
 
 class Refused(msgspec.Struct, array_like=True, tag=2, gc=False):

@@ -1,12 +1,28 @@
 """Sessions: a client's bytes to requests and back, without a socket. One module a protocol; this is their table."""
 
+from collections.abc import Callable
 from typing import Final
 
+from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
-from net.protocols.session import MakeSession
+from net.protocols.node_facts import NodeFacts
+from net.protocols.session import MakeSession, RequestLimits, Session
 
-PROTOCOLS: Final[dict[str, MakeSession]] = {"json": JsonSession}
-"""What `listeners` may name."""
+
+def _json(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> Session:
+    return JsonSession(limits)
+
+
+PROTOCOLS: Final[dict[str, Callable[..., Session]]] = {"json": _json, "disque": DisqueSession}
+"""What `listeners` may name: each makes a session of limits, of what its node is, and of whether DEBUG is there."""
 
 DATAGRAM_PROTOCOLS: Final = frozenset({"json"})
 """Those whose requests may come as datagrams, too."""
+
+REDIRECTED: Final = frozenset({"", "json"})
+"""Those whose clients know what a redirect is; for all others a node forwards whatever it is set to."""
+
+PORTS: Final = {"json": 1111, "disque": 7711}
+"""Where clients of a protocol look first."""
+
+__all__ = ["DATAGRAM_PROTOCOLS", "PORTS", "PROTOCOLS", "REDIRECTED", "MakeSession", "NodeFacts"]

@@ -6,6 +6,7 @@ from actors.cluster.admin import ClusterAdmin
 from actors.cluster.balancing import Balancing
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.pace import Pace
+from actors.cluster.surroundings import ReplicatorSettings
 from actors.messages.election import CastVote, CaughtUp, Follow, VoteAsked
 from actors.messages.log import Append, Drain, LogAdvanced
 from actors.messages.peers import PeerSaid
@@ -132,9 +133,8 @@ def test_a_leader_whose_disk_does_not_answer_hands_over() -> None:
         node.log.membership,
         {},
         {},
-        level=1,
+        ReplicatorSettings(level=1),
         is_founded=True,
-        own={},
         balancing=Balancing(0, 1, 0.0, 9.0),
     )
     node.machine.append(0.0, Append(5, [made(5, 5, 5)]))

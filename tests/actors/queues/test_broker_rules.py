@@ -280,7 +280,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 if flying or delayed:
                     m = found[0]
                     due = shard.now + values[2]
-                    m.nacks += values[3] and m.deliveries > 0
+                    m.nacks += values[3]
                     m.flying_until, m.due = None, min(due, m.expires) if m.deliveries or m.drops else due
                     if m.due <= shard.now and m.queue in model.takes_nothing:
                         m.due = min(m.due, model.takes_nothing[m.queue])

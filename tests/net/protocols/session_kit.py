@@ -32,7 +32,8 @@ def said(session: Session, pieces: list[bytes]) -> list[bytes]:
             if isinstance(one, Request):
                 found.append(msgspec.msgpack.encode(_shown(one)))
             elif isinstance(one, Ask):
-                found.append(msgspec.msgpack.encode(_shown(one.request)) + repr(one.note).encode())
+                note = getattr(one.note, "__qualname__", None) or repr(one.note)  # of a function not where it is
+                found.append(msgspec.msgpack.encode(_shown(one.request)) + note.encode())
             elif isinstance(one, Say):
                 found.append(one.data)
             elif isinstance(one, Close):

@@ -8,13 +8,16 @@ import time
 import pytest
 
 from net.protocols import PROTOCOLS
+from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
+from net.protocols.node_facts import NodeFacts
 from net.protocols.session import Fault, RequestLimits, Session
 from tests.net.protocols.line_session import LineSession
 from tests.net.protocols.session_kit import Words, check_replies, check_stream, mutated, said
 
 DEPTH = 8
 LIMITS = RequestLimits(request_bytes_max=3000, depth_max=DEPTH)
+FACTS = NodeFacts(1, 0xDEADBEEF)
 
 
 def json_session() -> Session:
@@ -66,7 +69,37 @@ LINES = Words(
 )
 """None of the node's: it has what JSON does not need, so that the kit is known to look at that."""
 
-KITS = {"json": JSON, "lines": LINES}
+DISQUE = Words(
+    lambda: DisqueSession(LIMITS, FACTS),
+    [
+        b"*4\r\n$6\r\nADDJOB\r\n$1\r\nq\r\n$4\r\nbody\r\n$1\r\n0\r\n",
+        b"*6\r\n$6\r\naddjob\r\n$1\r\nq\r\n$6\r\na\r\nb\r\n\r\n$3\r\n100\r\n$5\r\nRETRY\r\n$1\r\n5\r\n",
+        b"*3\r\n$6\r\nGETJOB\r\n$4\r\nFROM\r\n$1\r\nq\r\n*2\r\n$4\r\nQLEN\r\n$1\r\nq\r\n",
+        b"*6\r\n$6\r\nGETJOB\r\n$6\r\nNOHANG\r\n$5\r\nCOUNT\r\n$1\r\n3\r\n$4\r\nFROM\r\n$2\r\nq2\r\n",
+        b"GETJOB NOHANG COUNT 2 WITHCOUNTERS FROM a b\r\n",
+        b"*2\r\n$6\r\nACKJOB\r\n$40\r\nD-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1\r\n",
+        b"PING\r\nping hello\r\n\r\n*0\r\nPING\n",
+        b"*1\r\n$5\r\nHELLO\r\n*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\n",
+        b'ADDJOB "a b" \'c d\' 0 "KEY" "\\x41\\n"\r\n',
+        b"JSCAN 0 COUNT 5 STATE queued REPLY all\r\nQSCAN\r\nQSTAT q\r\nPAUSE q in\r\n",
+        b"INFO\r\nTIME\r\nCLUSTER NODES\r\nCONFIG GET *\r\nCLIENT LIST\r\nCOMMAND\r\n",
+        b"PING\r\nQUIT\r\nPING\r\n",
+    ],
+    [
+        *(b"*", b"$", b"\r\n", b"\n", b"*1\r\n", b"$4\r\n", b"*-1\r\n", b"*2000000\r\n", b"$-1\r\n", b"$9999\r\n"),
+        *(b"PING ", b'"', b"'", b"\\", b" ", b"\xff", b"\x00", b"\x16\x03\x01", b"POST / HTTP/1.1\r\n", b"Host: x\r\n"),
+        *(b"x" * 3200, b"*3\r\n$1\r\na\r\n$1\r\nb\r\n", b"*1\r\n:5\r\n", b"*99999999999999999999999999999999999\r\n"),
+        *(
+            b"SHOW D-\r\n",
+            b"NACK\r\n",
+            b"DEBUG SLEEP 1\r\n",
+            b"CLUSTER LEAVING yes\r\n",
+            b"AUTH a b\r\n",
+            b"NOSUCH\r\n",
+        ),
+    ],
+)
+KITS = {"json": JSON, "disque": DISQUE, "lines": LINES}
 
 
 def test_every_protocol_has_its_words_in_the_kit() -> None:

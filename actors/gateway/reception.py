@@ -1,0 +1,153 @@
+"""Reception: what clients ask about themselves and each other, and about the node's settings. A machine, but for
+clocks.
+
+A client's number is this worker's. Who sees, closes or holds up other clients, and who sees or changes settings, may
+operate the node.
+"""
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final, NamedTuple
+
+from actors.messages.lifecycle import EndWaits
+from actors.messages.rights import not_allowed
+from actors.runtime.contract import Runtime
+from net.clients.connection import Connection
+from quorate.actions import Right
+from quorate.node_replies import ClientReply, ConfigReply
+from quorate.protocol import Action, ErrorWord, Reply, Request, done, refusal
+
+LISTED_MAX: Final = 10_000
+
+OF_OPERATORS: Final = frozenset({"list", "kill", "end_waits"})
+SLEEP_MAX_S: Final = 3600.0
+
+
+class OwnSettings(NamedTuple):
+    """The node's settings: `told` gives those that are no secret; `change` sets one until the node starts again.
+
+    `change` takes a name and a text, and gives what is wrong with it, None: nothing.
+    """
+
+    told: Callable[[], dict[str, Any]]
+    change: Callable[[str, str], str | None]
+
+
+class _Guest:
+    """One client: its number, since when it is there, when it asked last (monotonic s), and what it calls itself."""
+
+    __slots__ = ("name", "number", "since")
+
+    def __init__(self, number: int, since: float) -> None:
+        self.number = number
+        self.since = since
+        self.name: str | None = None
+
+
+def _address_of(connection: Connection) -> str:
+    """Host and port, as far as they are known."""
+    peer = connection.transport.get_extra_info("peername")
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.visitor.address)
+
+
+Note = Callable[[Connection, int, Request, str | None], None]
+"""Writes down what a client asked, and the right that is missing."""
+
+
+class Reception:
+    """Of one worker's clients. `note`: see `Note`."""
+
+    def __init__(self, runtime: Runtime, note: Note) -> None:
+        self._runtime = runtime
+        self._note = note
+        self._guests: dict[Connection, _Guest] = {}
+        self._numbers = count(1)
+        self._settings: OwnSettings | None = None
+        self._end_waits: Callable[[EndWaits], None] = lambda message: None
+
+    def attach(self, end_waits: Callable[[EndWaits], None], settings: OwnSettings | None) -> None:
+        """Who lets clients wait no more, and the node's settings; without them there are none. Before any client."""
+        self._end_waits, self._settings = end_waits, settings
+
+    def came(self, connection: Connection) -> None:
+        """A client has connected."""
+        self._guests[connection] = _Guest(next(self._numbers), self._runtime.monotonic())
+
+    def left(self, connection: Connection) -> None:
+        """It is gone."""
+        self._guests.pop(connection, None)
+
+    def asked(self, connection: Connection, order: int, request: Request) -> str | None:
+        """Answer. The word of the refusal; None: it was done."""
+        needs_right = request.action == Action.NODE_CONFIG or request.command in OF_OPERATORS
+        is_allowed = not needs_right or connection.principal.rights.has(Right.OPERATE)
+        if needs_right and (not is_allowed or request.command is not None):
+            self._note(connection, order, request, None if is_allowed else Right.OPERATE)
+        if not is_allowed:
+            reply: Reply | None = not_allowed(request, Right.OPERATE)
+        elif request.action == Action.NODE_CONFIG:
+            reply = self._config(request)
+        else:
+            reply = self._client(connection, order, request)
+        if reply is None:
+            return None
+        connection.answer(order, request, reply)
+        return reply.error
+
+    def _client(self, connection: Connection, order: int, request: Request) -> Reply | None:
+        """The reply to a request about clients; None: it comes later."""
+        guest, command = self._guests[connection], request.command
+        rows: list[dict[str, Any]] = []
+        if command == "name":
+            guest.name = request.consumer
+        elif command == "list":
+            rows = [self._row(one, its) for one, its in list(self._guests.items())[:LISTED_MAX]]
+        elif command == "kill":
+            rows = self._kill(connection, request.key or "")
+        elif command == "end_waits":
+            self._end_waits(EndWaits())
+        elif command == "sleep":
+            reply = done(request, ClientReply, number=guest.number)
+            sleep_s = min(request.wait or 0.0, SLEEP_MAX_S)
+            self._runtime.call_later(sleep_s, lambda: connection.answer(order, request, reply))
+            return None
+        elif command is not None:
+            return refusal(request, ErrorWord.FIELD, f"command: {command!r} is none of name, list, kill, sleep")
+        return done(request, ClientReply, number=guest.number, clients=rows)
+
+    def _row(self, connection: Connection, guest: _Guest) -> dict[str, Any]:
+        age = int(self._runtime.monotonic() - guest.since)
+        return {
+            "number": guest.number,
+            "address": _address_of(connection),
+            "name": guest.name,
+            "age": age,
+            "idle": 0,
+            "protocol": connection.protocol,
+            "principal": connection.principal.name,
+        }
+
+    def _kill(self, own: Connection, key: str) -> list[dict[str, Any]]:
+        """Close the client of that number, or all of that address but the one who asks."""
+        found: list[dict[str, Any]] = []
+        for connection, guest in list(self._guests.items()):
+            at = _address_of(connection), connection.visitor.address
+            is_meant = key == str(guest.number) or (connection is not own and key in at)
+            if is_meant:
+                found.append(self._row(connection, guest))
+                self._runtime.call_later(0.0, connection.abort)  # who closes itself is answered first
+        return found
+
+    def _config(self, request: Request) -> Reply:
+        settings = self._settings
+        if settings is None:
+            return refusal(request, ErrorWord.NOT_SUPPORTED, "this node has no settings that can be seen or changed")
+        if request.command == "set":
+            if request.key is None or request.value is None:
+                return refusal(request, ErrorWord.FIELD, "key or value is missing")
+            fault = settings.change(request.key, request.value)
+            if fault is not None:
+                return refusal(request, ErrorWord.FIELD, fault)
+        elif request.command is not None:
+            return refusal(request, ErrorWord.FIELD, f"command: {request.command!r} is not set")
+        return done(request, ConfigReply, options=settings.told())

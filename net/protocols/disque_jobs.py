@@ -1,0 +1,521 @@
+"""Disque's commands about jobs: ADDJOB, GETJOB, and those by ids. Arguments to requests, replies to bytes."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from msgspec import Raw
+
+from net.protocols.disque_client import (
+    BAD_ID,
+    NO_FACTS,
+    NOREPL_FEW,
+    SYNTAX,
+    TEXTS,
+    DisqueClient,
+    Found,
+    Made,
+    body_of,
+    failed,
+    plain,
+    queue_name,
+    timeout_ms,
+    whole,
+)
+from net.protocols.job_ids import is_well_formed, job_id, msg_id_of, node_hex
+from net.protocols.resp_framing import array, bulk, error, integer, simple
+from net.protocols.session import Ask, Say
+from quorate.protocol import (
+    BATCH_MAX,
+    MSG_ID_MAX,
+    PLAIN,
+    PRIORITY_MAX,
+    Action,
+    Code,
+    DeliveredReply,
+    ErrorWord,
+    JobFacts,
+    MessageView,
+    Reply,
+    Request,
+    ShowReply,
+    name_fault,
+)
+
+TTL_S: Final = 86_400
+RETRY_MAX_S: Final = 300
+YEAR_S: Final = 31_536_000
+REPLICATE_MAX: Final = 65_535
+NODES_MAX: Final = 64
+"""On more nodes no cluster of ours can be asked to put a message."""
+
+BEYOND_9999_S: Final = 252_000_000_000
+"""A time to live of more seconds ends behind the year 9999 in any case."""
+
+NOT_THERE: Final = (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_IN_FLIGHT, ErrorWord.NOT_READY)
+LEAVING: Final = error(TEXTS[ErrorWord.LEAVING])
+NOJOB: Final = b"-NOJOB Job not known in the context of this node.\r\n"
+TOO_LATE: Final = (
+    b"-TOOLATE Half of job TTL already elapsed, you are no longer allowed to postpone the next delivery.\r\n"
+)
+NOREPL_TIME: Final = b"-NOREPL Timeout reached before replicating to the requested number of nodes\r\n"
+NOREPL_GONE: Final = b"-NOREPL job removed (expired?) before the requested replication level was achieved\r\n"
+AT_MOST_ONCE: Final = Say(b"-ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)\r\n")
+NEVER_DUE: Final = Say(b"-ERR The specified DELAY is greater than TTL. Job refused since would never be delivered\r\n")
+
+_CONSUME: Final = int(Action.CONSUME)
+_PRODUCE: Final = int(Action.PRODUCE)
+_CONFIRM: Final = int(Action.CONFIRM)
+_OK: Final = int(Code.OK)
+
+
+# -- ADDJOB ------------------------------------------------------------------------------------------------------------
+
+
+class _Options:
+    """What an ADDJOB says behind its time-out; None: nothing is said."""
+
+    def __init__(self) -> None:
+        self.replicate: int | None = None
+        self.delay = 0
+        self.retry: int | None = None
+        self.ttl = TTL_S
+        self.max_ready: int | None = None
+        self.is_early = False
+        self.priority = 0
+        self.key: str | None = None
+
+
+LEASTS: Final = {
+    b"replicate": (1, REPLICATE_MAX, b"-ERR REPLICATE must be between 1 and 65535\r\n"),
+    b"ttl": (1, None, b"-ERR TTL must be a number > 0\r\n"),
+    b"retry": (0, None, b"-ERR RETRY time must be a non negative number\r\n"),
+    b"delay": (0, None, b"-ERR DELAY time must be a non negative number\r\n"),
+    b"maxlen": (1, None, b"-ERR MAXLEN must be a positive number\r\n"),
+}
+"""Of each option that is a number: the least and the greatest, and what is said of any other."""
+
+
+def _read_options(arguments: list[bytes], options: _Options) -> Say | None:
+    """Read what stands behind queue, body and time-out; gives the first fault."""
+    at = 0
+    while at < len(arguments):
+        word = arguments[at].lower()
+        if word == b"async":
+            options.is_early = True
+            at += 1
+            continue
+        if at + 1 == len(arguments):
+            return SYNTAX
+        value = arguments[at + 1]
+        fault = _read_option(word, value, options)
+        if fault is not None:
+            return fault
+        at += 2
+    return None
+
+
+def _read_option(word: bytes, value: bytes, options: _Options) -> Say | None:
+    bounds = LEASTS.get(word)
+    if bounds is None:
+        return _read_own_option(word, value, options)
+    least, most, text = bounds
+    number = whole(value)
+    if number is None or number < least or (most is not None and number > most):
+        return Say(text)
+    if word == b"replicate":
+        options.replicate = number
+    elif word == b"ttl":
+        options.ttl = number
+    elif word == b"retry":
+        options.retry = number
+    elif word == b"delay":
+        options.delay = number
+    else:
+        options.max_ready = number
+    return None
+
+
+def _read_own_option(word: bytes, value: bytes, options: _Options) -> Say | None:
+    """What Disque does not have."""
+    if word == b"priority":
+        number = whole(value)
+        if number is None or not -PRIORITY_MAX - 1 <= number <= PRIORITY_MAX:
+            return Say(error(f"ERR PRIORITY must be a number from {-PRIORITY_MAX - 1} to {PRIORITY_MAX}"))
+        options.priority = number
+        return None
+    if word != b"key":
+        return SYNTAX
+    try:
+        key = value.decode()
+    except UnicodeDecodeError:
+        return Say(error("ERR KEY is not UTF-8"))
+    fault = "is empty" if not key else name_fault(key)
+    if fault is not None:
+        return Say(error(f"ERR KEY {fault}"))
+    options.key = key
+    return None
+
+
+def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """ADDJOB queue body ms [options]."""
+    options = _Options()
+    if len(arguments) > 4 and (fault := _read_options(arguments[4:], options)) is not None:
+        return fault
+    wait_ms = timeout_ms(arguments[3])
+    if isinstance(wait_ms, Say):
+        return wait_ms
+    ttl, retry = options.ttl, options.retry
+    if retry is None:
+        retry = max(min(ttl // 10, RETRY_MAX_S), 1)
+    voters = max(len(client.facts.voters), 1)
+    replicate = 1 if options.is_early else options.replicate
+    if not retry and (min(3, voters) if replicate is None else replicate) > 1:
+        return AT_MOST_ONCE
+    if options.delay and options.delay >= ttl:
+        return NEVER_DUE
+    if options.delay > YEAR_S or retry > YEAR_S:
+        return Say(error(f"ERR {'DELAY' if options.delay > YEAR_S else 'RETRY'} is over a year ({YEAR_S} seconds)"))
+    if ttl > BEYOND_9999_S:
+        return Say(error("ERR TTL ends behind the year 9999"))
+    if replicate is not None and replicate > NODES_MAX:
+        return Say(error(NOREPL_FEW))
+    queue = queue_name(arguments[1])
+    if isinstance(queue, Say):
+        return queue
+    request = Request(
+        _PRODUCE,
+        queue,
+        Raw(arguments[2]),
+        delay=options.delay or None,
+        ttl=ttl,
+        retry=retry,
+        priority=options.priority or None,
+        key=options.key,
+        encoding=PLAIN,
+        replicate=replicate,
+        wait=min(wait_ms / 1000, YEAR_S) or None,
+        expire="bury",
+        keep=None if retry else True,
+        max_ready=None if options.max_ready is None else min(options.max_ready, MSG_ID_MAX),
+        as_job=True,
+    )
+    return Ask(request, lambda reply: _added(client, reply, ttl, retry))
+
+
+def _added(client: DisqueClient, reply: Reply, ttl: float, retry: float) -> Made:
+    if reply.code != _OK:
+        return _not_added(client, reply)
+    assert reply.msg_id is not None
+    job = reply.job or JobFacts(client.facts.leader, ttl, retry, 0, 0)  # of a copy's, the first
+    return simple(job_id(client.facts.cluster_id, reply.msg_id, job))
+
+
+def _not_added(client: DisqueClient, reply: Reply) -> Made:
+    word, reason = reply.error, reply.reason or ""
+    if word == ErrorWord.NOT_REPLICATED:
+        return NOREPL_TIME
+    if word == ErrorWord.NO_SUCH_MESSAGE:
+        return NOREPL_GONE
+    if word == ErrorWord.NO_LEADER or (word == ErrorWord.NOT_SUPPORTED and reason.startswith("replicate")):
+        return error(NOREPL_FEW)
+    if word == ErrorWord.UNKNOWN_OUTCOME:
+        return error(f"NOREPL {reason}")
+    if word == ErrorWord.DUPLICATE_KEY and reply.msg_id is not None:
+        taken = job_id(client.facts.cluster_id, reply.msg_id, reply.job or NO_FACTS)
+        return error(f"DUPLICATE {taken.decode()}")
+    if word == ErrorWord.TOO_LARGE:
+        return error(f"ERR the job has {reason.removeprefix('data: ')}")
+    return failed(reply)
+
+
+# -- GETJOB ------------------------------------------------------------------------------------------------------------
+
+
+class _Wanted:
+    """What a GETJOB asks for, and how it is to be answered."""
+
+    def __init__(self) -> None:
+        self.may_wait = True
+        self.timeout_ms = 0
+        self.count: int | None = None
+        self.has_counters = False
+
+
+def get_job(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """GETJOB [NOHANG] [TIMEOUT ms] [COUNT n] [WITHCOUNTERS] FROM queue..."""
+    wanted = _Wanted()
+    at, end = 1, len(arguments)
+    while at < end:
+        word = arguments[at].lower()
+        at += 1
+        if word == b"nohang":
+            wanted.may_wait = False
+        elif word == b"withcounters":
+            wanted.has_counters = True
+        elif word == b"from":
+            return _get_from(client, wanted, arguments[at:])
+        elif word == b"timeout" and at < end:
+            timeout = timeout_ms(arguments[at])
+            if isinstance(timeout, Say):
+                return timeout
+            wanted.timeout_ms = timeout
+            at += 1
+        elif word == b"count" and at < end:
+            count = whole(arguments[at])
+            if count is None or count <= 0:
+                return Say(b"-ERR COUNT must be a number greater than zero\r\n")
+            wanted.count = min(count, BATCH_MAX)
+            at += 1
+        else:
+            return SYNTAX
+    return SYNTAX
+
+
+def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Found:
+    if not names:
+        return SYNTAX
+    queues: list[str] = []
+    for one in names:
+        name = queue_name(one)
+        if isinstance(name, Say):
+            return name
+        queues.append(name)
+    queues = list(dict.fromkeys(queues))
+    if len(queues) > BATCH_MAX:
+        return Say(error(f"ERR {len(queues)} queues, and {BATCH_MAX} are allowed"))
+    wait = min(wanted.timeout_ms / 1000, YEAR_S) or YEAR_S
+    count = wanted.count if wanted.count != 1 else None
+    is_one = len(queues) == 1
+    request = Request(
+        _CONSUME,
+        queue=queues[0] if is_one else None,
+        queues=None if is_one else queues,
+        count=count,
+        wait=wait if wanted.may_wait and not client.facts.is_leaving else None,
+        consumer=client.name,
+        in_turn=None if count is None or is_one else True,
+        as_job=True,
+    )
+    return Ask(request, lambda reply: _got(client, wanted, reply))
+
+
+def _got(client: DisqueClient, wanted: _Wanted, reply: Reply) -> Made:
+    if reply.code != _OK:
+        return failed(reply)
+    cluster_id = client.facts.cluster_id
+    rows: list[bytes] = []
+    if isinstance(reply, DeliveredReply):
+        for item in reply.messages:
+            body = plain(bytes(item.data), item.encoding)
+            rows.append(_row(cluster_id, (item.queue, item.msg_id, body), item.job or NO_FACTS, wanted))
+    elif reply.msg_id is not None:
+        assert reply.data is not None
+        named = (reply.queue or "", reply.msg_id, plain(bytes(reply.data), reply.encoding))
+        rows.append(_row(cluster_id, named, reply.job or NO_FACTS, wanted))
+    if rows:
+        return array(rows)
+    return LEAVING if wanted.may_wait and client.facts.is_leaving else client.nil_array
+
+
+def _row(cluster_id: int, job: tuple[str, int, bytes], facts: JobFacts, wanted: _Wanted) -> bytes:
+    queue, msg_id, body = job
+    name, id_of = queue.encode(), job_id(cluster_id, msg_id, facts)
+    if not wanted.has_counters:
+        return b"*3\r\n$%d\r\n%b\r\n$40\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, id_of, len(body), body)
+    counters = [bulk(b"nacks"), integer(facts.nacks), bulk(b"additional-deliveries"), integer(facts.additional)]
+    return array([bulk(name), bulk(id_of), bulk(body), *counters])
+
+
+# -- by ids ------------------------------------------------------------------------------------------------------------
+
+
+def _ids(client: DisqueClient, arguments: list[bytes]) -> list[int] | Say:
+    """The messages that ids mean, each once; those that mean nothing are left out."""
+    for given in arguments:
+        if not is_well_formed(given):
+            return BAD_ID
+    cluster_id = client.facts.cluster_id
+    found = [msg_id_of(cluster_id, given) for given in arguments]
+    return list(dict.fromkeys([msg_id for msg_id in found if msg_id is not None]))
+
+
+def _of_ids(
+    client: DisqueClient, arguments: list[bytes], ask: Callable[[list[int]], Request], count_of: Callable[[Reply], Any]
+) -> Found:
+    """Ask about ids, a thousand at a time, and answer how many were there."""
+    ids = _ids(client, arguments)
+    if isinstance(ids, Say):
+        return ids
+    if not ids:
+        return Say(integer(0))
+
+    def ask_from(at: int, before: int) -> Ask:
+        return Ask(ask(ids[at : at + BATCH_MAX]), lambda reply: counted(at, before, reply))
+
+    def counted(at: int, before: int, reply: Reply) -> Made:
+        if reply.code != _OK and reply.error not in NOT_THERE:
+            return failed(reply)
+        total = before + (count_of(reply) or 0)
+        return ask_from(at + BATCH_MAX, total) if at + BATCH_MAX < len(ids) else integer(total)
+
+    return ask_from(0, 0)
+
+
+def ack_job(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """ACKJOB id..."""
+    if len(arguments) == 2:  # nearly always
+        given = arguments[1]
+        if not is_well_formed(given):
+            return BAD_ID
+        msg_id = msg_id_of(client.facts.cluster_id, given)
+        return Say(integer(0)) if msg_id is None else Ask(Request(_CONFIRM, msg_id=msg_id), _acknowledged)
+    return _of_ids(client, arguments[1:], lambda ids: Request(_CONFIRM, msg_ids=ids), _confirmed)
+
+
+def _acknowledged(reply: Reply) -> Made:
+    return integer(reply.confirmed or 0) if reply.code == _OK else failed(reply)
+
+
+def _confirmed(reply: Reply) -> Any:
+    return reply.confirmed
+
+
+def fast_ack(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """FASTACK id..."""
+    return _of_ids(client, arguments[1:], lambda ids: Request(_CONFIRM, msg_ids=ids, early=True), _confirmed)
+
+
+def delete_job(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """DELJOB id..."""
+    return _of_ids(client, arguments[1:], lambda ids: Request(_CONFIRM, msg_ids=ids, discard=True), _confirmed)
+
+
+def nack(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """NACK id... [DELAY seconds]"""
+    ids, delay = arguments[1:], None
+    if len(ids) > 1 and ids[-2].lower() == b"delay":
+        delay = whole(ids[-1])
+        if delay is None or delay < 0:
+            return Say(b"-ERR DELAY time must be a non negative number\r\n")
+        if delay > YEAR_S:
+            return Say(error(f"ERR DELAY is over a year ({YEAR_S} seconds)"))
+        ids = ids[:-2]
+    asked = delay or None
+    return _of_ids(
+        client, ids, lambda ids: Request(Action.RELEASE, msg_ids=ids, delay=asked, nack=True), lambda r: r.released
+    )
+
+
+def enqueue(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """ENQUEUE id..."""
+    return _of_ids(
+        client, arguments[1:], lambda ids: Request(Action.RELEASE, msg_ids=ids, nack=False), lambda r: r.released
+    )
+
+
+def dequeue(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """DEQUEUE id..."""
+    return _of_ids(client, arguments[1:], lambda ids: Request(Action.WITHHOLD, msg_ids=ids), lambda r: r.withheld)
+
+
+# -- WORKING, SHOW -----------------------------------------------------------------------------------------------------
+
+WORKING_TRIES: Final = 3
+"""So often what is found is found otherwise a moment later, before that is given up."""
+
+
+def working(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """WORKING id"""
+    msg_id = _one(client, arguments[1])
+    if isinstance(msg_id, Say):
+        return msg_id
+    return Say(NOJOB) if msg_id is None else _look_and_postpone(msg_id, WORKING_TRIES)
+
+
+def _one(client: DisqueClient, given: bytes) -> int | Say | None:
+    return msg_id_of(client.facts.cluster_id, given) if is_well_formed(given) else BAD_ID
+
+
+def _look_and_postpone(msg_id: int, tries: int) -> Ask:
+    def found(reply: Reply) -> Made:
+        if reply.error == ErrorWord.NO_SUCH_MESSAGE:
+            return NOJOB
+        if reply.code != _OK or not isinstance(reply, ShowReply) or reply.message is None:
+            return failed(reply)
+        message, now = reply.message, reply.now or 0.0
+        if not message.retry:
+            return integer(0)
+        if now - message.produced_at > (message.expires_at - message.produced_at) / 2:
+            return TOO_LATE
+        if message.state == "in_flight":
+            request = Request(Action.EXTEND, msg_id=msg_id, retry=message.retry)
+        elif message.state == "delayed":
+            request = Request(Action.RELEASE, msg_id=msg_id, delay=message.retry, nack=False)
+        else:
+            request = Request(Action.WITHHOLD, msg_id=msg_id, delay=message.retry)
+        return Ask(request, lambda done: postponed(done, message.retry))
+
+    def postponed(reply: Reply, retry: float) -> Made:
+        if reply.code == _OK:
+            return integer(round(retry))
+        if reply.error in NOT_THERE:
+            return _look_and_postpone(msg_id, tries - 1) if tries > 1 else NOJOB
+        return failed(reply)
+
+    return Ask(Request(Action.SHOW, msg_id=msg_id, as_job=True), found)
+
+
+def show(client: DisqueClient, arguments: list[bytes]) -> Found:
+    """SHOW id"""
+    msg_id = _one(client, arguments[1])
+    if isinstance(msg_id, Say):
+        return msg_id
+    if msg_id is None:
+        return Say(client.nil_array)
+
+    def shown(reply: Reply) -> Made:
+        if reply.error == ErrorWord.NO_SUCH_MESSAGE:
+            return client.nil_array
+        if reply.code != _OK or not isinstance(reply, ShowReply) or reply.message is None:
+            return failed(reply)
+        return described(client, reply.message, reply.now or 0.0)
+
+    return Ask(Request(Action.SHOW, msg_id=msg_id, as_job=True), shown)
+
+
+STATES: Final = {"ready": b"queued", "uncommitted": b"wait-repl"}
+ACTIVE: Final = b"active"
+
+
+def described(client: DisqueClient, message: MessageView, now: float) -> bytes:
+    """A job with all that Disque tells of one: 15 names and values."""
+    facts, job = client.facts, message.job or NO_FACTS
+    state = STATES.get(message.state, ACTIVE)
+    is_queued = message.state == "ready"
+    is_out = message.state == "in_flight" or message.due_at >= message.expires_at
+    is_over = not message.retry and not is_queued and is_out
+    expires_ms = max(0, round((message.expires_at - now) * 1000))
+    due_ms = max(0, round((message.due_at - now) * 1000))
+    requeue = integer(0) if is_queued else client.nil if is_over else integer(due_ms)
+    awake = integer(expires_ms if is_queued or is_over else min(due_ms, expires_ms))
+    repl = message.replicate or (1 if not message.retry else min(3, max(len(facts.voters), 1)))
+    others = [node_id for node_id in facts.voters if node_id != facts.leader]
+    nodes = [node_hex(facts.cluster_id, node_id) for node_id in [facts.leader, *others][:repl] if node_id]
+    values = [
+        (b"id", bulk(job_id(facts.cluster_id, message.msg_id, job))),
+        (b"queue", bulk(message.queue.encode())),
+        (b"state", bulk(state)),
+        (b"repl", integer(repl)),
+        (b"ttl", integer(max(0, int(message.expires_at - now)))),
+        (b"ctime", integer(int(message.produced_at * 1000) * 1_000_000 + (message.msg_id >> 10) % 1_000_000)),
+        (b"delay", integer(round(message.delay or 0))),
+        (b"retry", integer(round(message.retry))),
+        (b"nacks", integer(job.nacks)),
+        (b"additional-deliveries", integer(job.additional)),
+        (b"nodes-delivered", array([bulk(one) for one in nodes])),
+        (b"nodes-confirmed", array([])),
+        (b"next-requeue-within", requeue),
+        (b"next-awake-within", awake),
+        (b"body", bulk(body_of(message))),
+    ]
+    return array([part for name, value in values for part in (bulk(name), value)])

@@ -1,0 +1,178 @@
+"""Disque's protocol as a session: a table of its commands, each of which makes a request of its arguments, and an
+answer of the reply. No socket, no clock; what a command needs of the node it asks for.
+
+Replies leave in the order of the requests. What stands behind a GETJOB that may wait is not begun before that is
+answered: a connection takes nothing more while such a request is open.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+from net.protocols import disque_jobs as jobs
+from net.protocols import disque_queues as queues
+from net.protocols import disque_server as server
+from net.protocols.disque_client import DisqueClient, Made, Step, failed
+from net.protocols.disque_client import Found as Answered
+from net.protocols.disque_memory import Remembered, recall, remember
+from net.protocols.node_facts import NodeFacts
+from net.protocols.resp_framing import Arguments, RespReader, array, bulk, error, integer, simple
+from net.protocols.session import LARGE_BYTES, Close, Fault, Found, RequestLimits, Say, Session
+from quorate.protocol import Code, ErrorWord, Reply, Request
+
+NAME_SHOWN: Final = 128
+"""So many bytes of a command that there is not are shown."""
+
+
+class Command(NamedTuple):
+    """`arity`: how many arguments with its name, -n: at least n. `flags` are what COMMAND tells of it."""
+
+    name: bytes
+    arity: int
+    flags: tuple[bytes, ...]
+    method: Callable[[DisqueClient, list[bytes]], Answered]
+
+
+def _quit(client: DisqueClient, arguments: list[bytes]) -> Answered:
+    return server.DONE
+
+
+def _command(client: DisqueClient, arguments: list[bytes]) -> Answered:
+    """COMMAND, COMMAND COUNT, COMMAND INFO name..."""
+    word = arguments[1].lower() if len(arguments) > 1 else b""
+    if word == b"count":
+        return Say(integer(len(COMMANDS)))
+    if word == b"info":
+        found = [COMMANDS.get(name.lower()) for name in arguments[2:]]
+        return Say(array([client.nil_array if one is None else _row(one) for one in found]))
+    if word in (b"", b"docs"):
+        return Say(array([_row(one) for one in COMMANDS.values()]) if not word else array([]))
+    return Say(error("ERR Unknown subcommand or wrong number of arguments."))
+
+
+def _row(command: Command) -> bytes:
+    flags = array([simple(flag) for flag in command.flags])
+    return array([bulk(command.name), integer(command.arity), flags, integer(0), integer(0), integer(0)])
+
+
+_WRITE: Final = (b"write", b"fast")
+_READ: Final = (b"readonly", b"fast")
+_SLOW: Final = (b"readonly",)
+_ADMIN: Final = (b"readonly", b"admin")
+
+_TABLE: Final = (
+    Command(b"addjob", -4, (b"write", b"denyoom", b"fast"), jobs.add_job),
+    Command(b"getjob", -2, _WRITE, jobs.get_job),
+    Command(b"ackjob", -1, _WRITE, jobs.ack_job),
+    Command(b"fastack", -1, _WRITE, jobs.fast_ack),
+    Command(b"deljob", -1, _WRITE, jobs.delete_job),
+    Command(b"enqueue", -1, _WRITE, jobs.enqueue),
+    Command(b"dequeue", -1, _WRITE, jobs.dequeue),
+    Command(b"nack", -1, _WRITE, jobs.nack),
+    Command(b"working", 2, _WRITE, jobs.working),
+    Command(b"show", 2, _READ, jobs.show),
+    Command(b"qlen", 2, _READ, queues.queue_length),
+    Command(b"qpeek", 3, _READ, queues.peek),
+    Command(b"qstat", 2, _READ, queues.statistics),
+    Command(b"qflush", 2, (b"write",), queues.flush),
+    Command(b"qscan", -1, _SLOW, queues.scan_queues),
+    Command(b"jscan", -1, _SLOW, queues.scan_jobs),
+    Command(b"pause", -3, _WRITE, queues.pause),
+    Command(b"auth", -2, _READ, server.authenticate),
+    Command(b"ping", -1, _READ, server.ping),
+    Command(b"quit", 1, _READ, _quit),
+    Command(b"hello", -1, _READ, server.hello),
+    Command(b"info", -1, _SLOW, server.info),
+    Command(b"time", 1, _READ, server.time),
+    Command(b"config", -2, _ADMIN, server.config),
+    Command(b"cluster", -2, _ADMIN, server.cluster),
+    Command(b"client", -2, _ADMIN, server.of_client),
+    Command(b"debug", -2, _ADMIN, server.debug),
+    Command(b"slowlog", -2, _SLOW, server.slow_log),
+    Command(b"latency", -2, _SLOW, server.latency),
+    Command(b"command", -1, _SLOW, _command),
+    Command(b"monitor", 1, _ADMIN, server.not_here),
+    Command(b"shutdown", -1, _ADMIN, server.not_here),
+    Command(b"bgrewriteaof", 1, _ADMIN, server.not_here),
+    Command(b"loadjob", 2, (b"write",), server.not_here),
+)
+COMMANDS: Final = {command.name: command for command in _TABLE}
+
+
+class DisqueSession(Session):
+    """One client's stream. `facts`: what it knows of its node; `debug`: whether DEBUG is there."""
+
+    def __init__(self, limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> None:
+        super().__init__()
+        self._limits = limits
+        self._reader = RespReader(limits.request_bytes_max)
+        self._client = DisqueClient(facts or NodeFacts(), debug=debug)
+
+    def discard(self) -> None:
+        """Nothing more is received."""
+        super().discard()
+        self._reader = RespReader(self._limits.request_bytes_max)
+
+    @property
+    def state(self) -> bytes | None:
+        """How it answers, and the client's name, where the next byte begins a request."""
+        if not self._reader.is_idle:
+            return None
+        client = self._client
+        return remember(Remembered(client.proto, client.name, client.debug))
+
+    def resume(self, state: bytes) -> None:
+        """Go on so."""
+        found = recall(state)
+        client = self._client
+        client.proto, client.name, client.debug = found.proto, found.name, found.debug
+
+    def receive(self, data: bytes) -> list[Found]:
+        """The requests that `data` completes, in order."""
+        reader = self._reader
+        came = reader.feed(data)
+        self.partial_bytes = reader.partial_bytes
+        if self.large:
+            self.large = {}
+        found: list[Found] = []
+        for one in came:
+            if not isinstance(one, list):
+                if one.why is not None:
+                    found.append(Say(error(f"ERR Protocol error: {one.why}")))
+                found.append(Close())
+                return found
+            if len(data) > LARGE_BYTES or reader.partial_bytes:
+                size = sum([len(argument) for argument in one])
+                if size > LARGE_BYTES:
+                    self.large[len(found)] = size
+            found.append(self._asked(one))
+            if len(one) == 1 and one[0].lower() == b"quit":
+                found.append(Close())
+                return found
+        return found
+
+    def _asked(self, arguments: Arguments) -> Found:
+        command = COMMANDS.get(arguments[0].lower())
+        if command is None:
+            shown = arguments[0][:NAME_SHOWN].decode("utf-8", "replace")
+            return Say(error(f"ERR unknown command '{shown}'"))
+        arity, count = command.arity, len(arguments)
+        if count != arity if arity > 0 else count < -arity:
+            return Say(error(f"ERR wrong number of arguments for '{command.name.decode()}' command"))
+        return command.method(self._client, arguments)
+
+    def answered(self, request: Request | None, reply: Reply, note: Any = None) -> Made:
+        """The reply as Disque says it, or what its command asks next."""
+        if note is None:
+            return _said(reply)
+        return cast("Step", note)(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        """The reply to a fault."""
+        return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+
+
+def _said(reply: Reply) -> bytes:
+    """What is said to nobody's request: why all of a client is refused."""
+    if reply.error == ErrorWord.OVERLOADED and (reply.reason or "").endswith("are connected already"):
+        return b"-ERR max number of clients reached\r\n"
+    return failed(reply)

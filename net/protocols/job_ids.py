@@ -1,0 +1,66 @@
+"""Ids of jobs and nodes as Disque's clients know them: `D-pppppppp-bbbbbbbbbbbbbbbbbbbbbbbb-tttt`, and 40 hex digits.
+
+| part | what it tells |
+|---|---|
+| p | the first 8 digits of the id of the node that led when the job was made |
+| b | base64 of its msg_id and ten bytes of BLAKE2b of that, keyed with the cluster's id: these decide which it is |
+| t | the time to live in whole minutes, 4 hex digits; odd where the job may come more than once |
+
+They fit no other cluster's message by accident. They are no secret: who may read a message may read its id.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error
+from functools import lru_cache
+from hashlib import blake2b, sha1
+from typing import Final
+
+from quorate.protocol import MSG_ID_MAX, JobFacts
+
+ID_BYTES: Final = 40
+BEGINS: Final = b"D-"
+DASHES: Final = (1, 10, 35)
+BODY: Final = slice(11, 35)
+PROOF_BYTES: Final = 10
+MINUTES_MAX: Final = 0xFFFF
+MS: Final = 1000
+
+
+@lru_cache(maxsize=1024)
+def node_hex(cluster_id: int, node_id: int) -> bytes:
+    """A node's id: 40 lower-case hex digits, the same for ever."""
+    named = f"quorate:{cluster_id:x}:{node_id}".encode()
+    return sha1(named, usedforsecurity=False).hexdigest().encode()
+
+
+def _proof(cluster_id: int, packed: bytes) -> bytes:
+    return blake2b(packed, digest_size=PROOF_BYTES, key=cluster_id.to_bytes(8, "big")).digest()
+
+
+def job_id(cluster_id: int, msg_id: int, job: JobFacts) -> bytes:
+    """The id of a message as a job."""
+    packed = msg_id.to_bytes(8, "big")
+    minutes = min(round(job.ttl * MS) // (60 * MS), MINUTES_MAX)
+    minutes = minutes | 1 if job.retry else minutes & ~1
+    body = b64encode(packed + _proof(cluster_id, packed))
+    return b"D-%b-%b-%04x" % (node_hex(cluster_id, job.led_by)[:8], body, minutes)
+
+
+def is_well_formed(given: bytes) -> bool:
+    """Whether it looks like a job's id."""
+    if len(given) != ID_BYTES or given[:1] != b"D":
+        return False
+    return all(given[at] == 0x2D for at in DASHES)
+
+
+def msg_id_of(cluster_id: int, given: bytes) -> int | None:
+    """The message that a well-formed id means; None: it means nothing here."""
+    try:
+        decoded = b64decode(given[BODY], validate=True)
+    except (Error, ValueError):
+        return None
+    packed = decoded[:8]
+    if len(decoded) != 8 + PROOF_BYTES or decoded[8:] != _proof(cluster_id, packed):
+        return None
+    msg_id = int.from_bytes(packed, "big")
+    return msg_id if 0 < msg_id <= MSG_ID_MAX else None

@@ -1,0 +1,16 @@
+"""What a worker's sessions know of the node that they are on."""
+
+
+class NodeFacts:
+    """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
+
+    `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
+    0: nobody that is known. `is_leaving`: its clients are to go to other nodes, and it does not want to lead.
+    """
+
+    def __init__(self, node_id: int = 1, cluster_id: int = 0) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.voters: tuple[int, ...] = ()
+        self.leader = 0
+        self.is_leaving = False

@@ -1,7 +1,8 @@
 // loadgen: closed-loop load. One epoll thread, N connections, each with one request open.
 // usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]
-//   PROTOCOL: quorate | beanstalk | redis (a stream with a consumer group). The work is the same for all of them:
-//   produce, consume, acknowledge, with BATCH messages a request (quorate alone).
+//   PROTOCOL: quorate | disque | beanstalk | redis (a stream with a consumer group). The work is the same for all of
+//   them: produce, consume, acknowledge, with BATCH messages a request (quorate; disque pipelines so many ADDJOBs).
+//   addjob: ADDJOB alone, BATCH of them pipelined.
 // Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +25,7 @@ typedef struct {
 
 static const char *protocol;
 static char *data, out[OUT_BYTES];
-static int data_bytes, batch, is_redis, is_beanstalk;
+static int data_bytes, batch, is_redis, is_beanstalk, is_disque, only_adds;
 
 static double now(void) {
   struct timespec t;
@@ -66,6 +67,24 @@ static int request(Client *c) {
   if (is_beanstalk) {
     if (c->step == 0) return sprintf(out, "put 0 0 60 %d\r\n%s\r\n", data_bytes, data);
     return c->step == 1 ? sprintf(out, "reserve-with-timeout 0\r\n") : sprintf(out, "delete %s\r\n", c->ids);
+  }
+  if (is_disque) {
+    int n = 0, words = 0;
+    if (c->step == 0) {
+      for (int i = 0; i < batch; i++)
+        n = redis_command(n, 6, (const char *[]){"ADDJOB", stream, data, "0", "RETRY", "60"});
+      return n;
+    }
+    char count[16];
+    sprintf(count, "%d", batch);
+    if (c->step == 1 && batch > 1)
+      return redis_command(0, 6, (const char *[]){"GETJOB", "NOHANG", "COUNT", count, "FROM", stream});
+    if (c->step == 1) return redis_command(0, 4, (const char *[]){"GETJOB", "NOHANG", "FROM", stream});
+    const char *acks[513] = {"ACKJOB"};
+    for (words = 0; words * 41 < (int)strlen(c->ids) && words < 512; words++) acks[1 + words] = c->ids + words * 41;
+    n = sprintf(out, "*%d\r\n$6\r\nACKJOB\r\n", 1 + words);
+    for (int i = 0; i < words; i++) n += sprintf(out + n, "$40\r\n%.40s\r\n", acks[1 + i]);
+    return n;
   }
   if (is_redis) {
     if (c->step == 0) return redis_command(0, 5, (const char *[]){"XADD", stream, "*", "d", data});
@@ -122,6 +141,21 @@ static int redis_reply(Client *c) {
   return at && sscanf(at + 4, "$%*d %31[^\r]", c->ids) == 1;
 }
 
+static int disque_reply(Client *c) {
+  int at = 0;
+  for (int i = 0; i < (c->step == 0 ? batch : 1); i++) {
+    int size = resp_size(c->in + at, c->len - at);
+    if (!size) return -1;
+    if (c->in[at] == '-') die("refused:", c->in + at);
+    at += size;
+  }
+  if (c->step != 1) return 1;
+  if (c->in[1] == '-' || c->in[1] == '0') return 0;
+  int n = 0;
+  for (char *id = c->in; (id = strstr(id, "\r\n$40\r\nD-")); id += 47) n += sprintf(c->ids + n, "%.40s ", id + 7);
+  return n > 0;
+}
+
 static void submit(Client *c) {
   int n = request(c);
   c->sent_at = now();
@@ -137,6 +171,8 @@ int main(int argc, char **argv) {
   protocol = argv[1];
   is_redis = !strcmp(protocol, "redis");
   is_beanstalk = !strcmp(protocol, "beanstalk");
+  only_adds = !strcmp(protocol, "addjob");
+  is_disque = only_adds || !strcmp(protocol, "disque");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
   data_bytes = argc > 6 ? atoi(argv[6]) : 32;
   batch = argc > 7 ? atoi(argv[7]) : 1;
@@ -185,10 +221,10 @@ int main(int argc, char **argv) {
       if (got <= 0) die("closed by", protocol);
       c->len += got;
       c->in[c->len] = 0;
-      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : quorate_reply(c);
+      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : is_disque ? disque_reply(c) : quorate_reply(c);
       if (reply < 0) continue;
       latency[measured++] = now() - c->sent_at;
-      c->step = reply ? (c->step + 1) % 3 : 0;
+      c->step = reply && !only_adds ? (c->step + 1) % 3 : 0;
       c->len = 0;
       if (++c->done < each) {
         submit(c);
@@ -202,7 +238,7 @@ int main(int argc, char **argv) {
   for (int i = 0; i < measured; i++) sum += latency[i];
   qsort(latency, measured, sizeof *latency, ascending);
   printf("rps %.0f mps %.0f avg_us %.0f p50_us %.0f p99_us %.0f max_us %.0f\n", measured / took,
-         measured / took / 3 * batch, sum / measured * 1e6, latency[measured / 2] * 1e6,
+         measured / took / (only_adds ? 1 : 3) * batch, sum / measured * 1e6, latency[measured / 2] * 1e6,
          latency[measured * 99 / 100] * 1e6, latency[measured - 1] * 1e6);
   return 0;
 }

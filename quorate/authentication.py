@@ -11,6 +11,7 @@ class AuthenticatedReply(Reply, kw_only=True):
 
 
 class NotAllowedReply(Reply, kw_only=True):
-    """The refusal of what the client lacks the `right` to."""
+    """The refusal of what the client lacks the `right` to. `is_unproved`: it has not shown who it is, and could."""
 
     right: str
+    is_unproved: bool = False

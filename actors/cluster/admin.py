@@ -162,9 +162,7 @@ class ClusterAdmin:
         if word not in ("yes", "no"):
             return _answer(call, refusal(call.request, ErrorWord.FIELD, "command: yes or no is wanted"))
         facts.is_leaving = word == "yes"
-        decisions: Decisions = [LeavingChanged(facts.is_leaving)]
-        if facts.is_leaving:
-            decisions.append(EndWaits())
+        decisions: Decisions = [LeavingChanged(facts.is_leaving), EndWaits(facts.is_leaving)]
         return decisions + self._step_aside(now) + _answer(call, done(call.request, Reply))
 
     def _step_aside(self, now: float) -> Decisions:
@@ -175,8 +173,8 @@ class ClusterAdmin:
         target = self._best_successor(now, leading)
         return [] if target is None else self._begin(Transfer(target, now + self._hand_over_s))
 
-    def describe(self, call: Call, now: float, unix: float, cluster_id: int, links: tuple[int, int]) -> Reply:
-        """The nodes as this one sees them, for whoever may do anything at all; `links`: messages said and heard."""
+    def describe(self, call: Call, now: float, unix: float, cluster_id: int) -> Reply:
+        """The nodes as this one sees them, for whoever may do anything at all."""
         own_id, current = self._membership.own.node_id, self._membership.current
         members = [own_id] if current is None else [member.node_id for member in current.members]
         rows: list[dict[str, Any]] = []
@@ -186,10 +184,9 @@ class ClusterAdmin:
             told = [[one.protocol, one.host, one.port] for one in listeners]
             rows.append({"node_id": node_id, "role": self._role(now, node_id, members, hello), "listeners": told})
         about = {"cluster_id": f"{cluster_id:x}", "now": unix, "is_leaving": self._settings.facts.is_leaving}
-        said, heard = links
-        return done(
-            call.request, DescribeReply, queue=None, node_id=own_id, nodes=rows, said=said, heard=heard, **about
-        )
+        facts = self._settings.facts
+        counted = {"said": facts.said, "heard": facts.heard}
+        return done(call.request, DescribeReply, queue=None, node_id=own_id, nodes=rows, **counted, **about)
 
     def _role(self, now: float, node_id: int, members: list[int], hello: Hello | None) -> str:
         """What a node is to clients that look for one."""

@@ -48,6 +48,9 @@ def _of_clients(counts: ClientCounts) -> dict[str, Any]:
     asked = {name: row for name, row in [*rows, (OTHER, counts.other)] if row.done or row.refused}
     return {
         "connections": counts.connections,
+        "connections_begun": counts.connections_begun,
+        "bytes_read": counts.traffic.read,
+        "bytes_written": counts.traffic.written,
         "open_requests": counts.open_requests,
         "requests": {name: row.results for name, row in asked.items()},
         "request_seconds": {name: row.seconds.told for name, row in asked.items() if any(row.seconds.counts)},

@@ -363,8 +363,7 @@ class Replicator(LoopActor):
 
     def _status_asked(self, message: StatusAsked) -> None:
         if message.call.request.action == Action.NODE_DESCRIBE:
-            links = self._counts.links
-            at = (self._now(), self.runtime.now(), self._announcer.identity.cluster_id, links)
+            at = (self._now(), self.runtime.now(), self._announcer.identity.cluster_id)
             return send_answers([(message.call, self._admin.describe(message.call, *at))])
         if message.call.request.action == Action.NODE_METRICS:
             row = measured(self._machine, self._writer, self._counts, self.runtime, self._settings)

@@ -109,6 +109,7 @@ class Listener(LoopActor):
         self._gathered: list[Call] = []
         self._datagram_waits = DatagramWaits()
         self.counts = ClientCounts() if counts is None else counts
+        self.counts.traffic = self._held
         self._reached = ReachedLimits(log, self.counts)
         self._is_stopping = self.expects_clients = self._is_making_room = False
         self.handlers = {
@@ -131,6 +132,7 @@ class Listener(LoopActor):
     def admit(self, connection: Connection, address: Any = None, names: tuple[str, ...] = ()) -> str | None:
         """Why a new client, whose certificate has those `names`, can't be served; None if it is."""
         self._visitors.came(connection, address, names)
+        self.counts.connections_begun += 1
         allowed = self.limits.connections_max
         if not self._visitors.has_place(connection, len(self._connections), allowed):
             self._reached.note("max_connections", f"{allowed} clients are connected")
@@ -348,7 +350,7 @@ class Listener(LoopActor):
             rights = call.principal.rights
             missing = None if rights.is_unlimited else rights.missing(call.request)
             if missing is not None:
-                refused.append((call, not_allowed(call.request, missing)))
+                refused.append((call, not_allowed(call.request, missing, call.principal.name)))
         if refused:
             gone = {id(call) for call, _ in refused}
             calls = [call for call in calls if id(call) not in gone]

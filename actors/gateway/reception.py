@@ -46,7 +46,8 @@ class _Guest:
 
 def _address_of(connection: Connection) -> str:
     """Host and port, as far as they are known."""
-    peer = connection.transport.get_extra_info("peername")
+    end: Any = connection.transport
+    peer = end.get_extra_info("peername") if hasattr(end, "get_extra_info") else None
     return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.visitor.address)
 
 
@@ -84,7 +85,7 @@ class Reception:
         if needs_right and (not is_allowed or request.command is not None):
             self._note(connection, order, request, None if is_allowed else Right.OPERATE)
         if not is_allowed:
-            reply: Reply | None = not_allowed(request, Right.OPERATE)
+            reply: Reply | None = not_allowed(request, Right.OPERATE, connection.principal.name)
         elif request.action == Action.NODE_CONFIG:
             reply = self._config(request)
         else:

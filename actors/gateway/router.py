@@ -303,7 +303,9 @@ class Router(LoopActor):
         self._owner.tell(message)
 
     def _end_waits(self, message: EndWaits) -> None:
-        if self._listener is not None:
+        for routing in self._routings:
+            routing.leave(is_leaving=message.is_leaving)
+        if self._listener is not None and message.is_leaving:
             self._listener.tell(message)
 
     def _undrain(self, message: Undrain) -> None:

@@ -108,7 +108,7 @@ class Routing:
         self._host = ""
         self._port = 0
         self._is_draining = False
-        self._is_stopping = False
+        self._ends_waits = ""
         self._forwards = forwards
         self._hold_s = hold_s
         self._linked: set[int] = set()
@@ -143,8 +143,8 @@ class Routing:
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
-        elif self._is_stopping and _consumes(call) and call.request.wait:
-            routed.answers.append((call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")))
+        elif self._ends_waits and self._may_not_wait(call):
+            routed.answers.append((call, refusal(call.request, self._ends_waits, f"the node is {self._ends_waits}")))
         elif call.request.action == _CANCEL:
             self._cancel(now, call, routed)
         elif not call.is_single and call.client in self._held_of:
@@ -290,7 +290,17 @@ class Routing:
 
     def stop(self) -> None:
         """This node stops: no consumer waits any more, also none that comes back to be asked for elsewhere."""
-        self._is_stopping = True
+        self._ends_waits = ErrorWord.STOPPING
+
+    def leave(self, *, is_leaving: bool) -> None:
+        """This node is to have no clients: those that can be told so do not wait here any more."""
+        if self._ends_waits != ErrorWord.STOPPING:
+            self._ends_waits = ErrorWord.LEAVING if is_leaving else ""
+
+    def _may_not_wait(self, call: Call) -> bool:
+        if not _consumes(call) or not call.request.wait:
+            return False
+        return self._ends_waits == ErrorWord.STOPPING or bool(call.request.as_job)
 
     def drain(self) -> None:
         """Hold everything: this node hands its place over."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.messages.call import Answer, Call, Client
-from net.clients.reply_length import LONG, ONE_MESSAGE, SHORT, reply_length
+from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_length
 from quorate.actions import ASKS_NODE, LOOKS, WAITS
 from quorate.protocol import NAME_BYTES_MAX, NO_DATA, Reply
 
@@ -40,7 +40,7 @@ POOLS: Final = ((WORK,), (WORK, LOOK), (WAIT,))
 
 ID_BYTES: Final = 9
 
-REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0}
+REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0, ALONE: 0}
 """What is reckoned for a reply. Of a batch that is consumed it is mostly much less than it may be."""
 
 LONG_LOOK_BYTES: Final = CREDIT_BYTES // 4
@@ -204,7 +204,7 @@ class UnderWay:
 
 def kind_of(call: Call) -> int:
     """Which part of the credit it takes."""
-    if call.request.wait:
+    if call.request.wait and call.request.action in WAITS:
         return WAIT
     return LOOK if call.request.action in LOOKS else WORK
 
@@ -214,7 +214,7 @@ def call_bytes(call: Call) -> int:
     request = call.request
     length = reply_length(request)
     size = CALL_BYTES + REPLY_BYTES[length]
-    if request.wait:
+    if request.wait and request.action in WAITS:
         size = WAITING_BYTES
     elif length == LONG and request.action in LOOKS:
         size = LONG_LOOK_BYTES

@@ -160,6 +160,7 @@ class Links(LoopActor):
     def _send(self, message: SendPeers) -> None:
         frame = b""
         said = message.message
+        self._known.greeting.facts.said += len(message.node_ids)
         for key in message.node_ids:
             contact = self._contacts.get(key)
             if contact is None:
@@ -443,6 +444,7 @@ class Links(LoopActor):
         """A message of another worker."""
         peer = link.peer
         assert peer is not None
+        self._known.greeting.facts.heard += 1
         contact = self._contact_of.get(link)
         if contact is not None and type(message) not in OF_WORKERS:
             link.cut(f"a {type(message).__name__} between workers of different shards")

@@ -3,6 +3,7 @@
 from typing import Final
 
 from actors.messages.measures import ActionCounts
+from net.clients.held_bytes import HeldBytes
 from quorate.actions import NAMES, WAITS
 from quorate.protocol import ErrorWord
 
@@ -18,7 +19,8 @@ class ClientCounts:
 
     `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
     than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
-    `read_at`: when this turn began to read (monotonic s). `links`: messages to and from other nodes and workers.
+    `read_at`: when this turn began to read (monotonic s).
+    `connections_begun`: since the start; `traffic`: the bytes that came and left.
     """
 
     def __init__(self, started_at: float = 0.0) -> None:
@@ -33,7 +35,8 @@ class ClientCounts:
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()
         self.read_at = 0.0
-        self.links = (0, 0)
+        self.connections_begun = 0
+        self.traffic = HeldBytes(0)
 
     def answered(self, action: int, error: str | None) -> None:
         """The Listener has answered itself, with that word; None: it was done."""

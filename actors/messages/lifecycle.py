@@ -56,7 +56,12 @@ class MoveClient(msgspec.Struct):
 
 
 class EndWaits(msgspec.Struct):
-    """Clients whose protocol has a word for it are told that this node is leaving, where they wait for messages."""
+    """Clients whose protocol has a word for it are told that this node is leaving, where they wait for messages.
+
+    `is_leaving` False: it is not any more, and they may wait.
+    """
+
+    is_leaving: bool = True
 
 
 class HandOver(msgspec.Struct):

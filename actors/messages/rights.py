@@ -171,8 +171,11 @@ ITSELF: Final = Principal("", EVERY_RIGHT)
 """Who asks on the node's own behalf."""
 
 
-def not_allowed(request: Request, right: str) -> NotAllowedReply:
-    """The refusal of a request for want of a right. It tells nothing of whether a queue is there."""
+def not_allowed(request: Request, right: str, name: str = "") -> NotAllowedReply:
+    """The refusal of a request for want of a right, of who is known by that name.
+
+    It tells nothing of whether a queue is there.
+    """
     over = "for what the request names" if right in OF_QUEUES else "over the node"
     if right == Right.LOOK and request.action in NAME_NO_QUEUE and request.action not in LISTS:
         over = "for all queues"
@@ -187,4 +190,5 @@ def not_allowed(request: Request, right: str) -> NotAllowedReply:
         error=ErrorWord.NOT_ALLOWED,
         reason=reason,
         right=right,
+        is_unproved=name == ANONYMOUS,
     )

@@ -147,6 +147,7 @@ def _greeting(settings: ShardSettings) -> Greeting:
         shards=settings.shards,
         direct_port=settings.direct_port,
         listeners=settings.listeners,
+        facts=settings.facts,
     )
 
 

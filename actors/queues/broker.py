@@ -86,10 +86,12 @@ QUEUE_AT: Final = Request.__struct_fields__.index("queue")
 REPLICATE_AT: Final = Request.__struct_fields__.index("replicate")
 AS_JOB_AT: Final = Request.__struct_fields__.index("as_job")
 MAX_READY_AT: Final = Request.__struct_fields__.index("max_ready")
-WAIT_AT: Final = Request.__struct_fields__.index("wait")
 MESSAGES_AT: Final = Request.__struct_fields__.index("messages")
 SEQ_AT: Final = Request.__struct_fields__.index("seq")
 assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep")
+
+USUAL_NODES: Final = 3
+"""A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
 
 KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
@@ -275,8 +277,8 @@ class Broker:
         queue = state.queues.get(name)
         if queue is None and len(state.queues) >= self._limits.queues_max and not self.admin.make_room():
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
-        is_job, wait_s = bool(asked[AS_JOB_AT]), asked[WAIT_AT]
-        if (is_job or asked[MAX_READY_AT] or wait_s or (queue is not None and queue.paused_in_at)) and (
+        is_job = bool(asked[AS_JOB_AT])
+        if (is_job or asked[MAX_READY_AT] or (queue is not None and queue.paused_in_at)) and (
             not self._takes_in(call, queue)
         ):
             return None
@@ -299,7 +301,7 @@ class Broker:
         reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=asked[SEQ_AT], msg_id=made.msg_id)
         if is_job:
             reply.job = self.delivery.job_facts(made)
-        if nodes is None and not (wait_s and self.queries.around.voters > 1):
+        if nodes is None and not is_job:  # nearly always
             self.ledger.park(call, reply)
         else:
             self._park_produced(call, reply, made)
@@ -308,12 +310,12 @@ class Broker:
     def _takes_in(self, call: Call, queue: QueueState | None) -> bool:
         """Whether what few requests ask for, and few queues are set to, lets a message in; refuses the call if not."""
         request, around, ledger = call.request, self.queries.around, self.ledger
-        if (request.as_job or request.wait) and ledger.level < JOBS_LEVEL:
+        if request.as_job and ledger.level < JOBS_LEVEL:
             reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
             ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
             return False
         wanted = request.replicate or around.voters // 2 + 1
-        if (request.as_job or request.wait) and wanted > around.heard:
+        if request.as_job and wanted > around.heard:
             reason = f"{wanted} nodes are to have it, and {around.heard} were heard lately"
             ledger.refuse(call, ErrorWord.TOO_FEW_NODES, reason)
             return False
@@ -335,11 +337,20 @@ class Broker:
         return ready + self.ledger.uncommitted_due(queue.name, most - ready)
 
     def _park_produced(self, call: Call, reply: Reply, made: Message) -> None:
-        """Answer when it is on as many nodes as were asked for, or on a majority, in the time that was given."""
-        request = call.request
-        nodes = request.replicate or self.queries.around.voters // 2 + 1
-        wait_s = request.wait if not request.as_job or request.wait else 0.0
-        self.ledger.park_for(nodes, call, reply, wait_s, made if wait_s is not None else None)
+        """Answer when it is on as many nodes as were asked for, or on a majority, in the time that was given.
+
+        In which time is asked beside `replicate` alone, or by a job; for a job without any it takes as long as it
+        takes.
+        """
+        request, majority = call.request, self.queries.around.voters // 2 + 1
+        nodes, wait_s = request.replicate or majority, request.wait
+        if request.as_job:
+            wait_s = wait_s or 0.0
+            if nodes == majority and (not wait_s or majority == 1):  # what every reply waits for
+                return self.ledger.park(call, reply)
+        elif not wait_s or self.ledger.level < JOBS_LEVEL:
+            wait_s = None
+        return self.ledger.park_for(nodes, call, reply, wait_s, made if wait_s is not None else None)
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
@@ -450,13 +461,16 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
             made.marks = _marks(headers, expire, keep=bool(keep) and not retry)
-            if asked[AS_JOB_AT] and (delay or (asked[REPLICATE_AT] and retry)):
-                made.marks = dict(made.marks or {})
-                if delay:
-                    made.marks[DELAY] = due_at - now
-                if asked[REPLICATE_AT] and retry:
-                    made.marks[REPLICATE] = asked[REPLICATE_AT]
+            if asked[AS_JOB_AT]:
+                made.marks = self._job_marks(made, asked[REPLICATE_AT], due_at - now if delay else 0.0)
         return made
+
+    def _job_marks(self, made: Message, replicate: int | None, delay_s: float) -> dict[str, Any] | None:
+        """The marks of a job with what it was asked for with, where that is not what all are."""
+        own: dict[str, Any] = {DELAY: delay_s} if delay_s else {}
+        if replicate is not None and made.retry_s and replicate != min(USUAL_NODES, self.queries.around.voters):
+            own[REPLICATE] = replicate
+        return {**(made.marks or {}), **own} if own else made.marks
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""

@@ -155,6 +155,7 @@ class Connection:
             self._drop(len(data))
             return
         self._was_heard = True
+        self.account.ledger.read += len(data)
         if (self._unheard or not self.account.is_known) and self._is_put_off(data):
             return
         self._look_at(data)
@@ -359,6 +360,7 @@ class Connection:
 
     def _send(self, order: int, data: bytes) -> None:
         """A reply's bytes, in their place."""
+        self.account.ledger.written += len(data)
         if order < 0:
             self._transport.write(data)
         elif order != self._next_to_send:

@@ -22,12 +22,15 @@ STRANGERS_SHARE: Final = 0.75
 
 
 class HeldBytes:
-    """One worker's. `bytes_max`: of all clients."""
+    """One worker's. `bytes_max`: of all clients. `read`, `written`: what came from them and went to them since the
+    start."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self.used = 0
         self.strangers = 0
+        self.read = 0
+        self.written = 0
 
     @property
     def is_full(self) -> bool:
@@ -48,10 +51,10 @@ class HeldBytes:
 class Account:
     """One client's. `is_known`: it has proved who it is, or nobody needs to."""
 
-    __slots__ = ("_ledger", "bytes", "held_back", "is_known", "open", "partial", "unsent", "waiting")
+    __slots__ = ("bytes", "held_back", "is_known", "ledger", "open", "partial", "unsent", "waiting")
 
     def __init__(self, ledger: HeldBytes) -> None:
-        self._ledger = ledger
+        self.ledger = ledger
         self.is_known = True
         self.bytes = 0
         self.partial = 0
@@ -63,7 +66,7 @@ class Account:
     @property
     def is_over(self) -> bool:
         """Whether somebody has to make room, since this client and those of its kind hold too much."""
-        ledger = self._ledger
+        ledger = self.ledger
         return ledger.is_full or (not self.is_known and ledger.are_strangers_full)
 
     @property
@@ -78,22 +81,22 @@ class Account:
 
     def may_open(self, size: int) -> bool:
         """Whether one more request of that size may be handed on."""
-        ledger = self._ledger
+        ledger = self.ledger
         if ledger.used + size > ledger.bytes_max:
             return False
         return self.is_known or ledger.strangers + size <= ledger.strangers_max
 
     def _grow(self, grown: int) -> None:
         self.bytes += grown
-        self._ledger.used += grown
+        self.ledger.used += grown
         if not self.is_known:
-            self._ledger.strangers += grown
+            self.ledger.strangers += grown
 
     def know(self, is_known: bool) -> None:
         """The client has proved who it is, or what it proved does not hold any more."""
         if is_known != self.is_known:
             self.is_known = is_known
-            self._ledger.strangers += -self.bytes if is_known else self.bytes
+            self.ledger.strangers += -self.bytes if is_known else self.bytes
 
     def note_partial(self, size: int) -> None:
         """So much of a request has come that is not whole."""

@@ -18,7 +18,6 @@ from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     NO_DATA,
-    Action,
     ClusterReply,
     DeliveredReply,
     LeaderReply,
@@ -88,7 +87,6 @@ def level_of(request: Request) -> int:
         or request.discard is not None
         or request.expire == "bury"
         or isinstance(request.paused, str)
-        or (request.wait is not None and request.action == Action.PRODUCE)
         or any(item.keep is not None or item.expire == "bury" for item in request.messages or ())
     ):
         return JOBS_LEVEL

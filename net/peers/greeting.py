@@ -1,8 +1,9 @@
 """What a worker says of itself in every hello, to nodes and to its node's other workers."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from net.peers.messages import PEER_MAJOR, PEER_MINOR, Hello, Listening
+from net.protocols.node_facts import NodeFacts
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,7 @@ class Greeting:
     shards: int = 1
     direct_port: int = 0
     listeners: tuple[Listening, ...] = ()
+    facts: NodeFacts = field(default_factory=NodeFacts)
 
     def hello(
         self,

@@ -13,6 +13,7 @@ import msgspec
 from net.protocols.node_facts import NodeFacts
 from net.protocols.resp_framing import error
 from net.protocols.session import Ask, Say
+from quorate.authentication import NotAllowedReply
 from quorate.protocol import PLAIN, ErrorWord, JobFacts, MessageView, Reply, Request, name_fault
 
 RESP2: Final = 2
@@ -83,7 +84,7 @@ def failed(reply: Reply) -> bytes:
     if text is not None:
         return error(text)
     reason = reply.reason or "it could not be done"
-    if word == ErrorWord.NOT_ALLOWED and getattr(reply, "is_anonymous", False):
+    if isinstance(reply, NotAllowedReply) and reply.is_unproved:
         return error("NOAUTH Authentication required.")
     return error(f"{WORDS.get(word, 'ERR')} {reason}")
 

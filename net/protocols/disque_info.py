@@ -138,15 +138,16 @@ def _requests(row: Mapping[str, Any]) -> int:
 def _stats(status: StatusReply, rows: list[Any]) -> Values:
     asked = sum(_requests(row) for row in rows)
     uptime_s = max(status.uptime_s, 1.0)
+    read, written = (sum(row.get(name, 0) for row in rows) for name in ("bytes_read", "bytes_written"))
     refused = sum(row["limits_reached"].get("max_connections", 0) for row in rows)
     return {
         "total_connections_received": sum(row.get("connections_begun", 0) for row in rows),
         "total_commands_processed": asked,
         "instantaneous_ops_per_sec": int(asked / uptime_s),
-        "total_net_input_bytes": 0,
-        "total_net_output_bytes": 0,
-        "instantaneous_input_kbps": "0.00",
-        "instantaneous_output_kbps": "0.00",
+        "total_net_input_bytes": read,
+        "total_net_output_bytes": written,
+        "instantaneous_input_kbps": f"{read / uptime_s / 1024:.2f}",
+        "instantaneous_output_kbps": f"{written / uptime_s / 1024:.2f}",
         "rejected_connections": refused,
         "latest_fork_usec": 0,
     }

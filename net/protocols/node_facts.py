@@ -5,7 +5,8 @@ class NodeFacts:
     """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
 
     `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
-    0: nobody that is known. `is_leaving`: its clients are to go to other nodes, and it does not want to lead.
+    0: nobody that is known. `is_leaving`: its clients are to go to other nodes, and it does not want to lead. `said`,
+    `heard`: messages to and from other nodes and workers.
     """
 
     def __init__(self, node_id: int = 1, cluster_id: int = 0) -> None:
@@ -14,3 +15,5 @@ class NodeFacts:
         self.voters: tuple[int, ...] = ()
         self.leader = 0
         self.is_leaving = False
+        self.said = 0
+        self.heard = 0

@@ -1,0 +1,646 @@
+"""Disque's protocol, spoken to real nodes over real sockets: what its clients send, and what they get."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from net.protocols.disque_session import COMMANDS
+from net.protocols.job_ids import node_hex
+from quorate import Client
+from tests.cluster import Cluster, wait_for
+from tests.conftest import StartNode
+from tests.faults.security import TOKENS, access_file, running
+from tests.node import Node, free_port
+from tests.resp import Resp, RespError
+
+
+def listening(**more: Any) -> dict[str, Any]:
+    return {"protocol": "disque", "host": "127.0.0.1", "port": free_port(), **more}
+
+
+def port_of(node: Node) -> int:
+    return int(node.config["listeners"][0]["port"])
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Node:
+    return start_node(listeners=[listening(debug=True)])
+
+
+@pytest.fixture
+def disque(node: Node) -> Iterator[Resp]:
+    with Resp(port_of(node)) as client:
+        yield client
+
+
+def shown(disque: Resp, job: str) -> dict[str, Any]:
+    pairs = disque.ask("SHOW", job)
+    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_job_is_added_got_and_acknowledged_and_its_id_is_what_clients_read_in_it(disque: Resp) -> None:
+    job = disque.ask("ADDJOB", "mail", b"body \xff\r\n", 0)
+    assert len(job) == 40
+    own = disque.ask("HELLO")[1].decode()
+    assert job[2:10] == own[:8], "the node that led"
+    assert job[36:] == "05a1"
+    assert disque.line("GETJOB FROM mail") == [[b"mail", job.encode(), b"body \xff\r\n"]]
+    assert disque.ask("ACKJOB", job) == 1
+    assert disque.ask("ACKJOB", job) == 0
+    assert disque.ask("SHOW", job) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "ending"),
+    [("TTL 10", "0001"), ("RETRY 0 REPLICATE 1", "05a0"), ("TTL 100000000", "ffff"), ("TTL 120 RETRY 0 ASYNC", "0002")],
+)
+def test_the_last_digits_of_an_id_tell_time_to_live_and_whether_it_may_come_again(
+    disque: Resp, options: str, ending: str
+) -> None:
+    assert disque.line(f"ADDJOB q x 0 {options}")[36:] == ending
+
+
+ADDJOB_ERRORS = {
+    "REPLICATE 0": "ERR REPLICATE must be between 1 and 65535",
+    "REPLICATE 65536": "ERR REPLICATE must be between 1 and 65535",
+    "TTL 0": "ERR TTL must be a number > 0",
+    "TTL x": "ERR TTL must be a number > 0",
+    "RETRY -1": "ERR RETRY time must be a non negative number",
+    "DELAY -1": "ERR DELAY time must be a non negative number",
+    "MAXLEN 0": "ERR MAXLEN must be a positive number",
+    "NOSUCH": "ERR syntax error",
+    "TTL": "ERR syntax error",
+    "DELAY 5 TTL 5": "ERR The specified DELAY is greater than TTL. Job refused since would never be delivered",
+    "RETRY 0 REPLICATE 2": ("ERR With RETRY set to 0 please explicitly set  REPLICATE to 1 (at-most-once delivery)"),
+    "REPLICATE 2": "NOREPL Not enough reachable nodes for the requested replication level",
+    "REPLICATE 65": "NOREPL Not enough reachable nodes for the requested replication level",
+    "RETRY 31536001": "ERR RETRY is over a year (31536000 seconds)",
+    "TTL 9223372036854775807": "ERR TTL ends behind the year 9999",
+    "TTL 251900000000": "ERR",
+    "PRIORITY x": "ERR PRIORITY must be a number from -2147483648 to 2147483647",
+    "TTL 0 REPLICATE 0": "ERR TTL must be a number > 0",
+}
+
+
+@pytest.mark.parametrize("options", ADDJOB_ERRORS)
+def test_what_no_job_can_be_is_refused_in_disques_words(disque: Resp, options: str) -> None:
+    said = disque.line(f"ADDJOB q x 0 {options}")
+    assert isinstance(said, RespError)
+    assert said.startswith(ADDJOB_ERRORS[options])
+    assert disque.line("QLEN q") == 0
+
+
+def test_a_time_out_is_looked_at_behind_the_options(disque: Resp) -> None:
+    assert disque.line("ADDJOB q x abc") == "ERR timeout is not an integer or out of range"
+    assert disque.line("ADDJOB q x -1") == "ERR timeout is negative"
+    assert disque.line("ADDJOB q x abc TTL 0") == "ERR TTL must be a number > 0"
+
+
+def test_options_count_the_last_time_they_stand_there_and_whatever_their_case(disque: Resp) -> None:
+    job = disque.line("addjob q x 100 ttl 50 RETRY 7 Ttl 600 delay 2 dElAy 1")
+    about = shown(disque, job)
+    assert (about["ttl"], about["retry"], about["delay"], about["state"]) == (599, 7, 1, b"active")
+    assert 0 < about["next-requeue-within"] <= 1000
+    assert about["next-awake-within"] == about["next-requeue-within"]
+
+
+def test_a_key_is_taken_once_and_priorities_come_first(disque: Resp) -> None:
+    first = disque.line("ADDJOB q a 0 KEY k")
+    assert disque.line("ADDJOB q b 0 KEY k") == f"DUPLICATE {first}"
+    disque.line("ADDJOB q c 0 PRIORITY 5")
+    assert [row[2] for row in disque.line("GETJOB COUNT 5 FROM q")] == [b"c", b"a"]
+
+
+def test_maxlen_counts_what_is_ready(disque: Resp) -> None:
+    disque.line("ADDJOB q a 0 DELAY 100")
+    assert disque.line("ADDJOB q b 0 MAXLEN 1")[:2] == "D-"
+    assert disque.line("ADDJOB q c 0 MAXLEN 1") == "MAXLEN Queue is already longer than the specified MAXLEN count"
+    for _ in range(2):
+        disque.send("ADDJOB", "p", "x", 0, "MAXLEN", 1)
+    assert [str(disque.read())[:6] for _ in range(2)][1] == "MAXLEN", "also what is not committed yet"
+
+
+def test_queues_are_taken_from_in_turn(disque: Resp) -> None:
+    for queue, bodies in (("a", "a0 a1 a2"), ("b", "b0 b1"), ("c", "c0")):
+        for body in bodies.split():
+            disque.ask("ADDJOB", queue, body, 0)
+    got = disque.line("GETJOB COUNT 5 FROM a b c none")
+    assert [row[2].decode() for row in got] == ["a0", "b0", "c0", "a1", "b1"]
+    assert [row[0] for row in got][:3] == [b"a", b"b", b"c"]
+
+
+def test_who_waits_gets_one_job_and_they_are_served_in_their_order(node: Node, disque: Resp) -> None:
+    with Resp(port_of(node)) as first, Resp(port_of(node)) as second:
+        first.send("GETJOB", "COUNT", 10, "FROM", "x", "q")
+        wait_for(lambda: dict(zip(*[iter(disque.ask("QSTAT", "q"))] * 2, strict=True))[b"blocked"] == 1)
+        second.send("GETJOB", "TIMEOUT", 10_000, "FROM", "q")
+        wait_for(lambda: dict(zip(*[iter(disque.ask("QSTAT", "q"))] * 2, strict=True))[b"blocked"] == 2)
+        disque.ask("ADDJOB", "q", "1", 0)
+        disque.ask("ADDJOB", "q", "2", 0)
+        assert [row[2] for row in first.read()] == [b"1"]
+        assert [row[2] for row in second.read()] == [b"2"]
+
+
+def test_nothing_there_is_nil_and_what_stands_behind_a_wait_is_not_begun(disque: Resp) -> None:
+    assert disque.line("GETJOB NOHANG FROM q") is None
+    begun = time.monotonic()
+    disque.send("GETJOB", "TIMEOUT", 300, "FROM", "q")
+    disque.send("ADDJOB", "q", "later", 0)
+    assert disque.read() is None, "the job behind it is not there for it"
+    assert time.monotonic() - begun >= 0.29
+    assert disque.read()[:2] == "D-"
+    assert disque.line("GETJOB COUNT 0 FROM q") == "ERR COUNT must be a number greater than zero"
+    for wrong in ("GETJOB NOHANG", "GETJOB FROM", "GETJOB what FROM q", "GETJOB TIMEOUT"):
+        assert disque.line(wrong) == "ERR syntax error" if len(wrong.split()) > 1 else True
+
+
+def test_nacks_and_other_deliveries_are_counted(disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0 RETRY 1")
+    disque.line("GETJOB FROM q")
+    assert disque.ask("NACK", job) == 1
+    [row] = disque.line("GETJOB WITHCOUNTERS FROM q")
+    assert row[3:] == [b"nacks", 1, b"additional-deliveries", 0]
+    [row] = disque.line("GETJOB WITHCOUNTERS FROM q")
+    assert row[3:] == [b"nacks", 1, b"additional-deliveries", 1], "its retry time is over"
+    assert disque.ask("ENQUEUE", job) == 1
+    about = shown(disque, job)
+    assert (about["nacks"], about["additional-deliveries"], about["state"]) == (1, 2, b"queued")
+    assert disque.ask("NACK", job) == 0, "it is queued already"
+
+
+def test_a_job_is_taken_off_its_queue_and_comes_back(disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0 RETRY 1")
+    assert disque.ask("DEQUEUE", job, job) == 1
+    assert disque.line("QLEN q") == 0
+    assert shown(disque, job)["state"] == b"active"
+    assert disque.ask("DEQUEUE", job) == 0
+    [row] = disque.line("GETJOB WITHCOUNTERS TIMEOUT 5000 FROM q")
+    assert row[4] == row[6] == 0
+    assert disque.ask("NACK", job, "DELAY", 100) == 1
+    assert shown(disque, job)["next-requeue-within"] > 90_000
+    assert disque.ask("ENQUEUE", job) == 1
+    assert disque.line("QLEN q") == 1
+
+
+def test_at_most_once_jobs_stay_until_they_are_acknowledged_and_never_come_again(node: Node, disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0 RETRY 0 REPLICATE 1")
+    assert disque.line("GETJOB FROM q")[0][1].decode() == job
+    about = shown(disque, job)
+    assert (about["state"], about["next-requeue-within"], about["repl"]) == (b"active", None, 1)
+    assert disque.ask("NACK", job) == disque.ask("ENQUEUE", job) == disque.ask("WORKING", job) == 0
+    other = disque.line("ADDJOB q y 0 RETRY 0 REPLICATE 1")
+    assert disque.ask("DEQUEUE", other) == 1
+    assert disque.ask("ENQUEUE", other) == 0
+    node.kill()
+    node.start()
+    with Resp(port_of(node)) as again:
+        assert again.line("GETJOB NOHANG FROM q") is None
+        assert shown(again, job)["state"] == b"active"
+        assert again.ask("ACKJOB", job, other) == 2
+
+
+def test_working_postpones_and_not_beyond_half_of_a_jobs_life(disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0 RETRY 100 TTL 1000")
+    disque.line("GETJOB FROM q")
+    assert disque.ask("WORKING", job) == 100
+    queued = disque.line("ADDJOB q y 0 RETRY 50 TTL 1000")
+    assert disque.ask("WORKING", queued) == 50
+    assert disque.line("QLEN q") == 0
+    delayed = disque.line("ADDJOB q z 0 RETRY 60 TTL 1000 DELAY 10")
+    assert disque.ask("WORKING", delayed) == 60
+    assert shown(disque, delayed)["next-requeue-within"] > 50_000
+    late = disque.line("ADDJOB q w 0 RETRY 5 TTL 1")
+    time.sleep(0.6)
+    assert disque.ask("WORKING", late).startswith("TOOLATE Half of job TTL already elapsed")
+    assert disque.ask("WORKING", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1").startswith("NOJOB")
+
+
+def test_a_job_goes_when_its_time_is_over_wherever_it_is(node: Node, disque: Resp) -> None:
+    jobs = {name: disque.line(f"ADDJOB {name} x 0 TTL 1 RETRY 100") for name in ("seen", "unseen")}
+    kept = disque.line("ADDJOB kept x 0 TTL 1 RETRY 0 REPLICATE 1")
+    with node.client() as client:
+        client.configure("buried", dead_letter="dead")
+    dead = disque.line("ADDJOB buried x 0 TTL 1")
+    disque.line("GETJOB FROM seen")
+    disque.line("GETJOB FROM kept")
+    wait_for(lambda: all(disque.ask("SHOW", job) is None for job in (*jobs.values(), kept)))
+    [row] = disque.line("QPEEK dead 5")
+    assert row[0] == b"dead"
+    assert row[1][11:35] == dead[11:35].encode(), "its id names the same message"
+
+
+def test_bad_ids_do_nothing_and_foreign_ones_are_not_there(disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0")
+    foreign = "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1"
+    for command in ("ACKJOB", "FASTACK", "DELJOB", "NACK", "ENQUEUE", "DEQUEUE"):
+        assert disque.ask(command, job, "D-short") == "BADID Invalid Job ID format."
+        assert disque.ask(command, foreign) == 0
+        assert disque.ask(command) == 0
+    assert disque.ask("SHOW", "D-x") == "BADID Invalid Job ID format."
+    assert disque.ask("SHOW", foreign) is None
+    informs = f"D-00000000-{job[11:35]}-0000"
+    assert disque.ask("FASTACK", informs, foreign) == 1, "only what names the message counts"
+
+
+def test_a_removed_job_stands_in_the_log_as_removed(node: Node, disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0")
+    assert disque.ask("DELJOB", job) == 1
+    with node.client() as client:
+        wait_for(lambda: client.log()["records"][-1]["kind"] == "clear")
+
+
+# -- queues, scans -----------------------------------------------------------------------------------------------------
+
+
+def test_queues_are_told_of_peeked_into_and_flushed(disque: Resp) -> None:
+    assert disque.line("QSTAT q") is None
+    assert disque.line("QLEN q") == 0
+    assert disque.line("QPEEK q 5") == []
+    for body in "abc":
+        disque.ask("ADDJOB", "q", body, 0)
+    assert [row[2] for row in disque.line("QPEEK q 2")] == [b"a", b"b"]
+    assert [row[2] for row in disque.line("QPEEK q -2")] == [b"c", b"b"]
+    assert disque.line("QPEEK q x") == "ERR value is not an integer or out of range"
+    disque.line("GETJOB FROM q")
+    told = disque.line("QSTAT q")
+    names = "name len age idle blocked import-from import-rate jobs-in jobs-out pause"
+    assert [name.decode() for name in told[::2]] == names.split()
+    assert told[1::2][:2] == [b"q", 2]
+    assert told[1::2][5:] == [[], 0, 3, 1, b"none"]
+    assert disque.line("QFLUSH q") == 3
+    assert disque.line("QLEN q") == 0
+
+
+def test_scans_give_everything_once_in_pieces(disque: Resp) -> None:
+    jobs = {disque.ask("ADDJOB", f"queue-{number}", "x", 0) for number in range(250)}
+    for command, wanted in (("QSCAN", {f"queue-{number}" for number in range(250)}), ("JSCAN", jobs)):
+        found: list[str] = []
+        cursor = b"0"
+        for _ in range(300):
+            cursor, rows = disque.ask(command, cursor, "COUNT", 20)
+            found += [row.decode() if isinstance(row, bytes) else row for row in rows]
+            if cursor == b"0":
+                break
+        assert set(found) == wanted
+        whole = disque.ask(command, "BUSYLOOP")
+        assert whole[0] == b"0"
+        assert len(whole[1]) == 250
+    assert disque.line("QSCAN MINLEN 2 BUSYLOOP")[1] == []
+    assert disque.line("QSCAN IMPORTRATE 1 BUSYLOOP")[1] == []
+    assert disque.line("QSCAN what") == "ERR invalid cursor or option name"
+    assert disque.line("QSCAN 0 0") == "ERR syntax error"
+    disque.line("GETJOB FROM queue-7")
+    [row] = disque.line("JSCAN QUEUE queue-7 STATE active REPLY all BUSYLOOP")[1]
+    assert row[2:6] == [b"queue", b"queue-7", b"state", b"active"]
+    assert disque.line("JSCAN BUSYLOOP STATE active STATE queued")[1].__len__() == 250
+    assert disque.line("JSCAN STATE nosuch") == "ERR Invalid job state name"
+    assert disque.line("JSCAN REPLY x") == "ERR Invalid REPLY type, try ID or ALL"
+
+
+def test_a_queue_takes_nothing_in_or_gives_nothing_out(node: Node, disque: Resp) -> None:
+    job = disque.line("ADDJOB q x 0 RETRY 1")
+    disque.line("GETJOB FROM q")
+    assert disque.line("PAUSE q in") == "in"
+    assert disque.line("ADDJOB q y 0") == "PAUSED Queue paused in input, try later"
+    with node.client() as client, pytest.raises(Exception, match="paused"):
+        client.produce("q", "z")
+    time.sleep(1.3)
+    assert disque.line("QLEN q") == 0, "its retry time is over, and it is held back"
+    assert disque.line("PAUSE q in out") == "all"
+    assert disque.ask("NACK", job) == 1
+    assert disque.line("QLEN q") == 1
+    assert disque.line("GETJOB NOHANG FROM q") is None
+    assert disque.line("PAUSE q out bcast") == "out"
+    assert disque.line("PAUSE q nosuch") == "ERR syntax error"
+    assert disque.line("PAUSE q state") == "out"
+    assert disque.line("PAUSE q none") == "none"
+    assert disque.line("GETJOB FROM q")[0][1].decode() == job
+
+
+def test_a_queue_that_a_job_made_goes_when_it_is_empty_and_others_stay(start_node: StartNode) -> None:
+    node = start_node(listeners=[listening()], idle_queue_s=0.3)
+    with Resp(port_of(node)) as disque, node.client() as client:
+        client.produce("json", "x", retry=5)
+        client.produce("both", "x", retry=5)
+        for queue in ("mine", "both", "set", "paused"):
+            disque.ask("ACKJOB", disque.ask("ADDJOB", queue, "x", 0))
+        client.configure("set", max_size=100)
+        disque.line("PAUSE paused out")
+        for queue in ("json", "both"):
+            message = client.consume(queue)
+            assert message is not None
+            client.confirm(message)
+        wait_for(lambda: "mine" not in client.queues())
+        assert set(client.queues()) == {"both", "json", "paused", "set"}
+
+
+# -- with JSON at the same time ----------------------------------------------------------------------------------------
+
+
+def test_one_queue_is_used_by_both_protocols_at_once(node: Node, disque: Resp) -> None:
+    with node.client() as client:
+        client.produce("q", "text ü", retry=30)
+        client.produce("q", {"n": [1]}, retry=30)
+        got = disque.line("GETJOB COUNT 2 FROM q")
+        assert [row[2] for row in got] == ["text ü".encode(), b'{"n":[1]}']
+        assert all(row[1].startswith(b"D-") for row in got)
+        assert disque.ask("ACKJOB", *[row[1] for row in got]) == 2
+        disque.ask("ADDJOB", "q", b"\xff\x00", 0)
+        message = client.consume("q")
+        assert message is not None
+        assert message.data == b"\xff\x00"
+        client.confirm(message)
+
+
+# -- the connection ----------------------------------------------------------------------------------------------------
+
+
+def test_inline_commands_and_protocol_errors(node: Node) -> None:
+    with Resp(port_of(node)) as client:
+        client.sock.sendall(b'\r\n*0\r\nPING\r\naddjob q "a b" 0\n')
+        assert client.read() == "PONG"
+        assert client.read()[:2] == "D-"
+        client.sock.sendall(b'PING "x\r\n')
+        assert client.read() == "ERR Protocol error: unbalanced quotes in request"
+        with pytest.raises(ConnectionError):
+            client.read()
+    for first in (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05"):
+        with Resp(port_of(node)) as client:
+            client.sock.sendall(first)
+            with pytest.raises(ConnectionError):
+                client.read()
+
+
+def test_redis_greeting_and_what_resp3_changes(disque: Resp) -> None:
+    greeting = disque.line("HELLO 3")
+    assert greeting[b"server"] == b"quorate"
+    assert greeting[b"proto"] == 3
+    disque.send("GETJOB", "NOHANG", "FROM", "q")
+    assert disque._stream.readline() == b"_\r\n"
+    assert isinstance(disque.line("CONFIG GET max*"), dict)
+    assert isinstance(disque.line("QSTAT q") or [], list)
+    assert disque.line("HELLO 4") == "NOPROTO unsupported protocol version"
+    assert disque.line("HELLO x") == "ERR Protocol version is not an integer or out of range"
+    assert disque.line("HELLO 2 NOSUCH") == "ERR Syntax error in HELLO"
+    assert disque.line("HELLO 2 SETNAME me")[5] == 2
+    assert disque.line("CLIENT GETNAME") == b"me"
+    assert disque.line("GETJOB NOHANG FROM q") is None
+
+
+def test_a_clients_name_is_the_consumer_of_what_it_gets(node: Node, disque: Resp) -> None:
+    assert disque.line("CLIENT SETNAME worker-7") == "OK"
+    job = disque.line("ADDJOB q x 0")
+    disque.line("GETJOB FROM q")
+    with node.client() as client:
+        [record] = wait_for(lambda: [one for one in client.log()["records"] if one["kind"] == "deliver"])
+        assert record["consumer"] == "worker-7"
+    assert disque.ask("CLIENT", "SETNAME", "two words").startswith("ERR Client names")
+    listed = disque.line("CLIENT LIST").decode()
+    assert "name=worker-7" in listed
+    assert disque.line("CLIENT NOSUCH").startswith("ERR")
+    assert disque.ask("ACKJOB", job) == 1
+
+
+def test_every_command_has_its_arity_and_is_told_of(disque: Resp) -> None:
+    rows = disque.line("COMMAND")
+    assert {row[0].decode(): row[1] for row in rows} == {c.name.decode(): c.arity for c in COMMANDS.values()}
+    assert disque.line("COMMAND COUNT") == len(rows)
+    assert disque.line("COMMAND INFO ping nosuch")[1] is None
+    for command in COMMANDS.values():
+        count = command.arity if command.arity > 0 else 0
+        if count > 1:
+            said = disque.ask(command.name)
+            assert said == f"ERR wrong number of arguments for '{command.name.decode()}' command"
+    assert disque.ask("NOSUCH\r\n").startswith("ERR unknown command 'NOSUCH??'")
+
+
+def test_info_has_every_name_that_monitors_look_for(disque: Resp) -> None:
+    disque.line("ADDJOB q x 0")
+    told = disque.line("INFO all").decode()
+    values = dict(line.split(":", 1) for line in told.split("\r\n") if ":" in line)
+    assert values["registered_jobs"] == values["registered_queues"] == "1"
+    assert values["loading"] == "0"
+    assert int(values["total_connections_received"]) >= 1
+    assert int(values["total_net_input_bytes"]) > 0
+    assert [line for line in told.split("\r\n") if line.startswith("#")][-1] == "# Commandstats"
+    assert not told.endswith("\r\n\r\n")
+    assert disque.line("INFO clients").decode().startswith("# Clients\r\n")
+    assert disque.line("INFO a b") == "ERR syntax error"
+
+
+def test_settings_hold_until_the_node_starts_again(node: Node, disque: Resp) -> None:
+    assert disque.line("CONFIG GET maxclients") == [b"maxclients", b"10000"]
+    assert disque.line("CONFIG SET maxclients 777") == "OK"
+    wait_for(lambda: disque.line("CONFIG GET maxclients") == [b"maxclients", b"777"])
+    assert disque.line("CONFIG SET maxmemory 1gb") == "OK"
+    wait_for(lambda: disque.line("CONFIG GET maxmemory") == [b"maxmemory", b"1073741824"])
+    assert disque.line("CONFIG SET maxclients many") == "ERR Invalid argument 'many' for CONFIG SET 'maxclients'"
+    assert disque.line("CONFIG SET nosuch 1") == "ERR Unsupported CONFIG parameter: nosuch"
+    assert disque.line("CONFIG SET hz 100") == "OK"
+    assert disque.line("CONFIG REWRITE") == "ERR The server is running without a config file"
+    assert b"secret" not in b" ".join(disque.line("CONFIG GET *"))
+    node.kill()
+    node.start()
+    with Resp(port_of(node)) as again:
+        assert again.line("CONFIG GET maxclients") == [b"maxclients", b"10000"]
+
+
+def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
+    path = access_file(tmp_path, worker=["produce:jobs*", "consume:jobs*"], operator=["operate", "look"])
+    node = Node(tmp_path, {"access_file": str(path), "listeners": [listening()]})
+    with running(node):
+        with Resp(port_of(node)) as client:
+            assert client.line("PING") == "PONG"
+            assert client.line("ADDJOB jobs x 0") == "NOAUTH Authentication required."
+            assert client.ask("AUTH", TOKENS["worker"]) == "OK"
+            assert client.line("ADDJOB jobs x 0")[:2] == "D-"
+            assert client.line("ADDJOB other x 0").startswith("NOPERM")
+            assert client.line("CONFIG SET maxclients 5").startswith("NOPERM")
+            assert client.line("CLUSTER LEAVING yes").startswith("NOPERM")
+            assert client.line("CLIENT LIST").startswith("NOPERM")
+            assert client.line("HELLO")[0] == 1
+        with Resp(port_of(node)) as client:
+            name, secret = "worker", TOKENS["worker"].partition(".")[2]
+            assert client.ask("HELLO", 3, "AUTH", name, secret)[b"proto"] == 3
+        for words, said in (
+            (("AUTH", "worker.nonsense"), "ERR invalid password"),
+            (("AUTH", "worker", "x"), "WRONGPASS invalid username-password pair or user is disabled."),
+            (("HELLO", "3", "AUTH", "no", "x"), "WRONGPASS invalid username-password pair or user is disabled."),
+        ):
+            with Resp(port_of(node)) as client:
+                assert client.ask(*words) == said
+        with Resp(port_of(node)) as client:
+            assert client.ask("AUTH", TOKENS["operator"]) == "OK"
+            assert client.line("CLIENT LIST").startswith(b"id=")
+            assert client.line("DEBUG FLUSHALL") == "ERR DEBUG is switched off on this listener"
+
+
+def test_without_access_control_there_is_no_password(disque: Resp) -> None:
+    assert disque.line("AUTH x") == "ERR Client sent AUTH, but no password is set"
+
+
+def test_debugging_is_there_where_the_listener_says_so(node: Node, disque: Resp) -> None:
+    disque.line("ADDJOB a x 0")
+    with Resp(port_of(node)) as waiting:
+        waiting.send("GETJOB", "FROM", "z")
+        wait_for(lambda: disque.line("QSTAT z"))
+        assert disque.line("DEBUG FLUSHALL") == "OK"
+        assert waiting.read() is None
+    assert disque.line("QSCAN BUSYLOOP")[1] == []
+    begun = time.monotonic()
+    assert disque.line("DEBUG SLEEP 0.3") == "OK"
+    assert time.monotonic() - begun >= 0.3
+    assert disque.line("DEBUG ERROR WORD and more") == "WORD and more"
+    assert disque.line("QUIT") == "OK"
+    with pytest.raises(ConnectionError):
+        disque.read()
+
+
+def test_queue_names_and_bodies_that_can_not_be_are_refused(disque: Resp) -> None:
+    for name in (b"", b"\xff", b"a\nb", b"x" * 256):
+        said = disque.ask("ADDJOB", name, "x", 0)
+        assert said.startswith("ERR invalid queue name: ")
+        assert disque.ask("GETJOB", "NOHANG", "FROM", "q", name).startswith("ERR invalid queue name: ")
+    said = disque.ask("ADDJOB", "q", b"x" * (1 << 20) + b"y", 0)
+    assert said == "ERR the job has 1048577 bytes, and 1048576 are allowed"
+
+
+# -- clusters, shards --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def disques(tmp_path: Path) -> Iterator[Cluster]:
+    """Three nodes; each with a listener of its own."""
+    made = Cluster(tmp_path, 3, {"forward_request": 0})
+    for one in made.nodes.values():
+        one.config["listeners"] = [listening()]
+    try:
+        made.start()
+        yield made
+    finally:
+        made.kill()
+
+
+def test_any_node_of_a_cluster_takes_and_gives_jobs_and_ids_stay_through_a_change_of_leader(disques: Cluster) -> None:
+    leader, (follower, third) = disques.leader(), disques.followers()
+    with Resp(port_of(follower)) as client:
+        greeting = wait_for(lambda: (told := client.line("HELLO")) and len(told) == 5 and told)
+        assert {int(row[2]) for row in greeting[2:]} == {port_of(one) for one in disques.nodes.values()}
+        assert sorted(int(row[3]) for row in greeting[2:]) == [1, 2, 2]
+        jobs = [client.ask("ADDJOB", "q", f"{n}", 2000, "RETRY", 60) for n in range(3)]
+        replicated = client.ask("ADDJOB", "r", "x", 2000, "REPLICATE", 3)
+        assert shown(client, replicated)["repl"] == 3
+        leading = next(row[0].decode() for row in greeting[2:] if row[3] == b"1")
+        assert all(job[2:10] == leading[:8] for job in jobs)
+        assert client.line("ADDJOB q z 0 RETRY 0").startswith("ERR With RETRY set to 0")
+    with Resp(port_of(third)) as client:
+        assert client.line("GETJOB FROM q")[0][1].decode() == jobs[0]
+    leader.kill()
+    with Resp(port_of(follower)) as client:
+        wait_for(lambda: not isinstance(client.line("QLEN q"), RespError))
+        assert set(client.line("JSCAN BUSYLOOP")[1]) == {*jobs, replicated}
+        assert client.line("GETJOB FROM q")[0][1].decode() == jobs[1]
+        late = client.ask("ADDJOB", "q", "late", 5000)
+        assert late[2:10] != jobs[0][2:10], "another leads"
+        said = client.ask("ADDJOB", "q", "all", 300, "REPLICATE", 3)
+        assert said.startswith("NOREPL")
+
+
+def test_a_job_that_does_not_reach_its_nodes_in_time_is_gone(disques: Cluster) -> None:
+    leader, (one, other) = disques.leader(), disques.followers()
+    with Resp(port_of(leader)) as client:
+        pid = other.worker_pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            said = client.ask("ADDJOB", "q", "x", 400, "REPLICATE", 3)
+            assert said == "NOREPL Timeout reached before replicating to the requested number of nodes" or (
+                said == "NOREPL Not enough reachable nodes for the requested replication level"
+            )
+            wait_for(lambda: client.line("QLEN q") == 0)
+            assert client.line("JSCAN BUSYLOOP")[1] == []
+        finally:
+            os.kill(pid, signal.SIGCONT)
+    assert one.process is not None
+
+
+def test_a_node_that_leaves_leads_no_more_and_tells_those_who_wait(disques: Cluster) -> None:
+    leader = disques.leader()
+    with Resp(port_of(leader)) as client, Resp(port_of(leader)) as waiting:
+        waiting.send("GETJOB", "FROM", "q")
+        wait_for(lambda: client.line("QSTAT q"))
+        assert client.line("CLUSTER LEAVING") == "no"
+        assert client.line("CLUSTER LEAVING yes") == "OK"
+        assert waiting.read().startswith("LEAVING This node is leaving the cluster")
+        assert client.line("CLUSTER LEAVING") == "yes"
+        wait_for(lambda: disques.leader() is not leader)
+        assert client.line("GETJOB FROM q").startswith("LEAVING")
+        job = wait_for(lambda: str(client.line("ADDJOB q x 0")).startswith("D-"))
+        assert job
+        assert client.line("GETJOB FROM q")[0][2] == b"x", "it still serves the rest"
+    follower = next(one for one in disques.nodes.values() if one is not leader)
+    with Resp(port_of(follower)) as client:
+        own = node_hex(0, 0)
+        assert len(own) == 40
+        wait_for(lambda: b"100" in [row[3] for row in client.line("HELLO")[2:]])
+        assert b"leaving" in client.line("CLUSTER NODES")
+
+
+def test_several_shards_are_one_disque(start_node: StartNode) -> None:
+    node = start_node(listeners=[listening()], shards=2)
+    with Resp(port_of(node)) as client:
+        names = ("a", "b", "c", "d", "e")
+        wait_for(lambda: all(client.ask("ADDJOB", name, name, 0)[:2] == "D-" for name in names))
+        for name in names:
+            client.ask("QFLUSH", name)
+        jobs = {name: client.ask("ADDJOB", name, name, 0) for name in names}
+        assert {row[0] for row in client.line("GETJOB COUNT 10 FROM a b c d e")} <= {name.encode() for name in jobs}
+        found: set[str] = set()
+        cursor = b"0"
+        while True:
+            cursor, rows = client.ask("JSCAN", cursor, "COUNT", 1)
+            found |= set(rows)
+            if cursor == b"0":
+                break
+        assert found == set(jobs.values())
+        assert set(client.line("QSCAN BUSYLOOP")[1]) == {name.encode() for name in jobs}
+        assert client.ask("ACKJOB", *jobs.values()) == 5
+        assert client.line("HELLO")[0] == 1
+
+
+def test_a_virtual_queue_takes_jobs(start_node: StartNode) -> None:
+    node = start_node(listeners=[listening()], virtual_queue_list={"all": ["x", "y"]})
+    with Resp(port_of(node)) as client:
+        job = client.line("ADDJOB all body 0")
+        [row] = client.line("GETJOB FROM x")
+        assert row[1].decode() == job
+        assert client.line("QLEN y") == 1
+        assert client.line("GETJOB NOHANG FROM all").startswith("ERR")
+
+
+def test_ten_clients_at_once_lose_nothing(node: Node) -> None:
+    def work(number: int) -> None:
+        with Resp(port_of(node)) as client:
+            for index in range(50):
+                client.ask("ADDJOB", "many", f"{number}-{index}", 0)
+                [row] = client.line("GETJOB FROM many")
+                taken.append(row[2])
+                assert client.ask("ACKJOB", row[1]) == 1
+
+    taken: list[bytes] = []
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(taken) == sorted(f"{n}-{i}".encode() for n in range(10) for i in range(50))
+    with Client(f"127.0.0.1:{node.port}") as client:
+        assert client.monitor("many")["size"] == 0

@@ -113,7 +113,7 @@ MODULES: Final = (
     "net.protocols.json_payload",
     "net.protocols.resp_framing",
     "net.protocols.job_ids",
-    "net.protocols.node_facts",
+    "net.node_facts",
     "net.protocols.disque_client",
     "net.protocols.disque_jobs",
     "net.protocols.disque_session",

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToCheckpointer, ToElector, ToLinks, ToQueueOwner, ToRouter, ToShardNews
+from net.node_facts import NodeFacts
 from net.peers.messages import Listening
-from net.protocols.node_facts import NodeFacts
 from storage.records import LEVEL, Member
 
 

@@ -119,8 +119,8 @@ class Listener(LoopActor):
             Stopped: self._stopped,
             MoveClient: self._move_client,
             AccessChanged: self._access_changed,
-            RefusedForwarded: self._refused_forwarded,
-            EndWaits: self._end_waits,
+            RefusedForwarded: lambda m: self._visitors.note_forwarded(m.node_id, m.refused),
+            EndWaits: lambda m: self._end_waits(),
         }
 
     def on_start(self) -> None:
@@ -212,7 +212,7 @@ class Listener(LoopActor):
         self._hand_over()
         self._router.tell(ClientGone(connection))
 
-    def _end_waits(self, message: EndWaits) -> None:
+    def _end_waits(self) -> None:
         """Those clients wait for nothing any more whose protocol tells them why."""
         for connection in list(self._connections):
             if connection.protocol not in REDIRECTED:
@@ -365,10 +365,6 @@ class Listener(LoopActor):
             self._router.tell(ClientGone(connection))
         for client, principal in others:
             self._router.tell(Rejudge(client, principal))
-
-    def _refused_forwarded(self, message: RefusedForwarded) -> None:
-        where = f"node {message.node_id}" if message.node_id > 0 else "another worker"
-        self._visitors.note([(call, where, right) for call, right in message.refused])
 
     def _audit(self, lines: list[Line]) -> None:
         if self._auditor is not None:

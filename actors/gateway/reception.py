@@ -9,7 +9,6 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any, Final, NamedTuple
 
-from actors.messages.lifecycle import EndWaits
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from net.clients.connection import Connection
@@ -64,9 +63,9 @@ class Reception:
         self._guests: dict[Connection, _Guest] = {}
         self._numbers = count(1)
         self._settings: OwnSettings | None = None
-        self._end_waits: Callable[[EndWaits], None] = lambda message: None
+        self._end_waits: Callable[[], None] = lambda: None
 
-    def attach(self, end_waits: Callable[[EndWaits], None], settings: OwnSettings | None) -> None:
+    def attach(self, end_waits: Callable[[], None], settings: OwnSettings | None) -> None:
         """Who lets clients wait no more, and the node's settings; without them there are none. Before any client."""
         self._end_waits, self._settings = end_waits, settings
 
@@ -106,7 +105,7 @@ class Reception:
         elif command == "kill":
             rows = self._kill(connection, request.key or "")
         elif command == "end_waits":
-            self._end_waits(EndWaits())
+            self._end_waits()
         elif command == "sleep":
             reply = done(request, ClientReply, number=guest.number)
             sleep_s = min(request.wait or 0.0, SLEEP_MAX_S)

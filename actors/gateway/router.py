@@ -108,7 +108,7 @@ class Router(LoopActor):
             EndWaits: self._end_waits,
             Reconfigure: self._reconfigure,
             AccessChanged: lambda m: self._serving.access_changed(m.table),
-            ShardFaults: self._shard_faults,
+            ShardFaults: lambda m: self._parts.know_faults(m.faults),
             ClientGone: self._client_gone,
             Rejudge: self._rejudge,
             Stop: self._stop_asked,
@@ -285,9 +285,6 @@ class Router(LoopActor):
     def _reconfigure(self, message: Reconfigure) -> None:
         self._virtual_queues = VirtualQueues(message.limits)
 
-    def _shard_faults(self, message: ShardFaults) -> None:
-        self._parts.faults = message.faults
-
     # -- leading, draining, stopping ---------------------------------------------------------------------------
 
     def _leader_changed(self, message: LeaderChanged) -> None:
@@ -304,7 +301,7 @@ class Router(LoopActor):
 
     def _end_waits(self, message: EndWaits) -> None:
         for routing in self._routings:
-            routing.leave(is_leaving=message.is_leaving)
+            routing.end_waits(ErrorWord.LEAVING if message.is_leaving else "")
         if self._listener is not None and message.is_leaving:
             self._listener.tell(message)
 
@@ -317,7 +314,7 @@ class Router(LoopActor):
         self._is_stopping = True
         self._stopping = message
         for routing in self._routings:
-            routing.stop()
+            routing.end_waits(ErrorWord.STOPPING)
         self._do_parts(self._parts.stop(self._now()))
         self._finish([routing for routing in self._routings if routing is not self._own])
 

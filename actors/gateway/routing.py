@@ -143,7 +143,7 @@ class Routing:
     def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
-        elif self._ends_waits and self._may_not_wait(call):
+        elif self._ends_waits and _may_not_wait(call, self._ends_waits):
             routed.answers.append((call, refusal(call.request, self._ends_waits, f"the node is {self._ends_waits}")))
         elif call.request.action == _CANCEL:
             self._cancel(now, call, routed)
@@ -288,19 +288,13 @@ class Routing:
         self._host, self._port = message.host, message.port
         return self._look_again(now) if self.leader else Routed()
 
-    def stop(self) -> None:
-        """This node stops: no consumer waits any more, also none that comes back to be asked for elsewhere."""
-        self._ends_waits = ErrorWord.STOPPING
+    def end_waits(self, word: str) -> None:
+        """No consumer waits any more, also none that comes back to be asked for elsewhere: the node is stopping.
 
-    def leave(self, *, is_leaving: bool) -> None:
-        """This node is to have no clients: those that can be told so do not wait here any more."""
+        Where it is leaving, none that can be told so. "": they may wait again.
+        """
         if self._ends_waits != ErrorWord.STOPPING:
-            self._ends_waits = ErrorWord.LEAVING if is_leaving else ""
-
-    def _may_not_wait(self, call: Call) -> bool:
-        if not _consumes(call) or not call.request.wait:
-            return False
-        return self._ends_waits == ErrorWord.STOPPING or bool(call.request.as_job)
+            self._ends_waits = word
 
     def drain(self) -> None:
         """Hold everything: this node hands its place over."""
@@ -453,6 +447,13 @@ def _may_consume(call: Call) -> bool:
     if call.request.wait:
         call.request = replace(call.request, wait=0.001)  # not None: its connection knows the reply as one that waits
     return True
+
+
+def _may_not_wait(call: Call, word: str) -> bool:
+    """Whether it would wait where no consumer does, or none of those that can be told that the node is leaving."""
+    if not _consumes(call) or not call.request.wait:
+        return False
+    return word == ErrorWord.STOPPING or bool(call.request.as_job)
 
 
 def _consumes(call: Call) -> bool:

@@ -51,6 +51,10 @@ class ScatterGather:
         self._reply_to = reply_to
         self._seeking_of: dict[Client, dict[Seeking, None]] = {}
 
+    def know_faults(self, faults: dict[int, str]) -> None:
+        """Why these shards' workers do not run; those of all others do."""
+        self.faults = faults
+
     def scatter(self, now: float, call: Call) -> Parted:
         """What is asked of which shard for a request that concerns several."""
         request, sharding = call.request, self._sharding

@@ -286,6 +286,11 @@ class Visitors:
         if found:
             self._audit(found)
 
+    def note_forwarded(self, node_id: int, refused: list[tuple[Call, str]]) -> None:
+        """Write down what clients of another node, or of another worker, may not do."""
+        where = f"node {node_id}" if node_id > 0 else "another worker"
+        self.note([(call, where, right) for call, right in refused])
+
     def _note_one(self, connection: Connection, order: int, request: Request, missing: str | None) -> None:
         call = Call(request, connection, order, NOBODY, principal=connection.principal)
         self.note([(call, connection.visitor.address, missing)])

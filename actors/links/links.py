@@ -191,7 +191,7 @@ class Links(LoopActor):
 
     def _know(self, message: Introduce) -> None:
         known = self._known
-        is_new_cluster = message.identity.cluster_id != known.cluster_id
+        says_more = message.identity.cluster_id != known.cluster_id or message.is_leaving != known.said.is_leaving
         known.said = message
         mates = known.mates
         for contact in [one for one in self._contacts.values() if not one.is_near]:
@@ -209,7 +209,7 @@ class Links(LoopActor):
                 self._welcome(link, link.peer)
         for shard, node_id in known.led.items():
             self._reach_leader(shard, node_id)  # its address may not have been known before
-        if is_new_cluster:
+        if says_more:
             self._say_hello_again()
         if known.cluster_id and not self._introduces:
             self._introduces = True

@@ -7,7 +7,7 @@
 | AccessChanged | the worker | Listener, Router | who may do what from now on |
 | ShardFaults | the worker | Router | which of the node's other workers do not run, and why |
 | MoveClient | Router | Listener | this client is better off with another worker |
-| EndWaits | Replicator, Router | Router, Listener | this node is leaving: clients that can be told so wait no more |
+| EndWaits | Replicator | Router, Listener | this node is leaving: clients that can be told so wait no more |
 | HandOver, HandedOver | the worker, Replicator | the other | let another lead before this one stops; done |
 | Stop | the worker, Listener, QueueOwner, Replicator | Listener, Router, QueueOwner, Replicator, Links | see below |
 | Stopped | Replicator | Listener | nothing is open any more |

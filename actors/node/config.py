@@ -37,17 +37,21 @@ class Value:
 
 @dataclass
 class NodeConfig:
-    """A checked configuration: `config["port"]`. `warnings` are about what was taken, but not as it stands there."""
+    """A checked configuration: `config["port"]`. `warnings` are about what was taken, but not as it stands there.
+
+    `until_restart`: what clients have set, which holds in its workers.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    until_restart: dict[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
         return self.values[name].value
 
     def plain(self) -> dict[str, Any]:
         """Names and values alone."""
-        return {name: held.value for name, held in self.values.items()}
+        return {name: held.value for name, held in self.values.items()} | self.until_restart
 
     def changes(self, other: "NodeConfig") -> tuple[list[str], list[str]]:
         """What `other` sets differently: what can change while running, and what needs a restart."""

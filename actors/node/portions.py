@@ -17,8 +17,8 @@ from actors.node.options import is_wildcard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.broker import Limits
 from net.clients.connection_contract import ConnectionLimits
+from net.node_facts import NodeFacts
 from net.peers.messages import LISTENERS_MAX, Listening
-from net.protocols.node_facts import NodeFacts
 from net.protocols.session import RequestLimits
 from quorate.version import VERSION
 from storage.queue_state import NewQueue

@@ -7,10 +7,10 @@ from actors.cluster.progress import WINDOW_BYTES
 from actors.gateway.asked import FORWARD_BYTES
 from actors.gateway.homing import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
+from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
 from net.peers.messages import Listening
 from net.peers.proof import Keyring
-from net.protocols.node_facts import NodeFacts
 from storage.records import LEVEL, Member
 
 

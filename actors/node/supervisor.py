@@ -73,7 +73,6 @@ class Supervisor:
         self._kill_at: float | None = None
         self._is_stopping = False
         self._reloads = 0
-        self._set: dict[str, Any] = {}
         self._reload: Reload | None = None
         self._begun_at = time.monotonic()
 
@@ -184,7 +183,7 @@ class Supervisor:
         self._selector.register(self._signals[0], selectors.EVENT_READ)
 
     def _start(self, worker: WorkerProcess) -> None:
-        config = {**self._config.plain(), **self._set, "cluster_id": self._cluster_id}
+        config = {**self._config.plain(), "cluster_id": self._cluster_id}
         control = worker.start(time.monotonic(), config, self._lock.fd)
         control.send({"faults": self._told_faults})
         self._selector.register(control.sock, selectors.EVENT_READ, worker)
@@ -273,17 +272,17 @@ class Supervisor:
         told: list[str] = []
         for worker in self._workers:
             if is_taken and worker.control is not None:
-                worker.control.send({"reload": {**self._config.plain(), **self._set}, "serial": self._reloads})
+                worker.control.send({"reload": self._config.plain(), "serial": self._reloads})
                 told.append(worker.name)
         self._reload = Reload(self._reloads, said, told, time.monotonic(), is_taken=is_taken)
 
     def _set_until_restart(self, values: dict[str, Any]) -> None:
         """A client that may operate the node has set this: it holds for all workers, until the node starts again."""
-        self._set |= values
+        self._config.until_restart |= values
         log.info("a client has set %s, until the node starts again", values)
         for worker in self._workers:
             if worker.control is not None:
-                worker.control.send({"reload": {**self._config.plain(), **self._set}, "serial": 0})
+                worker.control.send({"reload": self._config.plain(), "serial": 0})
 
     def _see_whether_reloaded(self) -> None:
         """Whoever asked for a reload hears what came of it."""
@@ -303,6 +302,7 @@ class Supervisor:
         """Read the configuration again, and hand it on unless it has faults. Adds what is to be `said` of it."""
         try:
             new = self._load()
+            new.until_restart = self._config.until_restart
             live, fixed = self._config.changes(new)
             for name in fixed:
                 said.append(f"{name} was changed; that takes a restart")

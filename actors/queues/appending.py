@@ -112,7 +112,7 @@ class Appending:
             return Step.APPEND
         if not ledger.is_awaited and len(ledger.records) < LINGER_RECORDS_MAX:
             return Step.LINGER
-        if not self._limits.waits_for_disk and ledger.majority == 1:
+        if not self._limits.waits_for_disk and ledger.replicated.majority == 1:
             return Step.APPEND
         return Step.APPEND if self._gathering.is_over(now, ledger.parked_count) else Step.LOOK_AGAIN
 

@@ -12,7 +12,8 @@ from msgspec.structs import astuple
 from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
-from actors.queues.delivery import KEPT_MAX, Delivery
+from actors.queues.delivery import Delivery
+from actors.queues.handing_out import KEPT_MAX
 from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
@@ -214,15 +215,15 @@ class Broker:
         self.ledger.set_time(now)
         self.delivery.begin()
         self.delivery.pass_time()
-        if self.ledger.next_deadline <= now:
-            self.ledger.give_up_late()
+        if self.ledger.replicated.next_deadline <= now:
+            self.ledger.replicated.give_up_late()
         if self.delivery.idle.next_event_at <= now:
             self.admin.drop_idle()
 
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds)."""
-        return min(self.delivery.next_event_at, self.ledger.next_deadline)
+        return min(self.delivery.next_event_at, self.ledger.replicated.next_deadline)
 
     @property
     def has_more(self) -> bool:
@@ -243,7 +244,7 @@ class Broker:
         self._set_own_limits()
 
     def _set_own_limits(self) -> None:
-        self.delivery.kept_max = self._limits.kept_max
+        self.delivery.handing.kept_max = self._limits.kept_max
         self.delivery.idle.idle_s = self._limits.idle_queue_s
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
@@ -300,7 +301,7 @@ class Broker:
         self.ledger.produced(made)
         reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=asked[SEQ_AT], msg_id=made.msg_id)
         if is_job:
-            reply.job = self.delivery.job_facts(made)
+            reply.job = self.delivery.handing.job_facts(made)
         if nodes is None and not is_job:  # nearly always
             self.ledger.park(call, reply)
         else:
@@ -350,7 +351,7 @@ class Broker:
                 return self.ledger.park(call, reply)
         elif not wait_s or self.ledger.level < JOBS_LEVEL:
             wait_s = None
-        return self.ledger.park_for(nodes, call, reply, wait_s, made if wait_s is not None else None)
+        return self.ledger.replicated.park(nodes, call, reply, wait_s, made if wait_s is not None else None)
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
@@ -381,7 +382,7 @@ class Broker:
         if request.replicate is None:
             self.ledger.park(call, reply)
         else:
-            self.ledger.park_for(request.replicate, call, reply, None)
+            self.ledger.replicated.park(request.replicate, call, reply, None)
         return None
 
     def _message(
@@ -434,7 +435,7 @@ class Broker:
             reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
             reply.msg_id = holder
             if asked[AS_JOB_AT]:
-                reply.job = self.delivery.job_facts(self._state.messages[holder])
+                reply.job = self.delivery.handing.job_facts(self._state.messages[holder])
             self.ledger.park(call, reply)
             return None
         data = bytes(raw)
@@ -497,7 +498,7 @@ class Broker:
         state, limits = self._state, self._limits
         self.admin.make_room()
         for _ in range(count + 1):
-            if not self.delivery.drop_kept(KEPT_AT_ONCE):
+            if not self.delivery.handing.drop_kept(KEPT_AT_ONCE):
                 return False
             used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
             if used <= limits.memory_bytes_max:

@@ -15,21 +15,19 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 """
 
 import heapq
-from itertools import islice
 from typing import Final
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.ending import Ending
+from actors.queues.handing_out import HandingOut
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
-from actors.queues.message_replies import delivered_reply, facts_of
-from quorate.protocol import ErrorWord, JobFacts, Reply, Request, refusal
-from storage.message import Message, is_kept, weight
-from storage.message_ids import SHARDS_MAX, named, newest_record
+from quorate.protocol import ErrorWord, Reply, refusal
+from storage.message import Message, weight
 from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import PAYLOADS_LEVEL, Deliver, Expire, Place, Take
+from storage.records import Deliver, Place, Take
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
@@ -47,20 +45,16 @@ After it sockets have their turn. The rest goes on by an alarm that is due at on
 """
 
 
-KEPT_MAX: Final = 100_000
-"""So many messages that are delivered at most once a shard keeps until they expire; beyond that the oldest go."""
-
-
 class Delivery:
     """Hands messages out. `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
 
-    `lines`: who waits; `idle`: which queues nobody uses; `kept_max`: see `KEPT_MAX`.
+    `lines`: who waits; `idle`: which queues nobody uses; `handing` does what follows for a message that goes to
+    somebody.
     """
 
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self._leases_are_committed = leases_are_committed
         self.lines = Lines()
         self._alarms: list[tuple[float, str]] = []
         self._alarm_at: dict[str, float] = {}
@@ -71,7 +65,7 @@ class Delivery:
         self._unserved: set[str] = set()
         self._to_end: set[str] = set()
         self.idle = IdleQueues(self._state.queues, lambda name: name in self.lines, ledger.now)
-        self.kept_max = KEPT_MAX
+        self.handing = HandingOut(ledger, self.watch, leases_are_committed=leases_are_committed)
         for queue in self._state.queues.values():
             self.watch(queue.name, ledger.now if self._has_more_held(queue) else queue.next_event_at)
 
@@ -153,8 +147,8 @@ class Delivery:
         if not taken:
             self._wait_or_not(call, names, count, wait_s)
             return
-        has_kept = [self._log_taken(call.request, name, messages) for name, messages in by_queue.items()]
-        self._tell_delivered(call, taken[0].queue, taken, count, must_be_logged=any(has_kept))
+        has_kept = [self.handing.log(call.request, name, messages) for name, messages in by_queue.items()]
+        self.handing.tell(call, taken[0].queue, taken, count, must_be_logged=any(has_kept))
 
     def watch_for(self, call: Call, names: list[str], wait_s: float) -> None:
         """Answer as soon as one of the queues has a message for this client, and leave it there for now."""
@@ -264,15 +258,6 @@ class Delivery:
             self.lines = Lines()
         return waiters
 
-    def waiting_for(self, name: str) -> int:
-        """How many consumers wait for a queue."""
-        return self.lines.length(name)
-
-    @property
-    def waiter_count(self) -> int:
-        """How many consumers wait in all."""
-        return len(self.lines)
-
     # -- placing -----------------------------------------------------------------------------------------------
 
     def place(self, message: Message) -> None:
@@ -309,14 +294,6 @@ class Delivery:
                 to_serve[queue.name] = queue
         for queue in to_serve.values():
             self.serve(queue)
-
-    def retry_at(self, message: Message, retry_s: float) -> float:
-        """Until when a message delivered now is in flight: not beyond its expiry, unless that is extended."""
-        now, expires_at = self._ledger.now, message.expires_at
-        if not retry_s:
-            return max(expires_at, now)  # it is kept
-        at = now + retry_s
-        return expires_at if now < expires_at <= at else at
 
     # -- time --------------------------------------------------------------------------------------------------
 
@@ -464,77 +441,8 @@ class Delivery:
 
     def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
         """Log the delivery and answer it: at once if it may be repeated, else when it is committed."""
-        must_be_logged = self._log_taken(call.request, queue.name, messages)
-        self._tell_delivered(call, queue.name, messages, count, must_be_logged=must_be_logged)
-
-    def _log_taken(self, request: Request, name: str, messages: list[Message]) -> bool:
-        """Log that messages of a queue were handed out; whether that may never be repeated."""
-        once = [message for message in messages if not message.retry_s]
-        lasting = messages
-        if once:
-            gone = [message for message in once if not is_kept(message.marks)]
-            lasting = [message for message in messages if message.retry_s or is_kept(message.marks)]
-            if gone:
-                self._ledger.append(_Take(name, *named(gone)))
-                for message in gone:
-                    message.deliveries += 1
-        if lasting:
-            consumer = request.consumer
-            if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
-                consumer = None
-            self._log_delivery(name, lasting, consumer)
-            if once and len(self._state.kept) > self.kept_max:
-                self.drop_kept(len(self._state.kept) - self.kept_max)
-        return bool(once)
-
-    def _tell_delivered(
-        self, call: Call, name: str, messages: list[Message], count: int | None, *, must_be_logged: bool
-    ) -> None:
-        facts = [self.job_facts(message) for message in messages] if call.request.as_job else None
-        reply = delivered_reply(call.request, name, messages, count, facts)
-        if must_be_logged or self._leases_are_committed or not self._ledger.is_leased:
-            self._ledger.park(call, reply)
-        else:
-            self._ledger.answer(call, reply)
-
-    def job_facts(self, message: Message) -> JobFacts:
-        """What who knows jobs is told of one beside the message."""
-        return facts_of(message, self._state.tenures.at(message.msg_id // SHARDS_MAX))
-
-    def drop_kept(self, count: int) -> int:
-        """Let go of the oldest messages that are kept though they are delivered; how many there were."""
-        by_queue: dict[str, list[Message]] = {}
-        oldest = list(islice(self._state.kept, count))
-        for msg_id in oldest:
-            message = self._state.messages[msg_id]
-            by_queue.setdefault(message.queue, []).append(message)
-        for name, messages in by_queue.items():
-            self._ledger.append(Expire(name, *named(messages)))
-        return len(oldest)
-
-    def _log_delivery(self, name: str, messages: list[Message], consumer: str | None) -> None:
-        """Messages go in flight."""
-        if len(messages) == 1:
-            message = messages[0]
-            due_at = self.retry_at(message, message.retry_s)
-            ids, previous = [message.msg_id], [newest_record(message)]
-            self._ledger.append(_Deliver(name, ids, previous, [due_at], [message.deliveries + 1], consumer))
-            self.watch(name, due_at)
-            return
-        due_ats = [self.retry_at(message, message.retry_s) for message in messages]
-        self._ledger.append(
-            _Deliver(
-                name,
-                *named(messages),
-                due_ats,
-                [m.deliveries + 1 for m in messages],
-                consumer,
-            )
-        )
-        earliest = due_ats[0]
-        for due_at in due_ats:
-            earliest = min(earliest, due_at)
-        self.watch(name, earliest)
+        must_be_logged = self.handing.log(call.request, queue.name, messages)
+        self.handing.tell(call, queue.name, messages, count, must_be_logged=must_be_logged)
 
     def _leave(self, waiter: Waiter) -> None:
         """It waits no more; until now its queues were in use."""

@@ -93,7 +93,7 @@ class Queries:
             in_flight=queue.in_flight,
             max_size=queue.max_size,
             max_id=queue.max_id,
-            wait_status=self._delivery.waiting_for(queue.name),
+            wait_status=self._delivery.lines.length(queue.name),
             paused=paused_word(queue),
             leader_node_id=around.leader_node_id,
             node_id=around.node_id,
@@ -283,7 +283,7 @@ class Queries:
             "queues": len(state.queues),
             "messages": len(state.messages),
             "data_bytes": state.data_bytes,
-            "waiting_consumers": self._delivery.waiter_count,
+            "waiting_consumers": len(self._delivery.lines),
             "readers": [msgspec.structs.asdict(row) for row in self._readers.rows()],
         }
 
@@ -301,7 +301,7 @@ class Queries:
             "at": sums.at,
             "queues": len(state.queues),
             "data_bytes": state.data_bytes,
-            "waiting_consumers": self._delivery.waiter_count,
+            "waiting_consumers": len(self._delivery.lines),
             "totals": msgspec.structs.asdict(totals_of(counting.begun, counting.all)),
             **sums.told,
         }
@@ -320,7 +320,7 @@ class Queries:
         if queue is None:
             reply = refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
             if request.as_job:
-                reply.count = self._delivery.waiting_for(request.queue)
+                reply.count = self._delivery.lines.length(request.queue)
             self._ledger.park(call, reply)
         return queue
 

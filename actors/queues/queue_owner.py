@@ -184,7 +184,7 @@ class QueueOwner(LoopActor):
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
         if message.client.is_gone:
-            self._ledger.forget(message.client)
+            self._ledger.replicated.forget(message.client)
         gone = [c for c in self._held if c.client is message.client and c.request.action in WAITS]
         self._held = [call for call in self._held if call not in gone]
         for call in gone:
@@ -247,12 +247,12 @@ class QueueOwner(LoopActor):
         if is_news:
             self._around.committed = committed
             self._broker.commit(self._now(), committed)
-        ledger.majority = self._around.voters // 2 + 1
-        ledger.durable(message.durable, message.replicas)
+        ledger.replicated.majority = self._around.voters // 2 + 1
+        ledger.replicated.durable(message.durable, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
             parked = ledger.parked_count
-            self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.majority > 1)
+            self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
         if self._tenure.committed(committed):
             held, self._held = self._held, []
             self._execute(held)

@@ -30,7 +30,7 @@ class QueueRows:
             queue.in_flight,
             queue.max_size,
             queue.max_id,
-            self._delivery.waiting_for(queue.name),
+            self._delivery.lines.length(queue.name),
             paused_word(queue),
         )
         if is_full:
@@ -55,7 +55,7 @@ class QueueRows:
         if sort == "oldest":
             return oldest_ready(queue)
         if sort == "wait_status":
-            return float(self._delivery.waiting_for(queue.name))
+            return float(self._delivery.lines.length(queue.name))
         if sort == "dead_letters":
             name = queue.dead_letter
             return float(self._dead_letters(name)) if name is not None and rights.may(Right.LOOK, name) else None

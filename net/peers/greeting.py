@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from net.node_facts import NodeFacts
 from net.peers.messages import PEER_MAJOR, PEER_MINOR, Hello, Listening
-from net.protocols.node_facts import NodeFacts
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
+from net.node_facts import NodeFacts
 from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
-from net.protocols.node_facts import NodeFacts
 from net.protocols.session import MakeSession, RequestLimits, Session
 
 

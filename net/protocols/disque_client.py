@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from net.protocols.node_facts import NodeFacts
+from net.node_facts import NodeFacts
 from net.protocols.resp_framing import error
 from net.protocols.session import Ask, Say
 from quorate.authentication import NotAllowedReply

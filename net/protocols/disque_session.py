@@ -8,13 +8,13 @@ answered: a connection takes nothing more while such a request is open.
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, cast
 
+from net.node_facts import NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
 from net.protocols.disque_client import DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
-from net.protocols.node_facts import NodeFacts
 from net.protocols.resp_framing import Arguments, RespReader, array, bulk, error, integer, simple
 from net.protocols.session import LARGE_BYTES, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request

@@ -198,10 +198,10 @@ def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_i
 def test_a_datagram_that_waits_is_given_up_when_nobody_may_do_that_any_more() -> None:
     house = House({}, rights_of(["consume"]))
     assert house.datagram("192.0.2.7", action=2, queue="a", wait=60) == []
-    assert house.shard.broker.delivery.waiter_count == 1
+    assert len(house.shard.broker.delivery.lines) == 1
     house.anonymous = rights_of(["consume:b"])
     house.change(house.table({}))
-    assert house.shard.broker.delivery.waiter_count == 0
+    assert len(house.shard.broker.delivery.lines) == 0
 
 
 def test_a_token_that_was_taken_away_ends_its_connections() -> None:
@@ -216,7 +216,7 @@ def test_a_token_that_was_taken_away_ends_its_connections() -> None:
     house.change(AccessTable({"w": Entry(ALL, (new,))}))
     assert [reply["error"] for reply in guest.replies()] == ["not_authenticated"]
     assert [reply.get("error") for reply in waiting.replies()] == [None, "not_authenticated"]
-    assert house.shard.broker.delivery.waiter_count == 0
+    assert len(house.shard.broker.delivery.lines) == 0
 
 
 # -- what another node forwards --------------------------------------------------------------------------------------

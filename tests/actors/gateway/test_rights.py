@@ -40,6 +40,7 @@ def test_every_kind_of_record_is_read_with_the_right_to_the_log_alone_and_made_b
         "lead": set(),
         "members": {Action.CLUSTER, Action.NODE_INIT},
         "position": {Action.POSITION},
+        "withhold": {Action.WITHHOLD},
     }
     writing = {action for actions in made_by.values() for action in actions}
     assert {facts.action for facts in TABLE if facts.writes} <= writing

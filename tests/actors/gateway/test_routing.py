@@ -411,7 +411,7 @@ def test_a_consumer_that_comes_back_while_its_node_stops_is_told_so() -> None:
     """It was forwarded to the next leader behind the word that its client waits no longer, and hung there."""
     routing = following()
     consumer, producer = call(2, queue="q", wait=9.0), call(1)
-    routing.stop()
+    routing.end_waits("stopping")
     routing.returned(0.0, [consumer, producer])
     routed = routing.tick(RETURN_S)
     assert [(asked, reply.error) for asked, reply in routed.answers] == [(consumer, "stopping")]

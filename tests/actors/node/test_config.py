@@ -147,7 +147,10 @@ def test_clients_are_told_the_address_that_is_advertised() -> None:
 
 def test_more_ports_for_clients_have_a_protocol_each() -> None:
     config = load(environment={}, flags={"listeners": '[{"protocol": "json", "host": "[::1]", "port": 7}]'})
-    assert config["listeners"] == [{"protocol": "json", "host": "::1", "port": 7, "tls": False}]
+    assert config["listeners"] == [{"protocol": "json", "host": "::1", "port": 7, "tls": False, "debug": False}]
+    config = load(environment={}, flags={"listeners": '[{"protocol": "disque", "debug": true}]'})
+    [disque] = config["listeners"]
+    assert disque == {"protocol": "disque", "host": "127.0.0.1", "port": 7711, "tls": False, "debug": True}
 
 
 @pytest.mark.parametrize(

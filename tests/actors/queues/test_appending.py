@@ -20,7 +20,7 @@ def after_a_commit(limits: AppendingLimits, majority: int = 1) -> Step:
     client = Shard()
     call = Call(Request(action=9, queue="q"), client, 0, ref(Probe()))
     ledger = Ledger(ShardState())
-    ledger.majority = majority
+    ledger.replicated.majority = majority
     appending = Appending(limits, 0)
     ledger.append(Remove("q"))
     ledger.park(call, Reply(action=9, code=0))

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.queues.ledger import REPLICATED_S
+from actors.queues.replicated import REPLICATED_S
 from storage.queue_state import NewQueue
 from storage.records import Deliver, Produce
 from tests.actors.queues.shard import Shard
@@ -292,18 +292,18 @@ def test_a_batch_stops_where_its_reply_would_grow_too_large() -> None:
 def test_replicate_waits_for_so_many_disks() -> None:
     shard = Shard()
     shard.broker.queries.around.nodes = 5
-    shard.broker.ledger.majority = 3
+    shard.broker.ledger.replicated.majority = 3
     shard.commits = False
     one, many, default = (shard.send(1, queue="q", data="x", replicate=n) for n in (1, 5, None))
     ledger = shard.broker.ledger
-    ledger.durable(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
+    ledger.replicated.durable(shard.state.trans_id, (shard.state.trans_id, 0, 0, 0, 0))
     shard.settle()
     assert one in shard.replies, "the leader's disk is enough"
     assert many not in shard.replies
     shard.commit()
     assert default in shard.replies
     assert many not in shard.replies, "a majority is not"
-    ledger.durable(shard.state.trans_id, (shard.state.trans_id,) * 5)
+    ledger.replicated.durable(shard.state.trans_id, (shard.state.trans_id,) * 5)
     shard.settle()
     assert shard.replies[many]["code"] == 0
     assert shard.ask(1, queue="q", data="x", replicate=6)["error"] == "not_supported"
@@ -315,16 +315,16 @@ def test_nodes_that_do_not_vote_are_no_majority() -> None:
     shard.commits = False
     ledger = shard.broker.ledger
     shard.broker.queries.around.nodes = 4
-    ledger.majority = 2
+    ledger.replicated.majority = 2
     number = shard.send(1, queue="q", data=1, replicate=2)
     one = shard.send(1, queue="q", data=1, replicate=1)
     last = shard.state.trans_id
-    ledger.durable(last, (last, last, 0, 0))
+    ledger.replicated.durable(last, (last, last, 0, 0))
     shard._take_answers()
     assert shard.replies[one]["code"] == 0
     assert number not in shard.replies
     ledger.pass_monotonic(REPLICATED_S)
-    ledger.durable(last, (last, last, 0, 0))
+    ledger.replicated.durable(last, (last, last, 0, 0))
     shard._take_answers()
     assert shard.replies[number]["error"] == "unknown_outcome"
 

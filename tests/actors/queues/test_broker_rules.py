@@ -9,9 +9,9 @@ from msgspec import Raw
 
 from actors.messages.call import Call
 from actors.queues.delivery import STALE_ALARMS_MAX
-from actors.queues.ledger import REPLICATED_S
 from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
+from actors.queues.replicated import REPLICATED_S
 from quorate.protocol import ProduceItem, Request
 from storage.records import Clear, Place
 from tests.actors.queues.shard import _NOBODY, Shard
@@ -430,7 +430,7 @@ def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list
                 waiting.remove(one)
                 assert "msg_id" not in shard.replies[one[0]]
         assert all(one[0] not in shard.replies for one in waiting)
-        assert shard.broker.delivery.waiter_count == len(waiting)
+        assert len(shard.broker.delivery.lines) == len(waiting)
 
 
 def test_a_clear_of_very_many_goes_in_pieces_and_gathers_nothing_beforehand() -> None:
@@ -549,15 +549,15 @@ def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_the
     clients = [Shard(), Shard()]
     numbers = [shard.send(1, clients[n % 2], queue="q", data=n, replicate=3) for n in range(6)]
     ledger.commit(shard.state.trans_id)
-    ledger.majority = 2
-    ledger.durable(6, (6, 6, 2))
+    ledger.replicated.majority = 2
+    ledger.replicated.durable(6, (6, 6, 2))
     shard._take_answers()
     assert [shard.replies[n]["code"] for n in numbers if n in shard.replies] == [0, 0]
-    ledger.forget(clients[0])
+    ledger.replicated.forget(clients[0])
     shard._take_answers()
     assert [shard.replies[n]["error"] for n in numbers[2::2]] == ["unknown_outcome"] * 2
     ledger.pass_monotonic(REPLICATED_S)
-    ledger.durable(6, (6, 6, 2))
+    ledger.replicated.durable(6, (6, 6, 2))
     shard._take_answers()
     assert all(n in shard.replies for n in numbers)
     assert "2 have it" in shard.replies[numbers[-1]]["reason"]

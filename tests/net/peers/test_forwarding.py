@@ -10,6 +10,7 @@ from net.peers.messages import Forward, ForwardAnswers, PeerMessage
 from net.protocols.json_session import encode_reply
 from quorate.authentication import AuthenticatedReply
 from quorate.log_replies import LogReply, RawLogReply, WithEntries
+from quorate.node_replies import ClientReply, ConfigReply
 from quorate.protocol import (
     NO_DATA,
     PLAIN,
@@ -115,6 +116,7 @@ def test_every_kind_of_reply_has_a_number() -> None:
     while (more := {sub for kind in kinds for sub in kind.__subclasses__()} | kinds) != kinds:
         kinds = more
     where_the_client_is = {AuthenticatedReply, RawLogReply, EmptyReply, ShardMapReply, ShardedClusterReply}
+    where_the_client_is |= {ClientReply, ConfigReply}
     assert kinds - where_the_client_is == set(REPLY_KINDS)
 
 

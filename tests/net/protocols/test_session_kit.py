@@ -7,10 +7,10 @@ import time
 
 import pytest
 
+from net.node_facts import NodeFacts
 from net.protocols import PROTOCOLS
 from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
-from net.protocols.node_facts import NodeFacts
 from net.protocols.session import Fault, RequestLimits, Session
 from tests.net.protocols.line_session import LineSession
 from tests.net.protocols.session_kit import Words, check_replies, check_stream, mutated, said

@@ -1,0 +1,112 @@
+"""Handing out: what is logged, and what its client is told, when messages go to somebody. A part of the broker's
+delivery.
+
+A message that may come again goes in flight, and its reply leaves at once; one that is delivered at most once is gone,
+or kept in flight until it expires, and its reply waits until that is committed.
+"""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import Final
+
+from actors.messages.call import Call
+from actors.queues.ledger import Ledger
+from actors.queues.message_replies import delivered_reply, facts_of
+from quorate.protocol import JobFacts, Request
+from storage.message import Message, is_kept
+from storage.message_ids import SHARDS_MAX, named, newest_record
+from storage.records import PAYLOADS_LEVEL, Deliver, Expire, Take
+
+_Deliver: Final = Deliver
+_Take: Final = Take
+
+KEPT_MAX: Final = 100_000
+"""So many messages that are delivered at most once a shard keeps until they expire; beyond that the oldest go."""
+
+
+class HandingOut:
+    """Of one shard. `watch` is told when a message's retry time is over (Unix s). `kept_max`: see `KEPT_MAX`.
+
+    `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
+    """
+
+    def __init__(self, ledger: Ledger, watch: Callable[[str, float], None], *, leases_are_committed: bool) -> None:
+        self.kept_max = KEPT_MAX
+        self._ledger = ledger
+        self._watch = watch
+        self._leases_are_committed = leases_are_committed
+
+    def log(self, request: Request, name: str, messages: list[Message]) -> bool:
+        """Log that messages of a queue were handed out; whether that may never be repeated."""
+        once = [message for message in messages if not message.retry_s]
+        lasting = messages
+        if once:
+            gone = [message for message in once if not is_kept(message.marks)]
+            lasting = [message for message in messages if message.retry_s or is_kept(message.marks)]
+            if gone:
+                self._ledger.append(_Take(name, *named(gone)))
+                for message in gone:
+                    message.deliveries += 1
+        if lasting:
+            consumer = request.consumer
+            if consumer is not None and self._ledger.level < PAYLOADS_LEVEL:
+                consumer = None
+            self._log_delivery(name, lasting, consumer)
+            if once and len(self._ledger.state.kept) > self.kept_max:
+                self.drop_kept(len(self._ledger.state.kept) - self.kept_max)
+        return bool(once)
+
+    def tell(self, call: Call, name: str, messages: list[Message], count: int | None, *, must_be_logged: bool) -> None:
+        facts = [self.job_facts(message) for message in messages] if call.request.as_job else None
+        reply = delivered_reply(call.request, name, messages, count, facts)
+        if must_be_logged or self._leases_are_committed or not self._ledger.is_leased:
+            self._ledger.park(call, reply)
+        else:
+            self._ledger.answer(call, reply)
+
+    def job_facts(self, message: Message) -> JobFacts:
+        """What who knows jobs is told of one beside the message."""
+        return facts_of(message, self._ledger.state.tenures.at(message.msg_id // SHARDS_MAX))
+
+    def drop_kept(self, count: int) -> int:
+        """Let go of the oldest messages that are kept though they are delivered; how many there were."""
+        by_queue: dict[str, list[Message]] = {}
+        oldest = list(islice(self._ledger.state.kept, count))
+        for msg_id in oldest:
+            message = self._ledger.state.messages[msg_id]
+            by_queue.setdefault(message.queue, []).append(message)
+        for name, messages in by_queue.items():
+            self._ledger.append(Expire(name, *named(messages)))
+        return len(oldest)
+
+    def _log_delivery(self, name: str, messages: list[Message], consumer: str | None) -> None:
+        """Messages go in flight."""
+        if len(messages) == 1:
+            message = messages[0]
+            due_at = self._retry_at(message, message.retry_s)
+            ids, previous = [message.msg_id], [newest_record(message)]
+            self._ledger.append(_Deliver(name, ids, previous, [due_at], [message.deliveries + 1], consumer))
+            self._watch(name, due_at)
+            return
+        due_ats = [self._retry_at(message, message.retry_s) for message in messages]
+        self._ledger.append(
+            _Deliver(
+                name,
+                *named(messages),
+                due_ats,
+                [m.deliveries + 1 for m in messages],
+                consumer,
+            )
+        )
+        earliest = due_ats[0]
+        for due_at in due_ats:
+            earliest = min(earliest, due_at)
+        self._watch(name, earliest)
+
+    def _retry_at(self, message: Message, retry_s: float) -> float:
+        """Until when a message delivered now is in flight: not beyond its expiry, unless that is extended."""
+        now, expires_at = self._ledger.now, message.expires_at
+        if not retry_s:
+            return max(expires_at, now)  # it is kept
+        at = now + retry_s
+        return expires_at if now < expires_at <= at else at

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from cli.job_ids import MessageIds, message_id, message_ids
 from cli.output import (
     NOTHING_THERE,
     AsJson,
@@ -97,25 +98,27 @@ def consume(
 @app.command()
 @speaking
 def confirm(
-    msg_ids: Annotated[list[int], typer.Argument(help="Messages' ids.")], host: Host = "127.0.0.1", port: Port = 1111
+    msg_ids: MessageIds,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
 ) -> None:
     """Acknowledge messages; says how many were there. Exit code 3 if some were not."""
     with client(host, port) as connection:
-        confirmed = connection.confirm(msg_ids)
+        confirmed = connection.confirm(message_ids(connection, msg_ids))
     _told(confirmed, msg_ids, "confirmed")
 
 
 @app.command()
 @speaking
 def bury(
-    msg_ids: Annotated[list[int], typer.Argument(help="Ids of messages in flight.")],
+    msg_ids: MessageIds,
     reason: Annotated[str | None, typer.Option(help="Why; the dead letters say so.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """Move messages to the dead letter queue of their queue. Exit code 3 if some were not in flight."""
     with client(host, port) as connection:
-        buried = connection.bury(msg_ids, reason)
+        buried = connection.bury(message_ids(connection, msg_ids), reason)
     _told(buried, msg_ids, "buried")
 
 
@@ -124,7 +127,7 @@ def bury(
 def move(
     queue: Annotated[str, typer.Argument(help="The queue that they are in.")],
     msg_ids: Annotated[
-        list[int] | None, typer.Argument(help="Ids of messages that nobody has in hand; or --all.")
+        list[str] | None, typer.Argument(help="Ids of messages that nobody has in hand; or --all.")
     ] = None,
     to: Annotated[str | None, typer.Option(help="Where to; else each dead letter goes back to its queue.")] = None,
     count: Annotated[int | None, typer.Option(help="The first so many; 1000 at most.")] = None,
@@ -137,7 +140,8 @@ def move(
     if [bool(msg_ids), count is not None, everything].count(True) != 1:
         raise fail("which messages? Give their ids, --count, or --all")
     with client(host, port) as connection:
-        moved = connection.move(queue, to, messages=msg_ids or None, count=count, create=create)
+        named = message_ids(connection, msg_ids or []) or None
+        moved = connection.move(queue, to, messages=named, count=count, create=create)
     console.print(f"{moved.moved} moved" + (f", {moved.stayed} stayed: {moved.reason}" if moved.stayed else ""))
     if moved.stayed or moved.moved < len(set(msg_ids or ())):
         raise typer.Exit(NOTHING_THERE)
@@ -146,15 +150,29 @@ def move(
 @app.command()
 @speaking
 def release(
-    msg_ids: Annotated[list[int], typer.Argument(help="Ids of messages in flight, or delayed.")],
+    msg_ids: MessageIds,
     delay: Annotated[float, typer.Option(help="Seconds until they are due.")] = 0.0,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """Give messages back to their queue, or end their delay. Exit code 3 if some were neither in flight nor delayed."""
     with client(host, port) as connection:
-        released = connection.release(msg_ids, delay=delay)
+        released = connection.release(message_ids(connection, msg_ids), delay=delay)
     _told(released, msg_ids, "released")
+
+
+@app.command()
+@speaking
+def withhold(
+    msg_ids: MessageIds,
+    delay: Annotated[float | None, typer.Option(help="Seconds; without it each one's retry time.")] = None,
+    host: Host = "127.0.0.1",
+    port: Port = 1111,
+) -> None:
+    """Let ready messages wait, without giving them to anybody. Exit code 3 if some were not ready."""
+    with client(host, port) as connection:
+        withheld = connection.withhold(message_ids(connection, msg_ids), delay)
+    _told(withheld, msg_ids, "withheld")
 
 
 @app.command()
@@ -186,7 +204,7 @@ def peek(
 @app.command()
 @speaking
 def show(
-    msg_id: Annotated[int | None, typer.Argument(help="The message's id.")] = None,
+    msg_id: Annotated[str | None, typer.Argument(help="The message's id, or a job's (D-...).")] = None,
     queue: Annotated[str | None, typer.Option(help="Its queue, with --key.")] = None,
     key: Annotated[str | None, typer.Option(help="Its key, with --queue.")] = None,
     host: Host = "127.0.0.1",
@@ -194,11 +212,12 @@ def show(
 ) -> None:
     """All that there is of one live message, as JSON. Exit code 3 if there is no such message."""
     with client(host, port) as connection:
-        message = connection.show(msg_id, queue=queue, key=key)
+        named = None if msg_id is None else message_id(connection, msg_id)
+        message = connection.show(named, queue=queue, key=key)
     print_json({**message, **to_wire(message["data"])})
 
 
-def _told(there: int, msg_ids: list[int], what: str) -> None:
+def _told(there: int, msg_ids: list[str], what: str) -> None:
     """How many of the messages it was done to; those that were not there are what the exit code says."""
     console.print(f"{there} of {len(msg_ids)} {what}")
     if there < len(msg_ids):

@@ -1,5 +1,6 @@
 """qctl node: start, stop, look at and reload a node."""
 
+import json
 import os
 import select
 import signal
@@ -50,6 +51,10 @@ def start(
     host: Annotated[str | None, typer.Option("--host", help="The address to listen on.")] = None,
     port: Annotated[int | None, typer.Option("--port", "-p", help="The port, TCP and UDP.")] = None,
     settings: Settings = None,
+    listen: Annotated[
+        list[str] | None,
+        typer.Option("--listen", help="One more port for clients: PROTOCOL or PROTOCOL:PORT, as disque:7711."),
+    ] = None,
     with_console: Annotated[
         bool, typer.Option("--console", help="With a page, metrics and health on 127.0.0.1:1180.")
     ] = False,
@@ -60,6 +65,8 @@ def start(
     """Start a durable node: with nothing at all, on 127.0.0.1:1111 with its data in ./quorate-data."""
     http = "[{}]" if with_console else None
     flags = flags_of(settings, data_dir=data_dir and str(data_dir), host=host, port=port, http_listeners=http)
+    if listen:
+        flags["listeners"] = json.dumps([_listener(one, host) for one in listen])
     loaded = configuration.load(config, flags=flags)
     if not background:
         command = supervisor_command(config, flags)
@@ -89,6 +96,15 @@ def start(
         console.print(
             f"{', '.join(one['serves'])} at http{'s' if one.get('cert') else ''}://{one['host']}:{one['port']}/"
         )
+
+
+def _listener(text: str, host: str | None) -> dict[str, Any]:
+    """A listener as it is said in one word. Exits where it is none."""
+    protocol, _, port = text.partition(":")
+    if port and not port.isdigit():
+        raise fail(f"--listen {text}: the port {port!r} is no number")
+    listener: dict[str, Any] = {"protocol": protocol, "host": host or "127.0.0.1"}
+    return {**listener, "port": int(port)} if port else listener
 
 
 def _running(config: Path | None, data_dir: Path | None) -> tuple[int, Path]:

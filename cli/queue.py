@@ -11,6 +11,7 @@ from quorate import RefusedError
 
 app = typer.Typer(help="Look at queues and steer them.", no_args_is_help=True)
 
+PAUSES = ("in", "out", "all", "none")
 COLUMNS = ["queue", "size", "ready", "delayed", "in_flight", "wait_status", "max_size", "paused"]
 Name = Annotated[str, typer.Argument(help="The queue.")]
 
@@ -77,14 +78,17 @@ def configure(
     ] = None,
     pause: Annotated[bool, typer.Option("--pause", help="Accept but do not deliver.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Deliver again.")] = False,
+    paused: Annotated[str | None, typer.Option(help="in, out, all or none: what is not to go on.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:
     """Change a queue's settings, and show all of them. A queue that is not there is made."""
-    if pause and resume:
-        raise fail("--pause and --resume exclude each other")
-    paused = True if pause else False if resume else None
-    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, paused, expires_after)
+    if [pause, resume, paused is not None].count(True) > 1:
+        raise fail("--pause, --resume and --paused exclude each other")
+    if paused is not None and paused not in PAUSES:
+        raise fail(f"--paused: {paused!r} is none of {', '.join(PAUSES)}")
+    word: bool | str | None = True if pause else False if resume else paused
+    settings = (max_size, default_ttl, default_retry, max_deliveries, dead_letter, word, expires_after)
     if all(setting is None for setting in settings):
         raise fail("no setting is named, so there is nothing to change; qctl queue show shows a queue")
     with client(host, port) as connection:
@@ -95,7 +99,7 @@ def configure(
             default_retry=default_retry,
             max_deliveries=max_deliveries,
             dead_letter=dead_letter,
-            paused=paused,
+            paused=word,
             expires_after=expires_after,
         )
     columns = ["queue", "max_size", "default_ttl", "default_retry", "max_deliveries", "dead_letter", "paused"]

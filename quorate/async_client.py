@@ -175,11 +175,15 @@ class AsyncClient:
         key: str | None = None,
         headers: dict[str, str] | None = None,
         expire: str | None = None,
+        keep: bool | None = None,
+        max_ready: int | None = None,
         replicate: int | None = None,
+        wait: float | None = None,
     ) -> int:
         """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
-        more = {**options, "expire": expire, "replicate": replicate}
+        more = {**options, "expire": expire, "keep": keep}
+        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
         if self.tracing is None:
             return await self._do(calls.produce(queue, data, headers, more))
         with self.tracing.sending(queue, headers) as carried:
@@ -202,15 +206,19 @@ class AsyncClient:
         found = await self._consumed(queue, None, wait)
         return found[0] if found else None
 
-    async def consume_many(self, queue: str | Sequence[str], count: int, *, wait: float = 0.0) -> list[AsyncMessage]:
+    async def consume_many(
+        self, queue: str | Sequence[str], count: int, *, wait: float = 0.0, in_turn: bool = False
+    ) -> list[AsyncMessage]:
         """As `Client.consume_many`."""
         kept = self._take_kept(queue, count)
         if kept:
             return kept
-        return await self._consumed(queue, count, wait)
+        return await self._consumed(queue, count, wait, in_turn=in_turn)
 
-    async def _consumed(self, queue: str | Sequence[str], count: int | None, wait: float) -> list[AsyncMessage]:
-        asked = calls.consume(queue, count, wait, self._consumer)
+    async def _consumed(
+        self, queue: str | Sequence[str], count: int | None, wait: float, *, in_turn: bool = False
+    ) -> list[AsyncMessage]:
+        asked = calls.consume(queue, count, wait, self._consumer, in_turn)
         if self.tracing is None:
             return [self._delivered(item) for item in await self._do(asked)]
         with self.tracing.receiving(queue) as received:
@@ -264,9 +272,15 @@ class AsyncClient:
         """As `Client.confirm`."""
         return await self._settle("confirm", message, calls.confirm(message))
 
-    async def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
+    async def release(
+        self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
+    ) -> int:
         """As `Client.release`."""
-        return await self._settle("release", message, calls.release(message, delay))
+        return await self._settle("release", message, calls.release(message, delay, nack))
+
+    async def withhold(self, message: "Message | int | Iterable[Message | int]", delay: float | None = None) -> int:
+        """As `Client.withhold`."""
+        return await self._settle("withhold", message, calls.withhold(message, delay))
 
     async def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
         """As `Client.extend`."""

@@ -56,10 +56,11 @@ def produce_many(queue: str, messages: Iterable[Any], options: dict[str, Any]) -
 
 
 def consume(
-    queue: str | Sequence[str], count: int | None, wait: float, consumer: str | None
+    queue: str | Sequence[str], count: int | None, wait: float, consumer: str | None, in_turn: bool = False
 ) -> Ask[list[dict[str, Any]]]:
     """Full deliveries, as the node says them."""
     fields = {**queues_of(queue), "count": count, "wait": wait or None, "consumer": consumer, "full": True}
+    fields["in_turn"] = in_turn or None
     return Ask(Action.CONSUME, fields, items_of)
 
 
@@ -83,11 +84,19 @@ def confirm(messages: Message | int | Iterable[Message | int]) -> Ask[int]:
     return Ask(Action.CONFIRM, named, read)
 
 
-def release(messages: Message | int | Iterable[Message | int], delay: float) -> Ask[int]:
+def release(messages: Message | int | Iterable[Message | int], delay: float, nack: bool | None = None) -> Ask[int]:
     """How many were in flight."""
     named, asked = settled_of(messages)
-    fields = {**named, "delay": delay or None} if asked else None
+    fields = {**named, "delay": delay or None, "nack": nack} if asked else None
     return Ask(Action.RELEASE, fields, lambda reply: int(reply.get("released", 0)))
+
+
+def withhold(messages: Message | int | Iterable[Message | int], delay: float | None) -> Ask[int]:
+    """How many were ready."""
+    named, asked = settled_of(messages)
+    named.pop("delivery", None)
+    fields = {**named, "delay": delay} if asked else None
+    return Ask(Action.WITHHOLD, fields, lambda reply: int(reply.get("withheld", 0)))
 
 
 def extend(messages: Message | int | Iterable[Message | int], retry: float) -> Ask[int]:

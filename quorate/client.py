@@ -126,18 +126,24 @@ class Client:
         key: str | None = None,
         headers: dict[str, str] | None = None,
         expire: str | None = None,
+        keep: bool | None = None,
+        max_ready: int | None = None,
         replicate: int | None = None,
+        wait: float | None = None,
     ) -> int:
         """Put `data` (anything that JSON holds, or bytes) into the queue; returns the message's id when it is on disk.
 
         `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
         repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never expires;
         None leaves either to the queue's settings. A `key` that a live message of the queue has is refused. `headers`
-        are kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not.
-        `replicate`: on how many nodes' disks it is to be, instead of a majority's.
+        are kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not;
+        "bury": to its dead letter queue. `keep`, with a `retry` of 0: it stays when it is delivered, until it is
+        confirmed or expires. `max_ready`: it is refused where so many are ready. `replicate`: on how many nodes' disks
+        it is to be, instead of a majority's; not within `wait` seconds, it is refused, and removed.
         """
         options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
-        more = {**options, "expire": expire, "replicate": replicate}
+        more = {**options, "expire": expire, "keep": keep}
+        more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
         if self.tracing is None:
             return self._do(calls.produce(queue, data, headers, more))
         with self.tracing.sending(queue, headers) as carried:
@@ -168,17 +174,29 @@ class Client:
         return found[0] if found else None
 
     def consume_many(
-        self, queue: str | Sequence[str], count: int, *, wait: float = 0.0, interrupt: Interrupt | None = None
+        self,
+        queue: str | Sequence[str],
+        count: int,
+        *,
+        wait: float = 0.0,
+        in_turn: bool = False,
+        interrupt: Interrupt | None = None,
     ) -> list[DeliveredMessage]:
-        """Up to `count` messages of one queue."""
+        """Up to `count` messages of one queue; `in_turn`: one of each queue, again and again (those of one shard)."""
         if kept := self._take_kept(queue, count):
             return kept
-        return self._consumed(queue, count, wait, interrupt)
+        return self._consumed(queue, count, wait, interrupt, in_turn=in_turn)
 
     def _consumed(
-        self, queue: str | Sequence[str], count: int | None, wait: float, interrupt: Interrupt | None
+        self,
+        queue: str | Sequence[str],
+        count: int | None,
+        wait: float,
+        interrupt: Interrupt | None,
+        *,
+        in_turn: bool = False,
     ) -> list[DeliveredMessage]:
-        asked = calls.consume(queue, count, wait, self._consumer)
+        asked = calls.consume(queue, count, wait, self._consumer, in_turn)
         if self.tracing is None:
             return [self._delivered(item) for item in self._do(asked, interrupt)]
         with self.tracing.receiving(queue) as received:
@@ -248,12 +266,22 @@ class Client:
         """
         return self._settle("confirm", message, calls.confirm(message))
 
-    def release(self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0) -> int:
+    def release(
+        self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
+    ) -> int:
         """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises.
 
-        Of ids, those of delayed messages are due then, too: that ends a delay.
+        Of ids, those of delayed messages are due then, too: that ends a delay. A message counts how often it was given
+        back (`nacks`), unless `nack` is False.
         """
-        return self._settle("release", message, calls.release(message, delay))
+        return self._settle("release", message, calls.release(message, delay, nack))
+
+    def withhold(self, message: "Message | int | Iterable[Message | int]", delay: float | None = None) -> int:
+        """Let ready messages wait for `delay` seconds, or their retry time; returns how many were ready.
+
+        One that is kept though it is delivered at most once does not come again.
+        """
+        return self._settle("withhold", message, calls.withhold(message, delay))
 
     def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
         """Keep messages in flight for `retry` seconds from now, also beyond their expiry; returns how many were."""

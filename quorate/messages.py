@@ -79,6 +79,7 @@ class NewMessage:
     key: str | None = None
     headers: dict[str, str] | None = None
     expire: str | None = None
+    keep: bool | None = None
 
 
 def fields_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -124,6 +125,7 @@ def item_of(message: Any) -> dict[str, Any]:
         "key": message.key,
         "headers": checked_headers(message.headers),
         "expire": message.expire,
+        "keep": message.keep,
     }
     return {**to_wire(message.data), **{name: value for name, value in options.items() if value is not None}}
 

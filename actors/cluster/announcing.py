@@ -46,6 +46,7 @@ class Announcer:
         self._told_leader: object = self
         self._told_contradiction: str | None = None
         self._told_leaving = False
+        settings.facts.node_id, settings.facts.cluster_id = identity.node_id, identity.cluster_id
 
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells."""

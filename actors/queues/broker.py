@@ -145,6 +145,7 @@ class Broker:
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
+        self._is_set = False
         self._set_own_limits()
         self._actions: dict[int, Callable[[Call], None]] = {
             Action.PRODUCE: self._produce,
@@ -245,7 +246,9 @@ class Broker:
 
     def _set_own_limits(self) -> None:
         self.delivery.handing.kept_max = self._limits.kept_max
-        self.delivery.idle.idle_s = self._limits.idle_queue_s
+        if self.delivery.idle.idle_s != self._limits.idle_queue_s or not self._is_set:
+            self.delivery.idle.set_idle_s(self._limits.idle_queue_s, self.ledger.now)
+        self._is_set = True
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.

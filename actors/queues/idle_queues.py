@@ -21,7 +21,7 @@ IDLE_S: Final = 300.0
 class IdleQueues:
     """Of one broker. `is_waited_for` says whether somebody waits for a queue. All times are Unix seconds.
 
-    `idle_s`: see above; 0: such queues stay. It is set when all else is there.
+    `idle_s`: see above; 0: such queues stay.
     """
 
     def __init__(self, queues: dict[str, QueueState], is_waited_for: Callable[[str], bool], now: float) -> None:
@@ -35,13 +35,18 @@ class IdleQueues:
             if queue.life.expires_after_s:
                 self._used_at[queue.name] = None
                 self._look_at(queue.name, now + queue.life.expires_after_s)
-            elif queue.life.is_transient:
-                self.made(queue, now)
 
     @property
     def has_any(self) -> bool:
         """Whether it is to be told which queues are used."""
         return bool(self._used_at)
+
+    def set_idle_s(self, idle_s: float, now: float) -> None:
+        """So long a transient queue may be unused from now on."""
+        self.idle_s = idle_s
+        for queue in self._queues.values():
+            if queue.life.is_transient and not queue.life.expires_after_s:
+                self._look_at(queue.name, max(queue.life.used_at, now) + (idle_s or IDLE_S))
 
     def made(self, queue: QueueState, now: float) -> None:
         """A queue is there that goes when it is empty."""
@@ -68,6 +73,9 @@ class IdleQueues:
         if queue.life.expires_after_s:
             self._used_at[queue.name] = now
             self._look_at(queue.name, now + queue.life.expires_after_s)
+        elif queue.life.is_transient:
+            self._used_at.pop(queue.name, None)
+            self.made(queue, now)
         else:
             self.forget(queue.name)
 

@@ -95,6 +95,15 @@ _TABLE: Final = (
     Command(b"bgrewriteaof", 1, _ADMIN, server.not_here),
     Command(b"loadjob", 2, (b"write",), server.not_here),
 )
+NEED_CLUSTER: Final = frozenset(
+    {
+        *(jobs.add_job, jobs.get_job, jobs.ack_job, jobs.fast_ack, jobs.delete_job, jobs.enqueue, jobs.dequeue),
+        *(jobs.nack, jobs.working, jobs.show, queues.peek, queues.scan_jobs, server.hello, server.cluster),
+    }
+)
+"""What tells or takes ids, which are made of the cluster's."""
+
+STARTING: Final = Say(b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n")
 COMMANDS: Final = {command.name: command for command in _TABLE}
 
 
@@ -158,6 +167,8 @@ class DisqueSession(Session):
         arity, count = command.arity, len(arguments)
         if count != arity if arity > 0 else count < -arity:
             return Say(error(f"ERR wrong number of arguments for '{command.name.decode()}' command"))
+        if not self._client.facts.cluster_id and command.method in NEED_CLUSTER:
+            return STARTING
         return command.method(self._client, arguments)
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> Made:

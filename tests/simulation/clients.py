@@ -89,6 +89,7 @@ class SimulatedSession(ABC):
     """
 
     patience_s = 40.0
+    protocol = "json"
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
         self._world = world
@@ -120,7 +121,7 @@ class SimulatedSession(ABC):
         if self._stream is None:
             node = self._next_node or self._world.random.choice(self._nodes)
             self._next_node = None
-            stream = Stream(self._world, self._received, self._broke)
+            stream = Stream(self._world, self._received, self._broke, self.protocol)
             if not node.connect(stream):
                 self._soon(0.3)
                 return
@@ -134,11 +135,14 @@ class SimulatedSession(ABC):
         on_reply: Callable[[dict[str, Any]], None],
         on_loss: Callable[[], None] = lambda: None,
     ) -> None:
+        self._send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]), on_reply, on_loss)
+
+    def _send(self, data: bytes, on_reply: Callable[[dict[str, Any]], None], on_loss: Callable[[], None]) -> None:
         assert self._stream is not None
         self._on_reply = on_reply
         self._on_loss = on_loss
         stream = self._stream
-        stream.send(json.dumps(request).encode() + self._world.random.choice([b"", b"\n"]))
+        stream.send(data)
         if self._world.random.random() < 0.03:
             stream.end()  # as `printf ... | nc` does: it wants its answer all the same
         self._patience = self._world.later(

@@ -17,7 +17,7 @@ from actors.queues.broker import Limits
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected
-from net.protocols.json_session import JsonSession
+from net.protocols import PROTOCOLS
 from net.protocols.session import RequestLimits
 from storage import renewal
 from storage.entry_codec import decode
@@ -31,6 +31,9 @@ from tests.simulation.observe import Observer
 from tests.simulation.world import Clock, SimulatedRuntime, World
 from tests.storage.memory import MemoryFolder, MemoryTables
 
+IDLE_QUEUE_S = 15.0
+"""What a job has made goes when it was empty and unused for so long."""
+
 
 class Stream:
     """A client's connection: bytes go both ways with delay, in pieces of any size, until it breaks.
@@ -38,7 +41,10 @@ class Stream:
     `written_at` holds when the node wrote each reply that the client has not taken yet.
     """
 
-    def __init__(self, world: World, on_bytes: Callable[[bytes], None], on_break: Callable[[], None]) -> None:
+    def __init__(
+        self, world: World, on_bytes: Callable[[bytes], None], on_break: Callable[[], None], protocol: str = "json"
+    ) -> None:
+        self.protocol = protocol
         self._world = world
         self._on_bytes = on_bytes
         self._on_break = on_break
@@ -272,7 +278,7 @@ class SimulatedNode:
             frame_bytes_max=limits.frame_bytes_max,
             keyring=network.keyring,
         )
-        self.limits = Limits(data_bytes_max=500)
+        self.limits = Limits(data_bytes_max=500, idle_queue_s=IDLE_QUEUE_S)
         self.request_limits = RequestLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None
@@ -361,7 +367,9 @@ class SimulatedNode:
             return False
         stream.runtime = self.runtime
         limits = ConnectionLimits(request=self.request_limits)
-        stream.connection = Connection(stream, self.listener, JsonSession(self.request_limits), limits)
+        session = PROTOCOLS[stream.protocol](self.request_limits, self.settings.facts)
+        stream.connection = Connection(stream, self.listener, session, limits)
+        stream.connection.protocol = stream.protocol
         self.listener.admit(stream.connection, NEAR)
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True

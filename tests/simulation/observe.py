@@ -17,7 +17,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
-from storage.records import Clear, Configure, Moving, Produce, Remove
+from storage.records import Clear, Configure, Encoding, Moving, Produce, Remove, Withhold
 from storage.state import ShardState
 from tests.simulation.rules import Rules
 from tests.simulation.world import World
@@ -125,9 +125,9 @@ class Observer:
                 break
             entry = decode(data, "a committed entry")
             for offset, record in enumerate(entry.records):
-                if isinstance(record, Moving | Clear | Configure | Remove):
+                if isinstance(record, Moving | Clear | Configure | Remove | Withhold):
                     self.reached[f"records of {type(record).__name__}"] += 1
-                if isinstance(record, Produce):
+                if isinstance(record, Produce) and record.encoding == Encoding.JSON:
                     self.produced[record.queue, json.loads(record.data)] += 1
                 state.follow(first + offset, record, entry.time)
                 rules.check(record, entry.time, state)

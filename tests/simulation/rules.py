@@ -63,7 +63,7 @@ class Rules:
         """One record of an entry of that time; `state` is that behind it."""
         if isinstance(record, Produce):
             marks = record.marks or {}
-            self._live[record.msg_id] = Known(record.queue, record.expires_at, marks.get("expire") == "drop")
+            self._live[record.msg_id] = Known(record.queue, record.expires_at, "expire" in marks)
         elif isinstance(record, Deliver):
             self._used_at[record.queue] = time
             for msg_id, due_at, count in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):

@@ -14,6 +14,8 @@ from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
+from tests.simulation.jobber import GOT, Jobber, JobHistory
+from tests.simulation.jobber import QUEUES as JOBBERS_QUEUES
 from tests.simulation.network import Network
 from tests.simulation.observe import Observer
 from tests.simulation.rules import IDLE
@@ -58,9 +60,11 @@ class Run:
         *,
         has_steward: bool | None = None,
         has_workers: bool | None = None,
+        has_jobbers: bool | None = None,
     ) -> None:
         self.seed = seed
         self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
+        self.has_jobbers = Random(seed ^ 0x10BBE25).random() < 1 / 3 if has_jobbers is None else has_jobbers
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
@@ -103,6 +107,9 @@ class Run:
             self.history.stewards_queues += WORKERS_QUEUES
             workers = [Worker(world, self.nodes, self.history, name) for name in ("w1", "w2")]
             clients += workers
+        jobs = JobHistory()
+        if self.has_jobbers:
+            clients += [Jobber(world, self.nodes, self.history, jobs, name) for name in ("j1", "j2")]
         archive = Archive(world, self.nodes, self.history, self.seed % self.limits.shards)
         world.later(world.random.random() * 5, self.faults.next)
         world.run_until(FAULTS_S)
@@ -117,6 +124,7 @@ class Run:
         self._check(drained, confirmed_before)
         self._check_workers(workers)
         self._check_archive(archive)
+        self._check_jobbers()
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -134,6 +142,7 @@ class Run:
                 (observer.reached for observer in self.observers),
                 world.reached
                 + Counter({"clients moved": self._moved})
+                + Counter({GOT: jobs.got})
                 + Counter({LOOKED: sum(one.looked for one in lookers)})
                 + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
@@ -196,6 +205,16 @@ class Run:
             queue = node.state_on_disk().queues.get(IDLE) if node.is_up else None
             if queue is not None and queue.life.expires_after_s and node.node_id not in self.faults.outside:
                 self.history.problems.append(f"queue {IDLE} is still there, which nobody has used for long")
+
+    def _check_jobbers(self) -> None:
+        """Their jobs are over, and so are the queues that those have made."""
+        for node in self.nodes if self.has_jobbers else ():
+            for name in JOBBERS_QUEUES:
+                queue = node.state_on_disk().queues.get(name) if node.is_up else None
+                if queue is None or node.node_id in self.faults.outside:
+                    continue
+                if queue.life.is_transient and not (queue.paused or queue.paused_in_at):
+                    self.history.problems.append(f"queue {name} is still there, which a job has made")
 
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from cli.output import fail
+from net.node_facts import NodeFacts
 from net.protocols.job_ids import is_well_formed, msg_id_of
 from quorate import Client
 from quorate.protocol import MSG_ID_MAX, Action
@@ -20,7 +21,7 @@ def message_id(connection: Client, given: str) -> int:
     if not is_well_formed(job):
         raise fail(f"{given!r} is no message's id, and no job's")
     cluster_id = int(connection.request(Action.NODE_DESCRIBE)["cluster_id"], 16)
-    msg_id = msg_id_of(cluster_id, job)
+    msg_id = msg_id_of(NodeFacts(cluster_id=cluster_id), job)
     if msg_id is None:
         raise fail(f"{given} is not the id of a job of this cluster")
     return msg_id

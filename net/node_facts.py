@@ -6,7 +6,8 @@ class NodeFacts:
 
     `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
     0: nobody that is known. `is_leaving`: its clients are to go to other nodes, and it does not want to lead. `said`,
-    `heard`: messages to and from other nodes and workers.
+    `heard`: messages to and from other nodes and workers. `job_ids`, `messages` and `names` are what sessions have
+    worked out lately (`net.protocols.job_ids`, `disque_client`).
     """
 
     def __init__(self, node_id: int = 1, cluster_id: int = 0) -> None:
@@ -15,5 +16,15 @@ class NodeFacts:
         self.voters: tuple[int, ...] = ()
         self.leader = 0
         self.is_leaving = False
+        self.job_ids: dict[tuple[int, float, float, int], bytes] = {}
+        self.messages: dict[bytes, int] = {}
+        self.names: dict[bytes, str] = {}
         self.said = 0
         self.heard = 0
+
+    def belong_to(self, cluster_id: int) -> None:
+        """The node is one of that cluster: what was told before was another's."""
+        if cluster_id != self.cluster_id:
+            self.cluster_id = cluster_id
+            self.job_ids.clear()
+            self.messages.clear()

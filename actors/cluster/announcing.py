@@ -46,7 +46,8 @@ class Announcer:
         self._told_leader: object = self
         self._told_contradiction: str | None = None
         self._told_leaving = False
-        settings.facts.node_id, settings.facts.cluster_id = identity.node_id, identity.cluster_id
+        settings.facts.node_id = identity.node_id
+        settings.facts.belong_to(identity.cluster_id)
 
     def attach(self, neighbours: Neighbours) -> None:
         """Whom it tells."""
@@ -140,7 +141,8 @@ class Announcer:
         addresses = {member.node_id: (member.host, member.port) for member in self._settings.listed}
         own, level = self._membership.own, self._membership.level
         facts = self._settings.facts
-        self._told_leaving, facts.cluster_id = facts.is_leaving, self.identity.cluster_id
+        facts.belong_to(self.identity.cluster_id)
+        self._told_leaving = facts.is_leaving
         known = (tuple(nodes), current is None, removed, level, addresses, facts.is_leaving)
         introduce = Introduce(own, self.identity, *known)
         for ref in (self._near.links, self._near.news):

@@ -98,14 +98,27 @@ def whole(argument: bytes) -> int | None:
     return number if -INT_MAX - 1 <= number <= INT_MAX else None
 
 
-def queue_name(argument: bytes) -> str | Say:
+NAMES_MAX: Final = 1024
+"""So many names are kept that can be a queue's; all go when there would be more."""
+
+
+def queue_name(client: DisqueClient, argument: bytes) -> str | Say:
     """The name of a queue, or why it can't be one."""
+    names = client.facts.names
+    known = names.get(argument)
+    if known is not None:
+        return known
     try:
         name = argument.decode()
     except UnicodeDecodeError:
         return Say(error("ERR invalid queue name: is not UTF-8"))
     fault = "is empty" if not name else name_fault(name)
-    return name if fault is None else Say(error(f"ERR invalid queue name: {fault}"))
+    if fault is not None:
+        return Say(error(f"ERR invalid queue name: {fault}"))
+    if len(names) >= NAMES_MAX:
+        names.clear()
+    names[argument] = name
+    return name
 
 
 def timeout_ms(argument: bytes) -> int | Say:

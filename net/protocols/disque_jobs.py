@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from msgspec import Raw
 
+from net.node_facts import NodeFacts
 from net.protocols.disque_client import (
     BAD_ID,
     NO_FACTS,
@@ -179,7 +180,7 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         return Say(error("ERR TTL ends behind the year 9999"))
     if replicate is not None and replicate > NODES_MAX:
         return Say(error(NOREPL_FEW))
-    queue = queue_name(arguments[1])
+    queue = queue_name(client, arguments[1])
     if isinstance(queue, Say):
         return queue
     request = Request(
@@ -207,7 +208,7 @@ def _added(client: DisqueClient, reply: Reply, ttl: float, retry: float) -> Made
         return _not_added(client, reply)
     assert reply.msg_id is not None
     job = reply.job or JobFacts(client.facts.leader, ttl, retry, 0, 0)  # of a copy's, the first
-    return simple(job_id(client.facts.cluster_id, reply.msg_id, job))
+    return simple(job_id(client.facts, reply.msg_id, job))
 
 
 def _not_added(client: DisqueClient, reply: Reply) -> Made:
@@ -221,7 +222,7 @@ def _not_added(client: DisqueClient, reply: Reply) -> Made:
     if word == ErrorWord.UNKNOWN_OUTCOME:
         return error(f"NOREPL {reason}")
     if word == ErrorWord.DUPLICATE_KEY and reply.msg_id is not None:
-        taken = job_id(client.facts.cluster_id, reply.msg_id, reply.job or NO_FACTS)
+        taken = job_id(client.facts, reply.msg_id, reply.job or NO_FACTS)
         return error(f"DUPLICATE {taken.decode()}")
     if word == ErrorWord.TOO_LARGE:
         return error(f"ERR the job has {reason.removeprefix('data: ')}")
@@ -276,11 +277,12 @@ def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Foun
         return SYNTAX
     queues: list[str] = []
     for one in names:
-        name = queue_name(one)
+        name = queue_name(client, one)
         if isinstance(name, Say):
             return name
         queues.append(name)
-    queues = list(dict.fromkeys(queues))
+    if len(queues) > 1:
+        queues = list(dict.fromkeys(queues))
     if len(queues) > BATCH_MAX:
         return Say(error(f"ERR {len(queues)} queues, and {BATCH_MAX} are allowed"))
     wait = min(wanted.timeout_ms / 1000, YEAR_S) or YEAR_S
@@ -302,24 +304,24 @@ def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Foun
 def _got(client: DisqueClient, wanted: _Wanted, reply: Reply) -> Made:
     if reply.code != _OK:
         return failed(reply)
-    cluster_id = client.facts.cluster_id
+    facts = client.facts
     rows: list[bytes] = []
     if isinstance(reply, DeliveredReply):
         for item in reply.messages:
             body = plain(bytes(item.data), item.encoding)
-            rows.append(_row(cluster_id, (item.queue, item.msg_id, body), item.job or NO_FACTS, wanted))
+            rows.append(_row(facts, (item.queue, item.msg_id, body), item.job or NO_FACTS, wanted))
     elif reply.msg_id is not None:
         assert reply.data is not None
         named = (reply.queue or "", reply.msg_id, plain(bytes(reply.data), reply.encoding))
-        rows.append(_row(cluster_id, named, reply.job or NO_FACTS, wanted))
+        rows.append(_row(facts, named, reply.job or NO_FACTS, wanted))
     if rows:
         return array(rows)
     return LEAVING if wanted.may_wait and client.facts.is_leaving else client.nil_array
 
 
-def _row(cluster_id: int, job: tuple[str, int, bytes], facts: JobFacts, wanted: _Wanted) -> bytes:
+def _row(node: NodeFacts, job: tuple[str, int, bytes], facts: JobFacts, wanted: _Wanted) -> bytes:
     queue, msg_id, body = job
-    name, id_of = queue.encode(), job_id(cluster_id, msg_id, facts)
+    name, id_of = queue.encode(), job_id(node, msg_id, facts)
     if not wanted.has_counters:
         return b"*3\r\n$%d\r\n%b\r\n$40\r\n%b\r\n$%d\r\n%b\r\n" % (len(name), name, id_of, len(body), body)
     counters = [bulk(b"nacks"), integer(facts.nacks), bulk(b"additional-deliveries"), integer(facts.additional)]
@@ -334,8 +336,7 @@ def _ids(client: DisqueClient, arguments: list[bytes]) -> list[int] | Say:
     for given in arguments:
         if not is_well_formed(given):
             return BAD_ID
-    cluster_id = client.facts.cluster_id
-    found = [msg_id_of(cluster_id, given) for given in arguments]
+    found = [msg_id_of(client.facts, given) for given in arguments]
     return list(dict.fromkeys([msg_id for msg_id in found if msg_id is not None]))
 
 
@@ -367,7 +368,7 @@ def ack_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         given = arguments[1]
         if not is_well_formed(given):
             return BAD_ID
-        msg_id = msg_id_of(client.facts.cluster_id, given)
+        msg_id = msg_id_of(client.facts, given)
         return Say(integer(0)) if msg_id is None else Ask(Request(_CONFIRM, msg_id=msg_id), _acknowledged)
     return _of_ids(client, arguments[1:], lambda ids: Request(_CONFIRM, msg_ids=ids), _confirmed)
 
@@ -433,7 +434,7 @@ def working(client: DisqueClient, arguments: list[bytes]) -> Found:
 
 
 def _one(client: DisqueClient, given: bytes) -> int | Say | None:
-    return msg_id_of(client.facts.cluster_id, given) if is_well_formed(given) else BAD_ID
+    return msg_id_of(client.facts, given) if is_well_formed(given) else BAD_ID
 
 
 def _look_and_postpone(msg_id: int, tries: int) -> Ask:
@@ -502,7 +503,7 @@ def described(client: DisqueClient, message: MessageView, now: float) -> bytes:
     others = [node_id for node_id in facts.voters if node_id != facts.leader]
     nodes = [node_hex(facts.cluster_id, node_id) for node_id in [facts.leader, *others][:repl] if node_id]
     values = [
-        (b"id", bulk(job_id(facts.cluster_id, message.msg_id, job))),
+        (b"id", bulk(job_id(facts, message.msg_id, job))),
         (b"queue", bulk(message.queue.encode())),
         (b"state", bulk(state)),
         (b"repl", integer(repl)),

@@ -52,7 +52,7 @@ def _monitor(name: str, *, is_full: bool = False) -> Request:
 
 def queue_length(client: DisqueClient, arguments: list[bytes]) -> Found:
     """QLEN queue"""
-    name = queue_name(arguments[1])
+    name = queue_name(client, arguments[1])
     if isinstance(name, Say):
         return name
 
@@ -66,7 +66,7 @@ def queue_length(client: DisqueClient, arguments: list[bytes]) -> Found:
 
 def peek(client: DisqueClient, arguments: list[bytes]) -> Found:
     """QPEEK queue count"""
-    name, count = queue_name(arguments[1]), whole(arguments[2])
+    name, count = queue_name(client, arguments[1]), whole(arguments[2])
     if isinstance(name, Say):
         return name
     if count is None:
@@ -87,7 +87,7 @@ def peek(client: DisqueClient, arguments: list[bytes]) -> Found:
 
 
 def _peeked(client: DisqueClient, message: MessageView) -> bytes:
-    id_of = job_id(client.facts.cluster_id, message.msg_id, message.job or NO_FACTS)
+    id_of = job_id(client.facts, message.msg_id, message.job or NO_FACTS)
     return array([bulk(message.queue.encode()), bulk(id_of), bulk(body_of(message))])
 
 
@@ -99,7 +99,7 @@ def _pause_word(paused: bool | str) -> bytes:
 
 def statistics(client: DisqueClient, arguments: list[bytes]) -> Found:
     """QSTAT queue"""
-    name = queue_name(arguments[1])
+    name = queue_name(client, arguments[1])
     if isinstance(name, Say):
         return name
 
@@ -153,7 +153,7 @@ def _statistics(
 
 def flush(client: DisqueClient, arguments: list[bytes]) -> Found:
     """QFLUSH queue"""
-    name = queue_name(arguments[1])
+    name = queue_name(client, arguments[1])
     if isinstance(name, Say):
         return name
 
@@ -170,7 +170,7 @@ PAUSE_WORDS: Final = (b"in", b"out", b"all", b"none", b"state", b"bcast")
 
 def pause(client: DisqueClient, arguments: list[bytes]) -> Found:
     """PAUSE queue option..."""
-    name = queue_name(arguments[1])
+    name = queue_name(client, arguments[1])
     words = {word.lower() for word in arguments[2:]}
     if not words <= set(PAUSE_WORDS):
         return SYNTAX
@@ -341,7 +341,7 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
             return SYNTAX
         value = arguments[at + 1]
         if word == b"queue":
-            name = queue_name(value)
+            name = queue_name(client, value)
             if isinstance(name, Say):
                 return name
             queue = name
@@ -355,14 +355,13 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
         else:
             return Say(b"-ERR Invalid REPLY type, try ID or ALL\r\n")
         at += 2
-    cluster_id = client.facts.cluster_id
 
     def take(reply: ScanReply) -> None:
         for message in reply.messages or ():
             if has_all:
                 scan.take(described(client, message, reply.now))
             else:
-                scan.take(simple(job_id(cluster_id, message.msg_id, message.job or NO_FACTS)))
+                scan.take(simple(job_id(client.facts, message.msg_id, message.job or NO_FACTS)))
 
     wanted = ",".join(dict.fromkeys(states)) or None
 

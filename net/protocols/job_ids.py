@@ -15,12 +15,15 @@ from functools import lru_cache
 from hashlib import blake2b, sha1
 from typing import Final
 
+from net.node_facts import NodeFacts
 from quorate.protocol import MSG_ID_MAX, JobFacts
 
 ID_BYTES: Final = 40
-BEGINS: Final = b"D-"
-DASHES: Final = (1, 10, 35)
-BODY: Final = slice(11, 35)
+LETTER: Final = ord("D")
+DASH: Final = ord("-")
+RECENT_MAX: Final = 8192
+"""So many ids are kept as they were worked out; all go when there would be more."""
+
 PROOF_BYTES: Final = 10
 MINUTES_MAX: Final = 0xFFFF
 MS: Final = 1000
@@ -37,30 +40,42 @@ def _proof(cluster_id: int, packed: bytes) -> bytes:
     return blake2b(packed, digest_size=PROOF_BYTES, key=cluster_id.to_bytes(8, "big")).digest()
 
 
-def job_id(cluster_id: int, msg_id: int, job: JobFacts) -> bytes:
+def job_id(facts: NodeFacts, msg_id: int, job: JobFacts) -> bytes:
     """The id of a message as a job."""
+    ttl, retry = job.ttl, job.retry
+    key = (msg_id, ttl, retry, job.led_by)
+    known = facts.job_ids.get(key)
+    if known is not None:
+        return known
     packed = msg_id.to_bytes(8, "big")
-    minutes = min(round(job.ttl * MS) // (60 * MS), MINUTES_MAX)
-    minutes = minutes | 1 if job.retry else minutes & ~1
-    body = b64encode(packed + _proof(cluster_id, packed))
-    return b"D-%b-%b-%04x" % (node_hex(cluster_id, job.led_by)[:8], body, minutes)
+    minutes = min(round(ttl * MS) // (60 * MS), MINUTES_MAX)
+    minutes = minutes | 1 if retry else minutes & ~1
+    body = b64encode(packed + _proof(facts.cluster_id, packed))
+    made = b"D-%b-%b-%04x" % (node_hex(facts.cluster_id, job.led_by)[:8], body, minutes)
+    if len(facts.job_ids) >= RECENT_MAX:  # a job is asked about soon after it was told of, mostly
+        facts.job_ids.clear()
+        facts.messages.clear()
+    facts.job_ids[key] = made
+    facts.messages[made] = msg_id
+    return made
 
 
 def is_well_formed(given: bytes) -> bool:
     """Whether it looks like a job's id."""
-    if len(given) != ID_BYTES or given[:1] != b"D":
-        return False
-    return all(given[at] == 0x2D for at in DASHES)
+    return len(given) == ID_BYTES and given[0] == LETTER and given[1] == given[10] == given[35] == DASH
 
 
-def msg_id_of(cluster_id: int, given: bytes) -> int | None:
+def msg_id_of(facts: NodeFacts, given: bytes) -> int | None:
     """The message that a well-formed id means; None: it means nothing here."""
+    known = facts.messages.get(given)
+    if known is not None:
+        return known
     try:
-        decoded = b64decode(given[BODY], validate=True)
+        decoded = b64decode(given[11:35], validate=True)
     except (Error, ValueError):
         return None
     packed = decoded[:8]
-    if len(decoded) != 8 + PROOF_BYTES or decoded[8:] != _proof(cluster_id, packed):
+    if len(decoded) != 8 + PROOF_BYTES or decoded[8:] != _proof(facts.cluster_id, packed):
         return None
     msg_id = int.from_bytes(packed, "big")
     return msg_id if 0 < msg_id <= MSG_ID_MAX else None

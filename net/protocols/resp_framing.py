@@ -145,6 +145,11 @@ class RespReader:
         return end + 1
 
 
+KNOWN_LENGTHS: Final = 256
+_LENGTHS: Final = [b"$%d" % length for length in range(KNOWN_LENGTHS)]
+"""What stands before an argument of that length; nearly all are short."""
+
+
 def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int) -> int:
     """Cut apart the requests at the beginning of `data` that are whole arrays; gives the place behind them.
 
@@ -164,10 +169,12 @@ def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int
             break
         lengths, arguments = pieces[index + 1 : stop : 2], pieces[index + 2 : stop : 2]
         size = len(head) + 2 + 4 * count
-        for length, argument in zip(lengths, arguments, strict=True):
-            if length != b"$%d" % len(argument):
+        for place in range(count):
+            length, argument = lengths[place], arguments[place]
+            there = len(argument)
+            if length != (_LENGTHS[there] if there < KNOWN_LENGTHS else b"$%d" % there):
                 return at
-            size += len(length) + len(argument)
+            size += len(length) + there
         found.append(arguments)
         at += size
         index = stop

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from bench.resp import Resp, RespError
 from tests.cluster import wait_for
 from tests.conftest import StartNode
 from tests.node import Node, free_port
-from tests.resp import Resp, RespError
 
 
 def listening(**more: Any) -> dict[str, Any]:

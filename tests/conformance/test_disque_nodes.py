@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bench.resp import Resp, RespError
 from net.protocols.disque_session import COMMANDS
 from net.protocols.job_ids import node_hex
 from quorate import Client
@@ -17,7 +18,6 @@ from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
 from tests.faults.security import TOKENS, access_file, running
 from tests.node import Node, free_port
-from tests.resp import Resp, RespError
 
 
 def listening(**more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A client of RESP for tests: one socket, commands as words, replies as Python's values."""
+"""A client of RESP for benchmarks and tests: one socket, commands as words, replies as Python's values."""
 
 import socket
 from typing import Any

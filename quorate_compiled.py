@@ -119,6 +119,7 @@ MODULES: Final = (
     "net.protocols.disque_session",
     "storage.entry_codec",
     "storage.entry_making",
+    "storage.far_expiries",
     "storage.journal",
     "storage.journal_writer",
     "storage.linux_aio",

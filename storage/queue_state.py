@@ -2,7 +2,8 @@
 
 `ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
 (-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
-at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry. `held`
+at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry, when that
+is near (`storage.far_expiries`). `held`
 orders those that have come due since the queue takes nothing in, by the same keys; in `waiting` they stand at their
 expiry, or behind all others. The messages themselves are in
 `ShardState.messages`.
@@ -12,6 +13,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
+from storage.far_expiries import FarExpiries
 from storage.message import Message, is_dropped
 from storage.order import Order
 from storage.records import Configure, Place
@@ -29,6 +31,9 @@ class NewQueue(NamedTuple):
 
 ORIGINAL: Final = NewQueue()
 """What holds where no record says otherwise, as in the original."""
+
+ALL_READY: Final = (Place.READY, Place.READY_EXPIRING, Place.READY_FAR)
+"""Where messages stand that may be delivered now."""
 
 NEVER: Final = math.inf
 PIECE_KEYS: Final = 2000
@@ -64,18 +69,19 @@ class Gate:
 
 
 class Life:
-    """When a queue goes, and how it was used. Times are Unix seconds.
+    """When a queue goes, and its messages do that expire far from now, and how it was used. Times are Unix seconds.
 
     `expires_after_s`: unused for so long it goes; 0: never. `is_transient`: it goes when it is empty and unused for a
     while. In no record stands when it was made, and last used, how often a message of it became ready (`was_ready`) and
     was handed out (`given_out`): that is of the time since this node knows it.
     """
 
-    __slots__ = ("expires_after_s", "given_out", "is_transient", "made_at", "used_at", "was_ready")
+    __slots__ = ("expires_after_s", "far", "given_out", "is_transient", "made_at", "used_at", "was_ready")
 
     def __init__(self, made_at: float) -> None:
         self.expires_after_s = 0.0
         self.is_transient = False
+        self.far: FarExpiries | None = None
         self.made_at = made_at
         self.used_at = made_at
         self.was_ready = 0
@@ -152,7 +158,14 @@ class QueueState:
     @property
     def next_event_at(self) -> float:
         """When time next changes something here; `NEVER` if it does not."""
-        return float(self.waiting.first[0]) if self.waiting else NEVER
+        at = float(self.waiting.first[0]) if self.waiting else NEVER
+        far = self.far
+        return at if far is None or far.next_at is None else min(at, far.next_at)
+
+    @property
+    def far(self) -> FarExpiries | None:
+        """The ready messages that expire far from now."""
+        return self.life.far
 
     def settings(self) -> Configure:
         """The settings as the record that would set them."""
@@ -207,11 +220,28 @@ class QueueState:
         self.ready.add(_ready_key(message))
         self.life.was_ready += 1
         if message.deliveries or is_dropped(message.marks):
-            message.place = Place.READY_EXPIRING
-            self.waiting.add(expiry_key(message))
-            return Place.READY_EXPIRING
+            return self.place_expiring(message, now)
         message.place = Place.READY
         return Place.READY
+
+    def place_expiring(self, message: Message, now: float) -> int:
+        """Of a message that is ready: let it be found when it expires."""
+        life = self.life
+        if life.far is None:
+            life.far = FarExpiries()
+        if life.far.add(message, now):
+            message.place = Place.READY_FAR
+            return Place.READY_FAR
+        message.place = Place.READY_EXPIRING
+        self.waiting.add(expiry_key(message))
+        return Place.READY_EXPIRING
+
+    def leave_expiring(self, message: Message) -> None:
+        """It is ready no more, or about to be placed anew."""
+        if message.place == Place.READY_EXPIRING:
+            self.waiting.remove(expiry_key(message))
+        elif message.place == Place.READY_FAR and (far := self.life.far) is not None:
+            far.remove(message)
 
     def place_in_flight(self, message: Message) -> None:
         """Put an unplaced message in flight until its `due_at`."""
@@ -235,8 +265,7 @@ class QueueState:
             self.waiting.remove(_held_key(message))
         else:
             self.ready.remove(_ready_key(message))
-            if place == Place.READY_EXPIRING:
-                self.waiting.remove(expiry_key(message))
+            self.leave_expiring(message)
         message.place = Place.UNPLACED
         self.unplaced += 1
 
@@ -248,6 +277,7 @@ class QueueState:
         ready: list[Any] = []
         waiting: list[Any] = []
         held: list[Any] = []
+        far = FarExpiries()
         pieces: tuple[list[list[Any]], list[list[Any]]] = ([], [])
         self.in_flight = 0
         for message in messages:
@@ -265,8 +295,11 @@ class QueueState:
                 ready.append(_ready_key(message))
                 message.place = Place.READY
                 if message.deliveries or is_dropped(message.marks):
-                    message.place = Place.READY_EXPIRING
-                    waiting.append(expiry_key(message))
+                    if far.add(message, now):
+                        message.place = Place.READY_FAR
+                    else:
+                        message.place = Place.READY_EXPIRING
+                        waiting.append(expiry_key(message))
             if rest is not None and len(ready) + len(waiting) >= PIECE_KEYS:
                 for keys, its in ((ready, pieces[0]), (waiting, pieces[1])):
                     if keys:
@@ -274,6 +307,7 @@ class QueueState:
                         keys.clear()
                 rest()
         self.unplaced = 0
+        self.life.far = far if len(far) else None
         if self.gate is not None:
             self.gate.held = Order(held)
         if rest is None:
@@ -286,7 +320,7 @@ class QueueState:
         """Assert every invariant against the messages that are this queue's; for tests."""
         mine = list(messages)
         assert self.size == len(mine)
-        ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in (Place.READY, Place.READY_EXPIRING)}
+        ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in ALL_READY}
         waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
         waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_EXPIRING}
         held = [m for m in mine if m.place == Place.HELD]
@@ -301,8 +335,7 @@ class QueueState:
         assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
         assert self.keys == {m.key: m.msg_id for m in mine if m.key is not None}
         assert all(
-            (m.deliveries > 0 or is_dropped(m.marks)) == (m.place == Place.READY_EXPIRING)
-            for m in mine
-            if m.place in (Place.READY, Place.READY_EXPIRING)
+            (m.deliveries > 0 or is_dropped(m.marks)) == (m.place != Place.READY) for m in mine if m.place in ALL_READY
         )
+        (self.life.far or FarExpiries()).check([m for m in mine if m.place == Place.READY_FAR])
         assert self.delayed == sum(m.place in (Place.DELAYED, Place.HELD) for m in mine)

@@ -71,6 +71,8 @@ class Place:
     READY_EXPIRING: Final = 4
     """Ready until it expires, since it was delivered before or is to be dropped then: in the ready index, and in the
     waiting index at `expires_at`."""
+    READY_FAR: Final = 6
+    """As `READY_EXPIRING`, where that is far from now: in the ready index, and in `storage.far_expiries`."""
     HELD: Final = 5
     """Due since its queue takes nothing in: in the held index; and in the waiting index at `expires_at`, or at its end
     where that changes nothing."""

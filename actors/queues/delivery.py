@@ -26,14 +26,13 @@ from actors.queues.ledger import Ledger
 from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Message, weight
-from storage.queue_state import NEVER, QueueState, expiry_key
-from storage.records import Deliver, Place, Take
+from storage.queue_state import NEVER, QueueState
+from storage.records import Place
+from storage.state import ShardState
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
 
-_Deliver: Final = Deliver
-_Take: Final = Take
 
 STALE_ALARMS_MAX: Final = 1000
 """So many alarms may be left over in any case, of queues that are gone and of those that were set anew."""
@@ -67,7 +66,7 @@ class Delivery:
         self.idle = IdleQueues(self._state.queues, lambda name: name in self.lines, ledger.now)
         self.handing = HandingOut(ledger, self.watch, leases_are_committed=leases_are_committed)
         for queue in self._state.queues.values():
-            self.watch(queue.name, ledger.now if self._has_more_held(queue) else queue.next_event_at)
+            self.watch(queue.name, ledger.now if _has_more_held(self._state, queue) else queue.next_event_at)
 
     def begin(self) -> None:
         """A turn begins: there is `TURN_WORK_MAX` to be done in it."""
@@ -271,7 +270,7 @@ class Delivery:
             self.watch(queue.name, message.due_at)
             return
         if place != Place.READY:
-            self.watch(queue.name, message.expires_at)
+            self.watch(queue.name, queue.next_event_at)
         self.serve(queue)
 
     def place_produced(self, messages: list[Message]) -> None:
@@ -289,7 +288,7 @@ class Delivery:
                 self.watch(queue.name, message.due_at)
                 continue
             if place != Place.READY:
-                self.watch(queue.name, message.expires_at)
+                self.watch(queue.name, queue.next_event_at)
             if queue.name in lines:
                 to_serve[queue.name] = queue
         for queue in to_serve.values():
@@ -331,8 +330,9 @@ class Delivery:
                 self._unserved.discard(name)
                 self._to_end.discard(name)
                 continue
+            self._draw_near(queue, now)
             self._move_due(queue, now)
-            if self._has_more_held(queue):
+            if _has_more_held(self._state, queue):
                 self._let_in(queue, now)
             self.watch(name, min(queue.next_event_at, self.lines.told_until(name)))
         for waiter in self.lines.late(now):
@@ -359,18 +359,24 @@ class Delivery:
             self._end_more(queue)
         self.serve(queue)
 
-    def _has_more_held(self, queue: QueueState) -> bool:
-        """Whether messages were held back that may come in now."""
-        return bool(queue.held) and not queue.holds_back(self._state.messages[queue.held.first[1]])
+    def _draw_near(self, queue: QueueState, now: float) -> None:
+        """Ready messages that will expire soon are put where they are found then, some of them in each turn."""
+        far = queue.far
+        while far is not None and self._work > 0 and (at := far.next_at) is not None and at <= now:
+            for msg_id in far.near(self._work):
+                self._work -= 1
+                message = self._state.messages[msg_id]
+                queue.leave_expiring(message)
+                queue.place_expiring(message, now)
 
     def _let_in(self, queue: QueueState, now: float) -> None:
         """The queue takes something in again: what has come due meanwhile is ready, some of it in each turn."""
-        while self._work > 0 and self._has_more_held(queue):
+        while self._work > 0 and _has_more_held(self._state, queue):
             self._work -= 1
             message = self._state.messages[queue.held.first[1]]
             queue.lift(message)
             self.place(message)
-        if self._has_more_held(queue):
+        if _has_more_held(self._state, queue):
             self.watch(queue.name, now)
 
     def _end(self, queue: QueueState, messages: list[Message]) -> None:
@@ -403,8 +409,8 @@ class Delivery:
             if room < 0 and messages:
                 ready.add(first)
                 break
-            if message.place == Place.READY_EXPIRING:
-                queue.waiting.remove(expiry_key(message))
+            if message.place != Place.READY:
+                queue.leave_expiring(message)
             message.place = Place.UNPLACED
             queue.unplaced += 1
             if not self.ending.is_due(queue, message):
@@ -465,3 +471,8 @@ class Delivery:
     def _give_up(self, waiter: Waiter) -> None:
         self._leave(waiter)
         self._ledger.answer(waiter.call, nothing(waiter.call, waiter.queues))
+
+
+def _has_more_held(state: ShardState, queue: QueueState) -> bool:
+    """Whether messages were held back that may come in now."""
+    return bool(queue.held) and not queue.holds_back(state.messages[queue.held.first[1]])

@@ -18,6 +18,7 @@ from quorate.protocol import (
 )
 from storage.message import Message
 from storage.message_ids import newest_record
+from storage.queue_state import ALL_READY
 from storage.records import (
     CONSUMER,
     DEAD,
@@ -43,10 +44,10 @@ STATE_NAMES: Final = {
     Place.DELAYED: "delayed",
     Place.READY: "ready",
     Place.READY_EXPIRING: "ready",
+    Place.READY_FAR: "ready",
     Place.IN_FLIGHT: "in_flight",
     Place.HELD: "delayed",
 }
-READY: Final = (Place.READY, Place.READY_EXPIRING)
 _JobFacts: Final = JobFacts
 UNCOMMITTED: Final = "uncommitted"
 """The state of a message that is not ready before its record is committed, to who knows jobs."""
@@ -73,7 +74,7 @@ def facts_of(message: Message, led_by: int) -> JobFacts:
     marks = message.marks
     nacks = 0 if marks is None else int(marks.get(NACKS, 0))
     additional = max(0, message.deliveries - 1 - nacks)
-    if message.deliveries and message.place in READY and (marks is None or marks.get(NACKED) != message.deliveries):
+    if message.deliveries and message.place in ALL_READY and (marks is None or marks.get(NACKED) != message.deliveries):
         additional += 1
     return _JobFacts(led_by, message.expires_at - message.produced_at, message.retry_s, nacks, additional)
 

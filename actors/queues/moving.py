@@ -18,13 +18,13 @@ from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages
 from storage.message import Message
 from storage.message_ids import named
-from storage.queue_state import QueueState
+from storage.queue_state import ALL_READY, QueueState
 from storage.records import DEAD, WORKERS_LEVEL, Move, Place
 
 MOVE_SCAN: Final = 5000
 """Messages that are looked at for the `count` that may move: some 5 ms."""
 
-MOVABLE: Final = (Place.READY, Place.READY_EXPIRING, Place.DELAYED, Place.HELD)
+MOVABLE: Final = (*ALL_READY, Place.DELAYED, Place.HELD)
 
 
 class _Target:

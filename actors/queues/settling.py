@@ -11,6 +11,7 @@ from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done
 from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
+from storage.queue_state import ALL_READY
 from storage.records import JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
 
 _Confirm: Final = Confirm
@@ -18,7 +19,6 @@ _Reply: Final = Reply
 _CONFIRM: Final = int(Action.CONFIRM)
 
 LATER: Final = (Place.IN_FLIGHT, Place.DELAYED, Place.HELD)
-READY: Final = (Place.READY, Place.READY_EXPIRING)
 """Where what is asked for may stand."""
 
 
@@ -184,7 +184,7 @@ class Settling:
         if ids is None:
             return None
         found = self._found(call, ids)
-        by_queue = _only(found, lambda message: message.place in READY)
+        by_queue = _only(found, lambda message: message.place in ALL_READY)
         if not by_queue and request.msg_ids is None:
             word = ErrorWord.NOT_READY if found else ErrorWord.NO_SUCH_MESSAGE
             reason = f"message {ids[0]} is not ready" if found else f"there is no message {ids[0]}"

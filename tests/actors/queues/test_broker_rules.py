@@ -13,6 +13,7 @@ from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.replicated import REPLICATED_S
 from quorate.protocol import ProduceItem, Request
+from storage.queue_state import ALL_READY
 from storage.records import Clear, Place
 from tests.actors.queues.shard import _NOBODY, Shard
 
@@ -347,7 +348,7 @@ def _check_same(shard: Shard, model: Model) -> None:
     for m in model.messages:
         message = shard.state.messages[m.msg_id]
         assert (message.marks or {}).get("nacks", 0) == m.nacks
-        is_ready = message.place in (Place.READY, Place.READY_EXPIRING)
+        is_ready = message.place in ALL_READY
         assert is_ready == (m in model.ready(m.queue, shard.now)), (m, message.place)
     for name, queue in shard.state.queues.items():
         assert queue.in_flight == sum(m.flying_until is not None for m in model.messages if m.queue == name)

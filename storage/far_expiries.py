@@ -1,0 +1,122 @@
+"""Which ready messages expire, and not soon: by the stretch of time in which they do, some nine bytes each.
+
+A key in an order takes fifteen times as much. So a message that is ready, and expires minutes or days from now, stands
+here until its stretch draws near, and only then in the queue's waiting index, at its exact time; most are gone by then.
+"""
+
+from array import array
+from bisect import bisect_left
+from typing import Final
+
+from storage.message import Message
+
+STRETCH_S: Final = 64.0
+AHEAD_S: Final = 30.0
+"""A stretch is near so long before it begins: there may be a million messages in it to be put in their places."""
+
+TRIM: Final = 4096
+"""So many that are gone may stand at a stretch's head."""
+
+
+class _Stretch:
+    """Messages' ids, rising; `head` is the first that may be there, 0 stands for one that is gone."""
+
+    __slots__ = ("head", "ids", "live")
+
+    def __init__(self) -> None:
+        self.ids: array[int] = array("q")
+        self.head = 0
+        self.live = 0
+
+
+class FarExpiries:
+    """Those of one queue."""
+
+    __slots__ = ("_next", "_stretches")
+
+    def __init__(self) -> None:
+        self._stretches: dict[int, _Stretch] = {}
+        self._next: int | None = None
+
+    def __len__(self) -> int:
+        return sum([one.live for one in self._stretches.values()])
+
+    def add(self, message: Message, now: float) -> bool:
+        """Take in a ready message, if it expires far from now, and none with a greater id is in its stretch."""
+        number = int(message.expires_at // STRETCH_S)
+        if number * STRETCH_S - AHEAD_S <= now:
+            return False
+        stretch = self._stretches.get(number)
+        if stretch is None:
+            stretch = self._stretches[number] = _Stretch()
+            if self._next is None or number < self._next:
+                self._next = number
+        ids, msg_id = stretch.ids, message.msg_id
+        if ids and ids[-1] >= msg_id:
+            return False
+        ids.append(msg_id)
+        stretch.live += 1
+        return True
+
+    def remove(self, message: Message) -> None:
+        """Let go of a message that is there."""
+        number = int(message.expires_at // STRETCH_S)
+        stretch = self._stretches[number]
+        ids, head = stretch.ids, stretch.head
+        stretch.live -= 1
+        if not stretch.live:
+            self._drop(number)
+            return
+        if ids[head] == message.msg_id:
+            head += 1
+            while ids[head] <= 0:
+                head += 1
+            stretch.head = head
+            if head > TRIM and head > len(ids) // 2:
+                del ids[:head]
+                stretch.head = 0
+            return
+        at = self._place(stretch, message.msg_id)
+        if at + 1 == len(ids):
+            ids.pop()  # the last is always there, so that the next is known to be greater
+            while ids[-1] <= 0:
+                ids.pop()
+            return
+        ids[at] = -message.msg_id  # so that those around it are found still
+        if len(ids) - stretch.head > 2 * stretch.live + TRIM:
+            stretch.ids = array("q", [one for one in ids[stretch.head :] if one > 0])
+            stretch.head = 0
+
+    @staticmethod
+    def _place(stretch: _Stretch, msg_id: int) -> int:
+        return bisect_left(stretch.ids, msg_id, stretch.head, key=abs)
+
+    def _drop(self, number: int) -> None:
+        del self._stretches[number]
+        if number == self._next:
+            self._next = min(self._stretches) if self._stretches else None
+
+    @property
+    def next_at(self) -> float | None:
+        """When the first stretch draws near (Unix seconds); None: there is none."""
+        return None if self._next is None else self._next * STRETCH_S - AHEAD_S
+
+    def near(self, count: int) -> list[int]:
+        """Up to `count` of the first stretch, each of which is to be removed then."""
+        if self._next is None:
+            return []
+        stretch = self._stretches[self._next]
+        found: list[int] = []
+        for at in range(stretch.head, len(stretch.ids)):
+            if stretch.ids[at] > 0:
+                found.append(stretch.ids[at])
+                if len(found) == count:
+                    break
+        return found
+
+    def check(self, messages: list[Message]) -> None:
+        """Assert that just these are there; for tests."""
+        there = sorted(one for stretch in self._stretches.values() for one in stretch.ids[stretch.head :] if one > 0)
+        assert there == sorted(message.msg_id for message in messages)
+        assert all(stretch.live and stretch.ids[stretch.head] > 0 for stretch in self._stretches.values())
+        assert self._next == (min(self._stretches) if self._stretches else None)

@@ -32,11 +32,13 @@ class _Stretch:
 class FarExpiries:
     """Those of one queue."""
 
-    __slots__ = ("_next", "_stretches")
+    __slots__ = ("_latest", "_latest_number", "_next", "_stretches")
 
     def __init__(self) -> None:
         self._stretches: dict[int, _Stretch] = {}
         self._next: int | None = None
+        self._latest: _Stretch | None = None
+        self._latest_number = 0
 
     def __len__(self) -> int:
         return sum([one.live for one in self._stretches.values()])
@@ -46,9 +48,12 @@ class FarExpiries:
         number = int(message.expires_at // STRETCH_S)
         if number * STRETCH_S - AHEAD_S <= now:
             return False
-        stretch = self._stretches.get(number)
+        stretch = self._latest
+        if stretch is None or number != self._latest_number:
+            stretch = self._latest = self._stretches.get(number)
+            self._latest_number = number
         if stretch is None:
-            stretch = self._stretches[number] = _Stretch()
+            stretch = self._latest = self._stretches[number] = _Stretch()
             if self._next is None or number < self._next:
                 self._next = number
         ids, msg_id = stretch.ids, message.msg_id
@@ -93,6 +98,7 @@ class FarExpiries:
 
     def _drop(self, number: int) -> None:
         del self._stretches[number]
+        self._latest = None
         if number == self._next:
             self._next = min(self._stretches) if self._stretches else None
 

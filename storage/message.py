@@ -150,7 +150,7 @@ def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
 
 def is_dropped(marks: dict[str, Any] | None) -> bool:
     """Whether a message with those marks goes when it expires, delivered or not."""
-    return marks is not None and EXPIRE in marks
+    return marks is not None and (marks is JOB or EXPIRE in marks)
 
 
 def is_buried(marks: dict[str, Any] | None) -> bool:

@@ -19,7 +19,8 @@ pipe = plain.pipeline(transaction=False)
 for number in range(5):
     pipe.execute_command("ADDJOB", "many", str(number), 0)
 assert len({*pipe.execute()}) == 5
-assert plain.client_setname("worker") and plain.client_getname() == "worker"
+assert plain.client_setname("worker")
+assert plain.client_getname() == "worker"
 assert any(one["name"] == "worker" for one in plain.client_list())
 
 client = Client([f"127.0.0.1:{port}"])

@@ -5,16 +5,17 @@ class NodeFacts:
     """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
 
     `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
-    0: nobody that is known. `is_leaving`: its clients are to go to other nodes, and it does not want to lead. `said`,
-    `heard`: messages to and from other nodes and workers. `job_ids`, `messages` and `names` are what sessions have
-    worked out lately (`net.protocols.job_ids`, `disque_client`).
+    0: nobody that is known. `shards`: there are so many. `is_leaving`: its clients are to go to other nodes, and it
+    does not want to lead. `said`, `heard`: messages to and from other nodes and workers. `job_ids`, `messages` and
+    `names` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
     """
 
-    def __init__(self, node_id: int = 1, cluster_id: int = 0) -> None:
+    def __init__(self, node_id: int = 1, cluster_id: int = 0, shards: int = 1) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.voters: tuple[int, ...] = ()
         self.leader = 0
+        self.shards = shards
         self.is_leaving = False
         self.job_ids: dict[tuple[int, float, float, int], bytes] = {}
         self.messages: dict[bytes, int] = {}

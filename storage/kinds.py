@@ -62,7 +62,7 @@ KINDS: Final = (
     Kind(Confirm, "confirm", "remove_messages"),
     Kind(Expire, "expire", "remove_messages"),
     Kind(Clear, "clear", "remove_messages"),
-    Kind(Release, "release", "release", unplaces=True, added=1),
+    Kind(Release, "release", "release", unplaces=True, added=2),
     Kind(Extend, "extend", "extend"),
     Kind(Bury, "bury", "bury", unplaces=True, added=2),
     Kind(Configure, "configure", "configure", added=3),

@@ -150,8 +150,8 @@ class Clear(msgspec.Struct, array_like=True, tag=6, gc=False, forbid_unknown_fie
 class Release(msgspec.Struct, array_like=True, tag=7, gc=False, forbid_unknown_fields=True):
     """Messages in flight were given back, due at `due_ats`.
 
-    `nacks` counts for each how often it was given back by who could not do it, this included, where that is counted; it
-    came with `JOBS_LEVEL`.
+    `nacks` counts for each how often it was given back by who could not do it, this included, where that is counted,
+    and `deliveries` each one's; both came with `JOBS_LEVEL`.
     """
 
     queue: str
@@ -159,6 +159,7 @@ class Release(msgspec.Struct, array_like=True, tag=7, gc=False, forbid_unknown_f
     previous: list[int]
     due_ats: list[float]
     nacks: list[int] | None = None
+    deliveries: list[int] | None = None
 
 
 class Extend(msgspec.Struct, array_like=True, tag=8, gc=False, forbid_unknown_fields=True):

@@ -286,14 +286,14 @@ class ShardState:
                 del queue.keys[key]
 
     def _release(self, trans_id: int, record: Release | Withhold) -> None:
-        counts = record.nacks if isinstance(record, Release) else None
+        counts, deliveries = (record.nacks, record.deliveries) if isinstance(record, Release) else (None, None)
         for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             message = self._lifted(trans_id, msg_id)
             if message is None:
                 continue
             message.due_at = due_at
-            if counts is not None and counts[index]:
-                message.marks = {**(message.marks or {}), NACKS: counts[index], NACKED: message.deliveries}
+            if counts is not None and deliveries is not None and counts[index]:
+                message.marks = {**(message.marks or {}), NACKS: counts[index], NACKED: deliveries[index]}
 
     def _extend(self, trans_id: int, record: Extend) -> None:
         for msg_id, due_at in zip(record.msg_ids, record.due_ats, strict=True):

@@ -295,8 +295,10 @@ class Listener(LoopActor):
             self._move_if_quiet(connection)
 
     def settled(self, connection: Connection) -> None:
-        """What was answered leaves first."""
-        self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
+        """What was answered leaves first; what was cut goes on."""
+        self.runtime.call_later(0.0, connection.end_turn)
+        if connection.is_moving:
+            self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
 
     def _move_if_quiet(self, connection: Connection) -> None:
         shard = self._moving.get(connection)

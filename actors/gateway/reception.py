@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 
 from actors.messages.rights import not_allowed
-from actors.runtime.contract import Runtime
+from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
 from quorate.actions import Right
 from quorate.node_replies import ClientReply, ConfigReply
@@ -18,7 +18,10 @@ from quorate.protocol import Action, ErrorWord, Reply, Request, done, refusal
 
 LISTED_MAX: Final = 10_000
 
-OF_OPERATORS: Final = frozenset({"list", "kill", "end_waits"})
+NOTED: Final = frozenset({"set", "kill", "end_waits"})
+"""What changes something, and is written down."""
+
+OF_OPERATORS: Final = frozenset({"list", "kill", "sleep", "end_waits"})
 SLEEP_MAX_S: Final = 3600.0
 
 
@@ -33,14 +36,15 @@ class OwnSettings(NamedTuple):
 
 
 class _Guest:
-    """One client: its number, since when it is there, when it asked last (monotonic s), and what it calls itself."""
+    """One client: its number, since when it is there (monotonic s), what it calls itself, until when it sleeps."""
 
-    __slots__ = ("name", "number", "since")
+    __slots__ = ("name", "number", "since", "sleeping")
 
     def __init__(self, number: int, since: float) -> None:
         self.number = number
         self.since = since
         self.name: str | None = None
+        self.sleeping: Timer | None = None
 
 
 def _address_of(connection: Connection) -> str:
@@ -75,13 +79,18 @@ class Reception:
 
     def left(self, connection: Connection) -> None:
         """It is gone."""
-        self._guests.pop(connection, None)
+        guest = self._guests.pop(connection, None)
+        if guest is not None and guest.sleeping is not None:
+            guest.sleeping.cancel()
 
     def asked(self, connection: Connection, order: int, request: Request) -> str | None:
         """Answer. The word of the refusal; None: it was done."""
-        needs_right = request.action == Action.NODE_CONFIG or request.command in OF_OPERATORS
-        is_allowed = not needs_right or connection.principal.rights.has(Right.OPERATE)
-        if needs_right and (not is_allowed or request.command is not None):
+        rights, of_node = connection.principal.rights, request.action == Action.NODE_CONFIG
+        needs_right = of_node or request.command in OF_OPERATORS
+        is_allowed = not needs_right or rights.has(Right.OPERATE)
+        if of_node and request.command is None:
+            is_allowed = is_allowed or Right.LOOK in rights.everywhere
+        if needs_right and (not is_allowed or request.command in NOTED):
             self._note(connection, order, request, None if is_allowed else Right.OPERATE)
         if not is_allowed:
             reply: Reply | None = not_allowed(request, Right.OPERATE, connection.principal.name)
@@ -107,13 +116,20 @@ class Reception:
         elif command == "end_waits":
             self._end_waits()
         elif command == "sleep":
-            reply = done(request, ClientReply, number=guest.number)
+            if guest.sleeping is not None:
+                return refusal(request, ErrorWord.OVERLOADED, "this connection sleeps already")
             sleep_s = min(request.wait or 0.0, SLEEP_MAX_S)
-            self._runtime.call_later(sleep_s, lambda: connection.answer(order, request, reply))
+            guest.sleeping = self._runtime.call_later(sleep_s, lambda: self._slept(connection, order, request))
             return None
         elif command is not None:
             return refusal(request, ErrorWord.FIELD, f"command: {command!r} is none of name, list, kill, sleep")
         return done(request, ClientReply, number=guest.number, clients=rows)
+
+    def _slept(self, connection: Connection, order: int, request: Request) -> None:
+        guest = self._guests.get(connection)
+        if guest is not None:
+            guest.sleeping = None
+            connection.answer(order, request, done(request, ClientReply, number=guest.number))
 
     def _row(self, connection: Connection, guest: _Guest) -> dict[str, Any]:
         age = int(self._runtime.monotonic() - guest.since)
@@ -122,7 +138,6 @@ class Reception:
             "address": _address_of(connection),
             "name": guest.name,
             "age": age,
-            "idle": 0,
             "protocol": connection.protocol,
             "principal": connection.principal.name,
         }
@@ -148,6 +163,6 @@ class Reception:
             fault = settings.change(request.key, request.value)
             if fault is not None:
                 return refusal(request, ErrorWord.FIELD, fault)
-        elif request.command is not None:
-            return refusal(request, ErrorWord.FIELD, f"command: {request.command!r} is not set")
+        elif request.command not in (None, "check"):
+            return refusal(request, ErrorWord.FIELD, f"command: {request.command!r} is neither set nor check")
         return done(request, ConfigReply, options=settings.told())

@@ -150,7 +150,7 @@ class Seeking:
         for shard in dict.fromkeys(shard for shard, _ in self._groups):
             if shard not in watched and shard not in self._given_up:
                 names = [name for its, queues in self._groups if its == shard for name in queues]
-                ask = Request(Action.WATCH, queues=names, wait=left_s, patience=left_s)
+                ask = Request(Action.WATCH, queues=names, wait=left_s, patience=left_s, as_job=request.as_job)
                 asks.append(self._asked(Part(shard, ask)))
                 self._watches[asks[-1][0]] = shard
         if not asks and not self._watches:

@@ -90,13 +90,17 @@ class Sharding:
         return shard if not other or shard_of_queue(other, self.shards) == shard else SEVERAL
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
-        """The queues that a consume names, in its order of preference; neighbours in one shard are together."""
+        """The queues that a consume names, in its order of preference; neighbours in one shard are together.
+
+        All of a shard's are where one of each is to be taken, again and again: nobody is preferred then.
+        """
         names = [*([] if request.queue is None else [request.queue]), *(request.queues or ())]
         groups: list[tuple[int, list[str]]] = []
         for name in dict.fromkeys(names):
             shard = shard_of_queue(name, self.shards)
-            if groups and groups[-1][0] == shard:
-                groups[-1][1].append(name)
+            there = [group for group in (groups if request.in_turn else groups[-1:]) if group[0] == shard]
+            if there:
+                there[0][1].append(name)
             else:
                 groups.append((shard, [name]))
         return groups

@@ -58,7 +58,7 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         client_port=client_port,
         version=VERSION,
         listeners=listening(config),
-        facts=NodeFacts(config["node_id"]),
+        facts=NodeFacts(config["node_id"], shards=config["shards"]),
     )
 
 

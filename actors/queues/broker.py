@@ -94,6 +94,9 @@ assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "e
 USUAL_NODES: Final = 3
 """A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
 
+NEARLY: Final = 20
+"""Where less than this part of the memory is left, and what a batch takes, it is looked at whether there is enough."""
+
 KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
 
@@ -278,6 +281,8 @@ class Broker:
             reason = f"replicate: {nodes} nodes were asked for, there are {self.queries.around.nodes}"
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         state = self._state
+        if self._is_short(BATCH_MAX, self._limits.memory_bytes_max // NEARLY):
+            self._make_room(asked)  # before anything is looked at: it makes records, and queues may go
         queue = state.queues.get(name)
         if queue is None and len(state.queues) >= self._limits.queues_max and not self.admin.make_room():
             return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
@@ -323,13 +328,13 @@ class Broker:
             reason = f"{wanted} nodes are to have it, and {around.heard} were heard lately"
             ledger.refuse(call, ErrorWord.TOO_FEW_NODES, reason)
             return False
-        if queue is not None and queue.paused_in_at:
-            ledger.refuse(call, ErrorWord.PAUSED, f"the queue {queue.name!r} takes nothing in: it is paused")
-            return False
         most = request.max_ready
         if most is not None and queue is not None and self._ready_soon(queue, most) >= most:
             reason = f"{most} messages of the queue {queue.name!r} are ready, or more"
             ledger.refuse(call, ErrorWord.TOO_MANY_READY, reason)
+            return False
+        if queue is not None and queue.paused_in_at:
+            ledger.refuse(call, ErrorWord.PAUSED, f"the queue {queue.name!r} takes nothing in: it is paused")
             return False
         return True
 
@@ -484,10 +489,7 @@ class Broker:
                 call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"
             )
             return False
-        state = self._state
-        if state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size > (
-            self._limits.memory_bytes_max
-        ) and not self._made_room(count, size):
+        if self._is_short(count, size):
             self.ledger.refuse(
                 call,
                 ErrorWord.LIMIT,
@@ -496,17 +498,26 @@ class Broker:
             return False
         return True
 
-    def _made_room(self, count: int, size: int) -> bool:
-        """Memory is short: what is kept though it was delivered goes, the oldest first, and queues nobody needs."""
-        state, limits = self._state, self._limits
+    def _is_short(self, count: int, size: int) -> bool:
+        """Whether there is no memory for so many messages more, of so many bytes."""
+        state = self._state
+        used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
+        return used > self._limits.memory_bytes_max
+
+    def _make_room(self, asked: tuple[Any, ...]) -> None:
+        """Where memory is short, what is kept though it was delivered goes, the oldest first, and queues nobody
+        needs."""
+        items = asked[MESSAGES_AT]
+        if items is None:
+            count, size = 1, len(bytes(asked[FIRST_AT]))
+        else:
+            count, size = len(items), sum([len(bytes(item.data)) for item in items])
+        if not self._is_short(count, size):
+            return
         self.admin.make_room()
         for _ in range(count + 1):
-            if not self.delivery.handing.drop_kept(KEPT_AT_ONCE):
-                return False
-            used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
-            if used <= limits.memory_bytes_max:
-                return True
-        return False
+            if not self.delivery.handing.drop_kept(KEPT_AT_ONCE) or not self._is_short(count, size):
+                return
 
     # -- consume and acknowledge -------------------------------------------------------------------------------
 

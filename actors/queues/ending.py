@@ -7,7 +7,7 @@ buried.
 
 from actors.queues.ledger import Ledger
 from quorate.protocol import TIME_MAX_S
-from storage.message import Message, is_buried, is_dropped
+from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named
 from storage.queue_state import QueueState
 from storage.records import WORKERS_LEVEL, Bury, Expire
@@ -26,6 +26,8 @@ class Ending:
         return self._ledger.now >= message.expires_at and is_dropped(message.marks)
 
     def _is_dropped(self, message: Message) -> bool:
+        if message.deliveries and is_kept(message.marks) and not message.retry_s:
+            return True  # it was given to somebody, and is given to nobody again, whatever queue it would be in
         if self._ledger.now < message.expires_at or not is_dropped(message.marks):
             return False
         return not is_buried(message.marks)

@@ -24,6 +24,10 @@ KEPT_MAX: Final = 100_000
 """So many messages that are delivered at most once a shard keeps until they expire; beyond that the oldest go."""
 
 
+DROPPED_MAX: Final = 100
+"""So many more than have come go at once, where there are too many."""
+
+
 class HandingOut:
     """Of one shard. `watch` is told when a message's retry time is over (Unix s). `kept_max`: see `KEPT_MAX`.
 
@@ -53,7 +57,8 @@ class HandingOut:
                 consumer = None
             self._log_delivery(name, lasting, consumer)
             if once and len(self._ledger.state.kept) > self.kept_max:
-                self.drop_kept(len(self._ledger.state.kept) - self.kept_max)
+                excess = len(self._ledger.state.kept) - self.kept_max
+                self.drop_kept(min(excess, 2 * len(once) + DROPPED_MAX))
         return bool(once)
 
     def tell(self, call: Call, name: str, messages: list[Message], count: int | None, *, must_be_logged: bool) -> None:

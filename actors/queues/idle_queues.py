@@ -58,8 +58,7 @@ class IdleQueues:
         gone: list[str] = []
         for _, name in self._alarms[:count]:
             queue = self._queues.get(name)
-            is_free = queue is not None and queue.life.is_transient and not queue.size and not queue.paused
-            if is_free and not self._is_waited_for(name):
+            if queue is not None and queue.life.is_transient and self._is_free(queue):
                 gone.append(name)
         return list(dict.fromkeys(gone))
 
@@ -95,11 +94,14 @@ class IdleQueues:
             self._alarm_at[name] = at
             heapq.heappush(self._alarms, (at, name))
 
+    def _is_free(self, queue: QueueState) -> bool:
+        is_set = queue.paused or queue.paused_in_at > 0
+        return not queue.size and not is_set and not self._is_waited_for(queue.name)
+
     def _is_unused(self, queue: QueueState, now: float) -> bool:
         """Whether a transient queue is to go; else it is looked at again."""
         idle_s = self.idle_s
-        is_set = queue.paused or queue.paused_in_at > 0
-        if queue.size or is_set or not idle_s or self._is_waited_for(queue.name):
+        if not idle_s or not self._is_free(queue):
             self._look_at(queue.name, now + (idle_s or IDLE_S))
         elif queue.life.used_at + idle_s > now:
             self._look_at(queue.name, queue.life.used_at + idle_s)

@@ -65,6 +65,8 @@ class Ledger:
         self.state.apply_next(record)
         self.records.append(record)
         self.counting.count(record)
+        if self.replicated.of_messages:
+            self.replicated.noted(record)
 
     def append_together(self, records: Sequence[Made]) -> None:
         """As `append`, for records that are to be committed all or none."""

@@ -124,15 +124,19 @@ def _full_reply(request: Request, queue: str, messages: list[Message], count: in
     return ShowReply(action=_CONSUME, code=0, queue=queue, seq=request.seq, msg_id=view.msg_id, message=view)
 
 
+def state_of(message: Message, *, is_job: bool) -> str:
+    """The state that it is told to have; `is_job`: to who knows jobs."""
+    return UNCOMMITTED if is_job and message.place == Place.UNPLACED else STATE_NAMES[message.place]
+
+
 def view_of(message: Message, led_by: int | None = None) -> MessageView:
     """A message as peek and show give it; `led_by`: to who knows jobs."""
     marks = message.marks or {}
-    is_open = led_by is not None and message.place == Place.UNPLACED
     return MessageView(
         msg_id=message.msg_id,
         queue=message.queue,
         data=msgspec.Raw(message.data),
-        state=UNCOMMITTED if is_open else STATE_NAMES[message.place],
+        state=state_of(message, is_job=led_by is not None),
         produced_at=message.produced_at,
         due_at=message.due_at,
         expires_at=message.expires_at,

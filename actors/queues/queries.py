@@ -11,7 +11,7 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings
-from actors.queues.message_replies import STATE_NAMES, view_of
+from actors.queues.message_replies import state_of, view_of
 from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.queue_admin import paused_word
 from actors.queues.queue_rows import QueueRows, totals_of
@@ -262,17 +262,17 @@ class Queries:
         wanted = None if request.state is None else set(request.state.split(","))
         room, end = call.reply_bytes_max, after
         found: list[MessageView] = []
-        looked = self._state.messages.behind(after, SCAN_MAX)
+        looked, last = self._state.messages.behind(after, SCAN_MAX)
         for message in looked:
             is_meant = request.queue is None or message.queue == request.queue
-            if is_meant and (wanted is None or STATE_NAMES[message.place] in wanted):
+            if is_meant and (wanted is None or state_of(message, is_job=bool(request.as_job)) in wanted):
                 room -= weight(message) + REPLY_OVERHEAD_BYTES
                 if len(found) >= count or (found and room < 0):
                     return found, end
-                if message.place != Place.UNPLACED and rights.may(Right.LOOK, message.queue):
+                if rights.may(Right.LOOK, message.queue):
                     found.append(self._view(call, message))
             end = message.msg_id // SHARDS_MAX
-        return found, end if len(looked) == SCAN_MAX else None
+        return found, last
 
     def status(self) -> dict[str, Any]:
         """The queues' part of a shard's row in its node's status."""

@@ -113,6 +113,9 @@ class QueueAdmin:
             0.0 if takes_in else wanted.paused_in_at or self._ledger.now,
             (wanted.is_transient or (queue is None and bool(request.as_job))) and _only_pauses(request),
         )
+        if request.as_job and self._ledger.level < JOBS_LEVEL:
+            reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
+            return self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         is_later = asked.expires_after_s and self._ledger.level < WORKERS_LEVEL
         if is_later or (asked.paused_in_at and self._ledger.level < JOBS_LEVEL):
             named_field = "expires_after" if is_later else "paused"

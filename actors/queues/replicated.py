@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, Final
 
 from actors.messages.call import Call, Client
 from quorate.protocol import ErrorWord, Reply, refusal
-from storage.message import Message
+from storage.message import Made, Message
 from storage.message_ids import named
 from storage.queue_state import NEVER
-from storage.records import Clear
+from storage.records import Clear, Expire
 
 if TYPE_CHECKING:
     from actors.queues.ledger import Ledger
 
 REPLICATED_S: Final = 10.0
 """A reply that waits for more nodes than a majority is given up after so long: some of them may be down for good."""
+
+
+STALE_MAX: Final = 1000
+"""So many deadlines may be left over in any case of what is over."""
 
 
 class _Replicated:
@@ -44,14 +48,17 @@ class _Replicated:
 
 
 class ReplicatedReplies:
-    """Those of one ledger. `majority` is of the cluster's voters."""
+    """Those of one ledger. `majority` is of the cluster's voters; `of_messages`: those that are about one that is to go
+    where it is not there in time, by its id.
+    """
 
     def __init__(self, ledger: "Ledger") -> None:
         self.majority = 1
         self._ledger = ledger
         self._lines: dict[int, deque[_Replicated]] = {}
         self._of: dict[Client, list[_Replicated]] = {}
-        self._deadlines: list[tuple[float, int, _Replicated]] = []
+        self.of_messages: dict[int, _Replicated] = {}
+        self._deadlines: list[tuple[float, int]] = []
 
     def __len__(self) -> int:
         return sum([len(line) for line in self._lines.values()])
@@ -72,7 +79,9 @@ class ReplicatedReplies:
         self._lines.setdefault(nodes, deque()).append(waiting)
         self._of.setdefault(call.client, []).append(waiting)
         if wait_s:
-            heapq.heappush(self._deadlines, (self._ledger.now + wait_s, waiting.trans_id, waiting))
+            heapq.heappush(self._deadlines, (self._ledger.now + wait_s, made.msg_id if made is not None else 0))
+        if made is not None:
+            self.of_messages[made.msg_id] = waiting
 
     @property
     def next_deadline(self) -> float:
@@ -83,10 +92,19 @@ class ReplicatedReplies:
         """Refuse what was to be on more nodes by now, and remove it."""
         deadlines = self._deadlines
         while deadlines and deadlines[0][0] <= self._ledger.now:
-            _, _, waiting = heapq.heappop(deadlines)
-            if not waiting.is_over:
+            waiting = self.of_messages.get(heapq.heappop(deadlines)[1])
+            if waiting is not None:
                 self._end(waiting)
                 self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and did not have it in time")
+
+    def noted(self, record: Made) -> None:
+        """A record was made: who waits for a message that has expired, or was removed, waits no more."""
+        if isinstance(record, Expire | Clear):
+            for msg_id in record.msg_ids:
+                waiting = self.of_messages.get(msg_id)
+                if waiting is not None:
+                    self._end(waiting)
+                    self._not_replicated(waiting, "it has expired, or was removed, before so many nodes had it")
 
     def _not_replicated(self, waiting: _Replicated, reason: str) -> None:
         """It is not there where it was to be: its message goes, if nobody was given it."""
@@ -138,12 +156,17 @@ class ReplicatedReplies:
 
     def forget(self, client: Client) -> None:
         """A client is gone: its replies wait for no disks any more. What it asked for is done as far as it is."""
-        for waiting in self._of.pop(client, ()):
-            waiting.is_over = True
+        for waiting in list(self._of.get(client, ())):
+            self._end(waiting)
             self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and its client is gone")
 
     def _end(self, waiting: _Replicated) -> None:
         waiting.is_over = True
+        if waiting.message is not None:
+            self.of_messages.pop(waiting.message.msg_id, None)
+            if len(self._deadlines) > 2 * len(self.of_messages) + STALE_MAX:
+                self._deadlines = [one for one in self._deadlines if one[1] in self.of_messages]
+                heapq.heapify(self._deadlines)
         mine = self._of.get(waiting.call.client)
         if mine is not None:
             mine.remove(waiting)
@@ -158,4 +181,5 @@ class ReplicatedReplies:
         self._lines.clear()
         self._of.clear()
         self._deadlines.clear()
+        self.of_messages.clear()
         return taken

@@ -12,7 +12,7 @@ from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Re
 from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY
-from storage.records import JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
+from storage.records import DEAD, JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
 
 _Confirm: Final = Confirm
 _Reply: Final = Reply
@@ -158,7 +158,11 @@ class Settling:
             counts: list[int] | None = None
             if self._ledger.level >= JOBS_LEVEL and request.nack is not False:
                 counts = [nacks_of(message) + 1 if message.deliveries or request.nack else 0 for message in messages]
-            self._ledger.append(Release(name, *named(messages), due_ats, counts if counts and any(counts) else None))
+            if counts is None or not any(counts):
+                self._ledger.append(Release(name, *named(messages), due_ats))
+            else:
+                deliveries = [message.deliveries for message in messages]
+                self._ledger.append(Release(name, *named(messages), due_ats, counts, deliveries))
             for message in messages:
                 self._delivery.place(message)
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values()))))
@@ -218,6 +222,8 @@ class Settling:
         Those that are to be buried when they expire are so in any case.
         """
         request = call.request
+        if request.as_job:
+            return self._postpone(call)
         if not request.retry:
             return self._ledger.refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
         by_queue = self._in_flight(call)
@@ -228,6 +234,40 @@ class Settling:
             self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.watch(name, min(due_ats))
         self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
+        return None
+
+    def _postpone(self, call: Call) -> None:
+        """A job is worked on: it comes again its retry time from now, wherever it is; not in the second half of its
+        life.
+
+        `count` of the reply: that time (s); 0, of what does not come again.
+        """
+        request = call.request
+        msg_id = request.msg_id
+        message = None if msg_id is None else self._message(call, msg_id)
+        if message is None:
+            return self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {msg_id}")
+        now, retry_s = self._ledger.now, message.retry_s
+        dead: Any = (message.marks or {}).get(DEAD)
+        begun = message.produced_at if dead is None else max(message.produced_at, float(dead["at"]))
+        if retry_s and now - begun > (message.expires_at - begun) / 2:
+            return self._ledger.refuse(call, ErrorWord.TIME, "half of its time to live is over")
+        if retry_s and message.place != Place.UNPLACED:
+            due_at = now + retry_s
+            if message.deliveries or is_dropped(message.marks):
+                due_at = min(due_at, message.expires_at)
+            ids, previous = named([message])
+            if message.place == Place.IN_FLIGHT:
+                self._ledger.append(Extend(message.queue, ids, previous, [self._held_until(message, retry_s)]))
+            elif message.place in ALL_READY:
+                self._ledger.append(Withhold(message.queue, ids, previous, [due_at]))
+            else:
+                self._ledger.append(Release(message.queue, ids, previous, [due_at]))
+            if message.place == Place.UNPLACED:
+                self._delivery.place(message)
+            else:
+                self._delivery.watch(message.queue, message.due_at)
+        self._ledger.park(call, done(request, Reply, msg_id=msg_id, count=round(retry_s)))
         return None
 
     def _held_until(self, message: Message, retry_s: float) -> float:

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from net.clients.connection_contract import ConnectionLimits, Sink, State, Transport
 from net.clients.held_bytes import OBJECT_BYTES
-from net.clients.reply_length import LONG, ONE_MESSAGE, reply_length
+from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_length
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
@@ -39,6 +39,13 @@ DONE_S_PER_BYTE: Final = 12e-9
 
 MESSAGES_MAX: Final = 16
 """Consumes that do not wait, open at once: each may bring a message of the largest size."""
+
+TURN_MAX: Final = 200
+"""So many of a client's requests are begun before others have their turn: some 2 ms."""
+
+BEHIND_WAIT_MAX: Final = 128
+BEHIND_WAIT_BYTES: Final = 128 << 10
+"""Behind a consumer that waits so much is read on, that it is noticed when the client goes."""
 
 LINGER_S: Final = 3.0
 """For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
@@ -94,7 +101,8 @@ class Connection:
         self._has_rested = False
         self._unheard = b""
         self._is_handing_on = False
-        self._is_alone = self._has_ended = False
+        self._is_alone = SHORT
+        self._has_ended = False
         self._waiting: deque[tuple[Found, int]] = deque()
         self._was_heard = True
         self._quiet_s = 0.0
@@ -142,7 +150,7 @@ class Connection:
     @property
     def has_long_open(self) -> bool:
         """Whether a request is open whose reply may hold as much as one can."""
-        return self._is_alone
+        return self._is_alone == LONG
 
     @property
     def unsent_bytes(self) -> int:
@@ -179,11 +187,6 @@ class Connection:
             return False
         return self._rests > 0 or self._sink.must_rest(self)
 
-    def _is_large(self, found: Found) -> bool:
-        if isinstance(found, Ask):
-            found = found.request
-        return isinstance(found, Request) and reply_length(found) == LONG
-
     def _look_at(self, data: bytes) -> None:
         session = self._session
         try:
@@ -204,9 +207,11 @@ class Connection:
                 self._take(found[0], large.get(0, 0) if large else 0)
             else:
                 self._wait(found, large)
+        if session.has_more:
+            self._hand_on()
 
     def _may_begin(self, found: Found) -> bool:
-        return self.account.is_known or not self._is_large(found) or not self._rests_first()
+        return self.account.is_known or not _is_large(found) or not self._rests_first()
 
     def _wait(self, found: list[Found], large: dict[int, int]) -> None:
         """Several at once, or one behind others: they are taken one by one, as far as there is room."""
@@ -254,7 +259,7 @@ class Connection:
         """Give a request to the sink, to be answered in its place."""
         length = reply_length(request)
         if length >= LONG:
-            self._is_alone = True  # what comes behind it waits, so that one such reply is held at a time
+            self._is_alone = length  # what comes behind it waits, so that one such reply is held at a time
         elif length == ONE_MESSAGE:
             self._messages += 1
         if note is not None:
@@ -309,13 +314,20 @@ class Connection:
         if self._is_handing_on:
             return
         self._is_handing_on = True
-        waiting = self._waiting
-        while waiting and self._has_room() and self._may_begin(waiting[0][0]):
+        waiting, taken = self._waiting, 0
+        while waiting and taken < TURN_MAX and self._has_room() and self._may_begin(waiting[0][0]):
             found, size = waiting.popleft()
             self.account.wait(-max(size, OBJECT_BYTES))
             self._take(found, size)
-        self._is_handing_on = False
-        should_pause = bool(waiting) or self._is_stalled or self._rests > 0
+            taken += 1
+        is_cut = taken == TURN_MAX or (not waiting and self._session.has_more)
+        self._is_handing_on = is_cut and self._state in (_OPEN, _ENDED)
+        if self._is_handing_on:
+            self._sink.settled(self)  # others have their turn, and then it goes on
+        is_behind_wait = (
+            self._is_alone == ALONE and len(waiting) < BEHIND_WAIT_MAX and self.account.waiting < BEHIND_WAIT_BYTES
+        )
+        should_pause = self._is_stalled or self._rests > 0 or is_cut or (bool(waiting) and not is_behind_wait)
         if should_pause != self._is_paused and self._state in (_OPEN, _ENDED):
             self._is_paused = should_pause
             if should_pause:
@@ -325,6 +337,15 @@ class Connection:
         if self._state is _ENDED and not waiting and not self._unheard:
             self.close_when_answered()
 
+    def end_turn(self) -> None:
+        """Others have had their turn: what was cut goes on."""
+        if not self._is_handing_on:
+            return
+        self._is_handing_on = False
+        if not self._waiting and self._session.has_more and self._state in (_OPEN, _ENDED):
+            self._look_at(b"")
+        self._hand_on()
+
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
@@ -333,7 +354,7 @@ class Connection:
         if self._is_alone or self._messages:
             length = reply_length(request)
             if length >= LONG:
-                self._is_alone = False
+                self._is_alone = SHORT
             elif length == ONE_MESSAGE:
                 self._messages -= 1
         self._reply(order, request, reply)
@@ -528,3 +549,9 @@ class Connection:
         self._open += 1
         self.answer(self._order_of(NOBODYS), NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
         self.close_when_answered()
+
+
+def _is_large(found: Found) -> bool:
+    if isinstance(found, Ask):
+        found = found.request
+    return isinstance(found, Request) and reply_length(found) == LONG

@@ -69,7 +69,7 @@ class Sink(Protocol):
         """The client is gone."""
 
     def settled(self, connection: "Connection") -> None:
-        """All is answered, of a client that `is_moving`."""
+        """All is answered, of a client that `is_moving`; or its turn was cut, and is to go on soon (`end_turn`)."""
 
     def overdrawn(self, connection: "Connection", wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""

@@ -1,9 +1,11 @@
 """Disque's commands about jobs: ADDJOB, GETJOB, and those by ids. Arguments to requests, replies to bytes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from net.node_facts import NodeFacts
 from net.protocols.disque_client import (
@@ -41,6 +43,9 @@ from quorate.protocol import (
     ShowReply,
     name_fault,
 )
+
+WORDS_MAX: Final = 64
+"""Of an ADDJOB, each option some times over."""
 
 TTL_S: Final = 86_400
 RETRY_MAX_S: Final = 300
@@ -160,6 +165,8 @@ def _read_own_option(word: bytes, value: bytes, options: _Options) -> Say | None
 def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
     """ADDJOB queue body ms [options]."""
     options = _Options()
+    if len(arguments) > WORDS_MAX:
+        return SYNTAX
     if len(arguments) > 4 and (fault := _read_options(arguments[4:], options)) is not None:
         return fault
     wait_ms = timeout_ms(arguments[3])
@@ -224,6 +231,8 @@ def _not_added(client: DisqueClient, reply: Reply) -> Made:
     if word == ErrorWord.DUPLICATE_KEY and reply.msg_id is not None:
         taken = job_id(client.facts, reply.msg_id, reply.job or NO_FACTS)
         return error(f"DUPLICATE {taken.decode()}")
+    if word == ErrorWord.TIME:
+        return error("ERR TTL ends behind the year 9999")
     if word == ErrorWord.TOO_LARGE:
         return error(f"ERR the job has {reason.removeprefix('data: ')}")
     return failed(reply)
@@ -275,6 +284,8 @@ def get_job(client: DisqueClient, arguments: list[bytes]) -> Found:
 def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Found:
     if not names:
         return SYNTAX
+    if len(names) > BATCH_MAX:
+        return Say(error(f"ERR {len(names)} queues, and {BATCH_MAX} are allowed"))
     queues: list[str] = []
     for one in names:
         name = queue_name(client, one)
@@ -283,8 +294,6 @@ def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Foun
         queues.append(name)
     if len(queues) > 1:
         queues = list(dict.fromkeys(queues))
-    if len(queues) > BATCH_MAX:
-        return Say(error(f"ERR {len(queues)} queues, and {BATCH_MAX} are allowed"))
     wait = min(wanted.timeout_ms / 1000, YEAR_S) or YEAR_S
     count = wanted.count if wanted.count != 1 else None
     is_one = len(queues) == 1
@@ -298,12 +307,13 @@ def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Foun
         in_turn=None if count is None or is_one else True,
         as_job=True,
     )
-    return Ask(request, lambda reply: _got(client, wanted, reply))
+    return Ask(request, lambda reply: _got(client, request, wanted, [], reply))
 
 
-def _got(client: DisqueClient, wanted: _Wanted, reply: Reply) -> Made:
+def _got(client: DisqueClient, request: Request, wanted: _Wanted, before: list[bytes], reply: Reply) -> Made:
+    """The jobs that came; of queues in several shards others are asked for, as long as there are some."""
     if reply.code != _OK:
-        return failed(reply)
+        return array(before) if before else failed(reply)
     facts = client.facts
     rows: list[bytes] = []
     if isinstance(reply, DeliveredReply):
@@ -314,8 +324,12 @@ def _got(client: DisqueClient, wanted: _Wanted, reply: Reply) -> Made:
         assert reply.data is not None
         named = (reply.queue or "", reply.msg_id, plain(bytes(reply.data), reply.encoding))
         rows.append(_row(facts, named, reply.job or NO_FACTS, wanted))
-    if rows:
-        return array(rows)
+    count = request.count
+    if rows and count is not None and len(rows) < count and request.in_turn and client.facts.shards > 1:
+        more = replace(request, wait=None, count=count - len(rows))
+        return Ask(more, lambda reply: _got(client, more, wanted, [*before, *rows], reply))
+    if before or rows:
+        return array([*before, *rows])
     return LEAVING if wanted.may_wait and client.facts.is_leaving else client.nil_array
 
 
@@ -331,35 +345,38 @@ def _row(node: NodeFacts, job: tuple[str, int, bytes], facts: JobFacts, wanted: 
 # -- by ids ------------------------------------------------------------------------------------------------------------
 
 
-def _ids(client: DisqueClient, arguments: list[bytes]) -> list[int] | Say:
-    """The messages that ids mean, each once; those that mean nothing are left out."""
-    for given in arguments:
-        if not is_well_formed(given):
-            return BAD_ID
-    found = [msg_id_of(client.facts, given) for given in arguments]
-    return list(dict.fromkeys([msg_id for msg_id in found if msg_id is not None]))
-
-
 def _of_ids(
     client: DisqueClient, arguments: list[bytes], ask: Callable[[list[int]], Request], count_of: Callable[[Reply], Any]
 ) -> Found:
-    """Ask about ids, a thousand at a time, and answer how many were there."""
-    ids = _ids(client, arguments)
-    if isinstance(ids, Say):
-        return ids
-    if not ids:
-        return Say(integer(0))
+    """Ask about ids, a thousand at a time, and answer how many were there. Those that mean nothing are left out."""
+    for given in arguments:
+        if not is_well_formed(given):
+            return BAD_ID
+    named = list(dict.fromkeys(arguments))
 
-    def ask_from(at: int, before: int) -> Ask:
-        return Ask(ask(ids[at : at + BATCH_MAX]), lambda reply: counted(at, before, reply))
+    def ask_from(at: int, total: int) -> Made:
+        while at < len(named):
+            found = [msg_id_of(client.facts, given) for given in named[at : at + BATCH_MAX]]
+            ids = list(dict.fromkeys([msg_id for msg_id in found if msg_id is not None]))
+            at += BATCH_MAX
+            if ids:
+                return Ask(ask(ids), partial(counted, at, total))
+            if at < len(named):  # others have their turn: nothing here costs more than a foreign id
+                return Ask(Request(Action.CLIENT), partial(passed, at, total))
+        return integer(total)
+
+    def passed(at: int, total: int, reply: Reply) -> Made:
+        return ask_from(at, total)
 
     def counted(at: int, before: int, reply: Reply) -> Made:
         if reply.code != _OK and reply.error not in NOT_THERE:
             return failed(reply)
-        total = before + (count_of(reply) or 0)
-        return ask_from(at + BATCH_MAX, total) if at + BATCH_MAX < len(ids) else integer(total)
+        return ask_from(at, before + (count_of(reply) or 0))
 
-    return ask_from(0, 0)
+    made = ask_from(0, 0)
+    if isinstance(made, Ask):
+        return made
+    return _nobodys(lambda: integer(0)) if named else Say(integer(0))
 
 
 def ack_job(client: DisqueClient, arguments: list[bytes]) -> Found:
@@ -369,7 +386,9 @@ def ack_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         if not is_well_formed(given):
             return BAD_ID
         msg_id = msg_id_of(client.facts, given)
-        return Say(integer(0)) if msg_id is None else Ask(Request(_CONFIRM, msg_id=msg_id), _acknowledged)
+        if msg_id is None:
+            return _nobodys(lambda: integer(0))
+        return Ask(Request(_CONFIRM, msg_id=msg_id), _acknowledged)
     return _of_ids(client, arguments[1:], lambda ids: Request(_CONFIRM, msg_ids=ids), _confirmed)
 
 
@@ -421,49 +440,36 @@ def dequeue(client: DisqueClient, arguments: list[bytes]) -> Found:
 
 # -- WORKING, SHOW -----------------------------------------------------------------------------------------------------
 
-WORKING_TRIES: Final = 3
-"""So often what is found is found otherwise a moment later, before that is given up."""
-
 
 def working(client: DisqueClient, arguments: list[bytes]) -> Found:
     """WORKING id"""
     msg_id = _one(client, arguments[1])
     if isinstance(msg_id, Say):
         return msg_id
-    return Say(NOJOB) if msg_id is None else _look_and_postpone(msg_id, WORKING_TRIES)
+    if msg_id is None:
+        return _nobodys(lambda: NOJOB)
+
+    def postponed(reply: Reply) -> Made:
+        if reply.code == _OK:
+            return integer(reply.count or 0)
+        if reply.error == ErrorWord.NO_SUCH_MESSAGE:
+            return NOJOB
+        return TOO_LATE if reply.error == ErrorWord.TIME else failed(reply)
+
+    return Ask(Request(Action.EXTEND, msg_id=msg_id, as_job=True), postponed)
 
 
 def _one(client: DisqueClient, given: bytes) -> int | Say | None:
     return msg_id_of(client.facts, given) if is_well_formed(given) else BAD_ID
 
 
-def _look_and_postpone(msg_id: int, tries: int) -> Ask:
-    def found(reply: Reply) -> Made:
-        if reply.error == ErrorWord.NO_SUCH_MESSAGE:
-            return NOJOB
-        if reply.code != _OK or not isinstance(reply, ShowReply) or reply.message is None:
-            return failed(reply)
-        message, now = reply.message, reply.now or 0.0
-        if not message.retry:
-            return integer(0)
-        if now - message.produced_at > (message.expires_at - message.produced_at) / 2:
-            return TOO_LATE
-        if message.state == "in_flight":
-            request = Request(Action.EXTEND, msg_id=msg_id, retry=message.retry)
-        elif message.state == "delayed":
-            request = Request(Action.RELEASE, msg_id=msg_id, delay=message.retry, nack=False)
-        else:
-            request = Request(Action.WITHHOLD, msg_id=msg_id, delay=message.retry)
-        return Ask(request, lambda done: postponed(done, message.retry))
+def _nobodys(answer: Callable[[], bytes]) -> Found:
+    """The answer about an id that means nothing here, for whoever may do anything at all."""
 
-    def postponed(reply: Reply, retry: float) -> Made:
-        if reply.code == _OK:
-            return integer(round(retry))
-        if reply.error in NOT_THERE:
-            return _look_and_postpone(msg_id, tries - 1) if tries > 1 else NOJOB
-        return failed(reply)
+    def judged(reply: Reply) -> Made:
+        return answer() if reply.code == _OK else failed(reply)
 
-    return Ask(Request(Action.SHOW, msg_id=msg_id, as_job=True), found)
+    return Ask(Request(Action.NODE_DESCRIBE), judged)
 
 
 def show(client: DisqueClient, arguments: list[bytes]) -> Found:
@@ -472,11 +478,11 @@ def show(client: DisqueClient, arguments: list[bytes]) -> Found:
     if isinstance(msg_id, Say):
         return msg_id
     if msg_id is None:
-        return Say(client.nil_array)
+        return _nobodys(lambda: client.nil)
 
     def shown(reply: Reply) -> Made:
         if reply.error == ErrorWord.NO_SUCH_MESSAGE:
-            return client.nil_array
+            return client.nil
         if reply.code != _OK or not isinstance(reply, ShowReply) or reply.message is None:
             return failed(reply)
         return described(client, reply.message, reply.now or 0.0)
@@ -493,8 +499,8 @@ def described(client: DisqueClient, message: MessageView, now: float) -> bytes:
     facts, job = client.facts, message.job or NO_FACTS
     state = STATES.get(message.state, ACTIVE)
     is_queued = message.state == "ready"
-    is_out = message.state == "in_flight" or message.due_at >= message.expires_at
-    is_over = not message.retry and not is_queued and is_out
+    is_out = message.due_at >= message.expires_at or (message.state == "in_flight" and not message.retry)
+    is_over = is_out and not is_queued
     expires_ms = max(0, round((message.expires_at - now) * 1000))
     due_ms = max(0, round((message.due_at - now) * 1000))
     requeue = integer(0) if is_queued else client.nil if is_over else integer(due_ms)

@@ -37,8 +37,13 @@ from quorate.shards import ID_SHARDS
 
 _OK: Final = int(Code.OK)
 SCAN_COUNT: Final = 100
-BUSY_BYTES: Final = 64 << 20
-"""A scan that goes on until it is through stops with so much, and a cursor."""
+BUSY_BYTES: Final = 4 << 20
+"""A scan stops with so much, and a cursor: what it has gathered counts as nobody's before it is told."""
+
+WHOLE_MAX: Final = 100
+"""Of jobs that are told with all that there is of them, so many are asked for at a time."""
+
+WORDS_MAX: Final = 64
 
 HIT_BYTES: Final = 16
 """What a row takes beside its name or its job."""
@@ -171,8 +176,8 @@ PAUSE_WORDS: Final = (b"in", b"out", b"all", b"none", b"state", b"bcast")
 def pause(client: DisqueClient, arguments: list[bytes]) -> Found:
     """PAUSE queue option..."""
     name = queue_name(client, arguments[1])
-    words = {word.lower() for word in arguments[2:]}
-    if not words <= set(PAUSE_WORDS):
+    words = {word.lower() for word in arguments[2 : 2 + WORDS_MAX]}
+    if len(arguments) > 2 + WORDS_MAX or not words <= set(PAUSE_WORDS):
         return SYNTAX
     if isinstance(name, Say):
         return name
@@ -207,6 +212,7 @@ class _Scan:
 
     def __init__(self) -> None:
         self.cursor: int | None = None
+        self.piece = BATCH_MAX
         self.count = SCAN_COUNT
         self.is_busy = False
         self.rows: list[bytes] = []
@@ -232,12 +238,16 @@ class _Scan:
         """Ask shard by shard, and piece by piece, until there is enough."""
 
         def ask(shard: int, after: int) -> Ask:
-            wanted = BATCH_MAX if self.is_busy else max(1, min(self.count - len(self.rows), BATCH_MAX))
+            wanted = self.piece if self.is_busy else max(1, min(self.count - len(self.rows), self.piece))
             return Ask(make(shard, after, wanted), lambda reply: answered(shard, reply))
 
         def answered(shard: int, reply: Reply) -> Made:
+            if reply.error == ErrorWord.FIELD:
+                return BAD_SCAN.data
             if reply.code != _OK or not isinstance(reply, ScanReply):
                 return failed(reply)
+            if shard >= reply.shards:
+                return BAD_SCAN.data
             take(reply)
             at = (shard, reply.next) if reply.next is not None else (shard + 1, 0)
             if at[0] >= reply.shards:
@@ -269,7 +279,7 @@ def _common(scan: _Scan, arguments: list[bytes], at: int) -> int | Say | None:
             return SYNTAX
         if count is None or count <= 0:
             return NOT_INTEGER
-        scan.count = count
+        scan.count = min(count, BATCH_MAX)
         return at + 2
     number = _cursor(word)
     if number is None:
@@ -326,6 +336,8 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
     states: list[str] = []
     queue: str | None = None
     has_all = False
+    if len(arguments) > WORDS_MAX:
+        return SYNTAX
     at = 1
     while at < len(arguments):
         step = _common(scan, arguments, at)
@@ -352,6 +364,7 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
             states += its
         elif value.lower() in (b"id", b"all"):
             has_all = value.lower() == b"all"
+            scan.piece = WHOLE_MAX if has_all else BATCH_MAX
         else:
             return Say(b"-ERR Invalid REPLY type, try ID or ALL\r\n")
         at += 2

@@ -1,5 +1,6 @@
 """Disque's commands about the node, its cluster and its clients. What they tell is asked of the node."""
 
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -126,11 +127,10 @@ def hello(client: DisqueClient, arguments: list[bytes]) -> Found:
             return BAD_HELLO
 
     def greet() -> Made:
-        client.proto = proto
         if name is not None:
             client.name = name or None
         asked = Request(Action.CLIENT, command="name" if name is not None else None, consumer=client.name)
-        return Ask(asked, lambda reply: _redis_greeting(client, reply))
+        return Ask(asked, lambda reply: _redis_greeting(client, proto, reply))
 
     if shown is not None:
         return _show(shown, WRONG_PAIR, greet)
@@ -139,9 +139,10 @@ def hello(client: DisqueClient, arguments: list[bytes]) -> Found:
     return made
 
 
-def _redis_greeting(client: DisqueClient, reply: Reply) -> Made:
+def _redis_greeting(client: DisqueClient, proto: int, reply: Reply) -> Made:
     if not isinstance(reply, ClientReply):
         return failed(reply)
+    client.proto = proto
     values = [
         (b"server", bulk(b"quorate")),
         (b"version", bulk(VERSION.encode())),
@@ -233,7 +234,7 @@ def _done(reply: Reply) -> Made:
 
 def _client_line(row: dict[str, Any]) -> str:
     return (
-        f"id={row['number']} addr={row['address']} name={row.get('name') or ''} age={row['age']} idle={row['idle']} "
+        f"id={row['number']} addr={row['address']} name={row.get('name') or ''} age={row['age']} "
         f"flags=N protocol={row['protocol']} user={row['principal']}\n"
     )
 
@@ -287,6 +288,9 @@ def info(client: DisqueClient, arguments: list[bytes]) -> Found:
     return Ask(describe(), described)
 
 
+GLOB_MAX: Final = 64
+"""What is made of a pattern with many brackets takes very long."""
+
 CONFIG_NAMES: Final = ("maxmemory", "maxclients", "timeout", "loglevel")
 """What CONFIG SET changes until the node starts again."""
 
@@ -304,6 +308,8 @@ LEVELS: Final = {"debug": "debug", "verbose": "info", "notice": "info", "warning
 def config(client: DisqueClient, arguments: list[bytes]) -> Found:
     """CONFIG GET glob, SET name value, RESETSTAT, REWRITE"""
     word, rest = arguments[1].lower(), arguments[2:]
+    if word == b"get" and len(rest) == 1 and len(rest[0]) > GLOB_MAX:
+        return Say(error(f"ERR a pattern of {len(rest[0])} bytes, and {GLOB_MAX} are allowed"))
     if word == b"get" and len(rest) == 1:
         return _config_get(client, rest[0].lower().decode("latin-1"))
     if word == b"set" and len(rest) == 2:
@@ -347,6 +353,15 @@ def _config_get(client: DisqueClient, glob: str) -> Found:
     return Ask(Request(Action.NODE_CONFIG), told)
 
 
+def _for_admins(answer: Callable[[], bytes]) -> Found:
+    """The answer, for who may operate the node."""
+
+    def judged(reply: Reply) -> Made:
+        return answer() if reply.code == _OK else failed(reply)
+
+    return Ask(Request(Action.NODE_CONFIG, command="check"), judged)
+
+
 def _bytes_of(text: str) -> str | None:
     digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
     unit = UNITS.get(text[len(digits) :].lower())
@@ -358,7 +373,7 @@ def _config_set(name: str, text: str) -> Found:
     if name in WITHOUT_EFFECT:
         if name == "appendonly" and text.lower() != "yes":
             return invalid
-        return DONE
+        return _for_admins(lambda: OK)
     if name not in CONFIG_NAMES:
         return Say(error(f"ERR Unsupported CONFIG parameter: {name[:64]}"))
     value = _bytes_of(text) if name == "maxmemory" else LEVELS.get(text.lower()) if name == "loglevel" else text
@@ -444,6 +459,7 @@ def _leaving(words: list[bytes]) -> Found:
 
 # -- for tests of those who use it -------------------------------------------------------------------------------------
 
+WORDS_MAX: Final = 64
 NO_DEBUG: Final = Say(b"-ERR DEBUG is switched off on this listener\r\n")
 
 
@@ -453,7 +469,8 @@ def debug(client: DisqueClient, arguments: list[bytes]) -> Found:
         return NO_DEBUG
     word, rest = arguments[1].lower(), arguments[2:]
     if word == b"error" and rest:
-        return Say(error(" ".join([one.decode("latin-1") for one in rest])))
+        said = error(" ".join([one.decode("latin-1") for one in rest[:WORDS_MAX]]))
+        return _for_admins(lambda: said)
     if word == b"sleep" and len(rest) == 1:
         try:
             seconds = float(rest[0])

@@ -15,12 +15,15 @@ from net.protocols import disque_server as server
 from net.protocols.disque_client import DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
-from net.protocols.resp_framing import Arguments, RespReader, array, bulk, error, integer, simple
+from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
 from net.protocols.session import LARGE_BYTES, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
 NAME_SHOWN: Final = 128
 """So many bytes of a command that there is not are shown."""
+
+
+WORDS_MAX: Final = 256
 
 
 class Command(NamedTuple):
@@ -39,6 +42,8 @@ def _quit(client: DisqueClient, arguments: list[bytes]) -> Answered:
 def _command(client: DisqueClient, arguments: list[bytes]) -> Answered:
     """COMMAND, COMMAND COUNT, COMMAND INFO name..."""
     word = arguments[1].lower() if len(arguments) > 1 else b""
+    if len(arguments) > WORDS_MAX:
+        return Say(error(f"ERR {len(arguments)} words, and {WORDS_MAX} are allowed"))
     if word == b"count":
         return Say(integer(len(COMMANDS)))
     if word == b"info":
@@ -114,17 +119,19 @@ class DisqueSession(Session):
         super().__init__()
         self._limits = limits
         self._reader = RespReader(limits.request_bytes_max)
+        self._left: list[Arguments | Broken] = []
         self._client = DisqueClient(facts or NodeFacts(), debug=debug)
 
     def discard(self) -> None:
         """Nothing more is received."""
         super().discard()
+        self._left = []
         self._reader = RespReader(self._limits.request_bytes_max)
 
     @property
     def state(self) -> bytes | None:
         """How it answers, and the client's name, where the next byte begins a request."""
-        if not self._reader.is_idle:
+        if self._left or not self._reader.is_idle:
             return None
         client = self._client
         return remember(Remembered(client.proto, client.name, client.debug))
@@ -135,6 +142,12 @@ class DisqueSession(Session):
         client = self._client
         client.proto, client.name, client.debug = found.proto, found.name, found.debug
 
+    @property
+    def has_more(self) -> bool:
+        """Whether there is more than was looked at: very many commands, or some behind one that changes how it
+        answers."""
+        return bool(self._left) or self._reader.has_more
+
     def receive(self, data: bytes) -> list[Found]:
         """The requests that `data` completes, in order."""
         reader = self._reader
@@ -142,8 +155,10 @@ class DisqueSession(Session):
         self.partial_bytes = reader.partial_bytes
         if self.large:
             self.large = {}
+        if self._left:
+            came, self._left = [*self._left, *came], []
         found: list[Found] = []
-        for one in came:
+        for place, one in enumerate(came):
             if not isinstance(one, list):
                 if one.why is not None:
                     found.append(Say(error(f"ERR Protocol error: {one.why}")))
@@ -154,8 +169,12 @@ class DisqueSession(Session):
                 if size > LARGE_BYTES:
                     self.large[len(found)] = size
             found.append(self._asked(one))
-            if len(one) == 1 and one[0].lower() == b"quit":
+            name = one[0].lower()
+            if name == b"quit" and len(one) == 1:
                 found.append(Close())
+                return found
+            if name == b"hello" and len(one) > 1 and place + 1 < len(came):
+                self._left = came[place + 1 :]  # they are answered as it says
                 return found
         return found
 

@@ -22,6 +22,7 @@ from quorate.protocol import (
     ProduceItem,
     Reply,
     Request,
+    ScanReply,
     ShowReply,
 )
 
@@ -98,9 +99,9 @@ def _shown_item(item: DeliveredItem | MessageView) -> DeliveredItem | MessageVie
 
 def shown(reply: Reply) -> Reply:
     """The reply as JSON says it, a copy where it holds plain bytes."""
-    if isinstance(reply, DeliveredReply | PeekReply):
-        if any(item.encoding is not None for item in reply.messages):
-            return replace(reply, messages=[_shown_item(item) for item in reply.messages])
+    if isinstance(reply, DeliveredReply | PeekReply | ScanReply):
+        if any(item.encoding is not None for item in reply.messages or ()):
+            return replace(reply, messages=[_shown_item(item) for item in reply.messages or ()])
     elif isinstance(reply, ShowReply):
         if reply.message is not None and reply.message.encoding is not None:
             return replace(reply, message=_shown_item(reply.message))

@@ -30,6 +30,7 @@ from quorate.protocol import (
     ProduceItem,
     Reply,
     Request,
+    ScanReply,
     ShowReply,
     headers_fault,
     name_fault,
@@ -39,7 +40,7 @@ NAMED_BYTES_MAX: Final = 64 << 10
 """In a request of at most so many bytes the field that stands there twice is named."""
 
 OPENING_BYTES: Final = frozenset(b"{[")
-HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ShowReply})
+HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ScanReply, ShowReply})
 QUOTE: Final = ord('"')
 SPACES: Final = b" \t\r\n"
 PLAIN_ITEM: Final = b'{"data":"'

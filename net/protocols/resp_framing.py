@@ -12,6 +12,10 @@ INLINE_BYTES_MAX: Final = 64 << 10
 ARGUMENT_BYTES: Final = 50
 """What an argument takes in memory beside its bytes."""
 
+REQUESTS_MAX: Final = 200
+STEPS_MAX: Final = 1000
+"""So many requests, and so many arguments and lines of others, are cut apart in one go."""
+
 HEAD_BYTES_MAX: Final = 32
 """A count or a length has fewer digits."""
 
@@ -38,10 +42,14 @@ NOT_OURS: Final = Broken(None)
 
 
 class RespReader:
-    """One client's stream. `partial_bytes`: what is held of a request that is not whole. `bytes_max`: of a request."""
+    """One client's stream. `partial_bytes`: what is held of a request that is not whole. `bytes_max`: of a request.
+
+    `has_more`: there was too much to be looked at in one go: feed it again, with nothing.
+    """
 
     def __init__(self, bytes_max: int) -> None:
         self.partial_bytes = 0
+        self.has_more = False
         self._bytes_max = bytes_max
         self._buffer = b""
         self._arguments: Arguments = []
@@ -52,7 +60,7 @@ class RespReader:
     @property
     def is_idle(self) -> bool:
         """Whether the next byte begins a request."""
-        return not self._buffer and not self._missing
+        return not self._buffer and not self._missing and not self.has_more
 
     def feed(self, data: bytes) -> list[Arguments | Broken]:
         """The requests that `data` completes, each with one argument at least. Behind a `Broken` nothing may be fed."""
@@ -74,8 +82,13 @@ class RespReader:
 
     def _read_on(self, found: list[Arguments | Broken]) -> None:
         """Take what is whole from the buffer, and of the rest as many arguments as there are."""
-        at, buffer = 0, self._buffer
+        at, steps, buffer = 0, 0, self._buffer
+        self.has_more = False
         while at < len(buffer):
+            steps += 1
+            if steps > STEPS_MAX:
+                self.has_more = True
+                break
             if not self._missing and buffer[at] != ARRAY:
                 step = self._inline(buffer, at, found)
             elif self._missing:
@@ -161,11 +174,11 @@ def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int
     index, at, last = 0, 0, len(pieces) - 1
     while index < last:
         head = pieces[index]
-        if len(head) < 2 or head[0] != ARRAY or not head[1:].isdigit():
+        if not 2 <= len(head) <= HEAD_BYTES_MAX or head[0] != ARRAY or not head[1:].isdigit():
             break
         count = int(head[1:])
         stop = index + 1 + 2 * count
-        if not count or stop > last:
+        if not count or stop > last or len(found) >= REQUESTS_MAX:
             break
         lengths, arguments = pieces[index + 1 : stop : 2], pieces[index + 2 : stop : 2]
         size = len(head) + 2 + 4 * count

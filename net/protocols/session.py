@@ -83,6 +83,12 @@ class Session(ABC):
         self.partial_bytes = 0
 
     @property
+    def has_more(self) -> bool:
+        """Whether `receive` has not looked at all that has come, since that would take long: it is asked again, with
+        b""."""
+        return False
+
+    @property
     @abstractmethod
     def state(self) -> bytes | None:
         """What another worker's session of this protocol needs to go on from here; None: only this one can, now.

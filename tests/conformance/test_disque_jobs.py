@@ -225,7 +225,7 @@ def test_a_job_goes_when_its_time_is_over_wherever_it_is(node: Node, disque: Res
     disque.line("GETJOB FROM seen")
     disque.line("GETJOB FROM kept")
     wait_for(lambda: all(disque.ask("SHOW", job) is None for job in (*jobs.values(), kept)))
-    [row] = disque.line("QPEEK dead 5")
+    [row] = wait_for(lambda: disque.line("QPEEK dead 5"))
     assert row[0] == b"dead"
     assert row[1][11:35] == dead[11:35].encode(), "its id names the same message"
 

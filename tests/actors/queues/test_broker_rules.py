@@ -75,7 +75,8 @@ class Model:
                 self.end(m, m.expires)
 
     def end(self, m: ModelMessage, now: float) -> None:
-        if m.queue not in self.dead_letter or (m.drops == "drop" and m.expires <= now):
+        was_given = m.keeps and m.deliveries > 0
+        if m.queue not in self.dead_letter or (m.drops == "drop" and m.expires <= now) or was_given:
             self.messages.remove(m)
         else:
             self.bury(m, now)

@@ -3,7 +3,7 @@
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import Account, HeldBytes
-from net.protocols.json_session import JsonSession
+from net.protocols import PROTOCOLS, NodeFacts
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
 
@@ -82,9 +82,9 @@ class FakeEnd:
         self.errors.append(error)
 
 
-def connected() -> tuple[FakeEnd, Connection]:
+def connected(protocol: str = "json") -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
-    return end, Connection(end, end, JsonSession(LIMITS.request), LIMITS)
+    return end, Connection(end, end, PROTOCOLS[protocol](LIMITS.request, NodeFacts(1, 5)), LIMITS)
 
 
 def reply(number: int) -> Reply:

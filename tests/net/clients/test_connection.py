@@ -1,7 +1,9 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
-from net.clients.connection import AT_ONCE, MESSAGES_MAX, Connection
+from net.clients.connection import AT_ONCE, MESSAGES_MAX, TURN_MAX, Connection
 from net.protocols.json_session import JsonSession
+from quorate.node_replies import ClientReply
+from quorate.protocol import Reply
 from tests.net.clients.fake_end import ASKED, LIMITS, FakeEnd, connected, reply
 
 
@@ -115,7 +117,50 @@ def test_a_consumer_that_waits_holds_up_nothing_behind_it() -> None:
 def test_thousands_of_faults_in_one_read_are_all_answered() -> None:
     end, connection = connected()
     connection.receive(b'{"x":1}' * 3000)
-    assert len(end.sent) == 3000
+    assert len(end.sent) == TURN_MAX, "then others have their turn"
+    assert not end.is_reading
+    for turn in range(2, 3000 // TURN_MAX + 1):
+        connection.end_turn()
+        assert len(end.sent) == turn * TURN_MAX
+    connection.end_turn()
+    assert end.is_reading
+
+
+def test_who_waits_for_a_job_is_read_on_so_that_its_end_is_noticed() -> None:
+    """Its connection was not read any more with something behind the GETJOB, and jobs were handed to who had left."""
+    end, connection = connected(protocol="disque")
+    connection.receive(b"GETJOB FROM q\r\nPING\r\n")
+    assert [request.action for _, request in end.requests] == [2]
+    assert end.is_reading
+    connection.receive(b"PING\r\n" * 50)
+    assert end.is_reading
+    assert end.sent == []
+    connection.end()
+    assert end.gone == 1
+    connection.receive(b"PING\r\n" * 300)
+
+
+def test_behind_who_waits_for_a_job_little_is_read_on() -> None:
+    end, connection = connected(protocol="disque")
+    connection.receive(b"GETJOB FROM q\r\n" + b"PING\r\n" * 300)
+    reading = [end.is_reading]
+    connection.answer(*end.requests[0], Reply(action=2, code=0))
+    for _ in range(10):
+        connection.end_turn()
+    assert [*reading, end.is_reading] == [False, True]
+    assert end.sent[0] == b"*-1\r\n"
+    assert len(end.sent) == 301
+
+
+def test_what_stands_behind_a_switch_of_resp_is_answered_as_that_says_and_before_it_as_before() -> None:
+    end, connection = connected(protocol="disque")
+    connection.receive(b"CLIENT GETNAME\r\nHELLO 3\r\nCLIENT GETNAME\r\nHELLO 2\r\nCLIENT GETNAME\r\n")
+    for number in range(2):
+        order, request = end.requests[number]
+        assert request.action == 24
+        connection.answer(order, request, ClientReply(action=24, code=0, number=7))
+        connection.end_turn()
+    assert [end.sent[at] for at in (0, 2, 4)] == [b"$-1\r\n", b"_\r\n", b"$-1\r\n"]
 
 
 def test_a_client_that_does_not_read_gets_no_more_done() -> None:

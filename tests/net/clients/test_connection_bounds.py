@@ -162,4 +162,6 @@ def test_a_client_that_reads_a_little_all_the_time_is_not_cut_off() -> None:
 def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
     _, connection = wide()
     connection.receive(b'{"action":1,"seq":1}' * 3000)
+    for _ in range(20):
+        connection.end_turn()
     assert connection.account.waiting == 2000 * OBJECT_BYTES

@@ -28,7 +28,10 @@ def said(session: Session, pieces: list[bytes]) -> list[bytes]:
     """What comes of a stream that arrives in those pieces, comparable: requests, and what is answered to faults."""
     found: list[bytes] = []
     for piece in pieces:
-        for one in session.receive(piece):
+        came = session.receive(piece)
+        while session.has_more:
+            came += session.receive(b"")
+        for one in came:
             if isinstance(one, Request):
                 found.append(msgspec.msgpack.encode(_shown(one)))
             elif isinstance(one, Ask):

@@ -13,7 +13,10 @@ def fed(pieces: list[bytes]) -> list[list[bytes] | Broken]:
     reader = RespReader(BYTES_MAX)
     found: list[list[bytes] | Broken] = []
     for piece in pieces:
-        for one in reader.feed(piece):
+        came = reader.feed(piece)
+        while reader.has_more:
+            came += reader.feed(b"")
+        for one in came:
             found.append(one)
             if isinstance(one, Broken):
                 return found
@@ -83,6 +86,8 @@ def test_empty_arrays_and_lines_are_passed_over() -> None:
 def test_many_small_arguments_count_with_what_they_take() -> None:
     reader = RespReader(1 << 20)
     reader.feed(b"*100000\r\n" + b"$0\r\n\r\n" * 20_000)
+    while reader.has_more:
+        reader.feed(b"")
     assert reader.partial_bytes >= 20_000 * 50, "each is an object"
 
 

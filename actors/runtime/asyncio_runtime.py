@@ -90,13 +90,13 @@ class AsyncioRuntime(Runtime):
         except OSError:
             return os.getpid(), 0
 
-    def usage(self) -> tuple[float, int]:
+    def usage(self) -> tuple[float, float, int]:
         """From the system."""
         used = os.times()
         try:
-            return used.user + used.system, len(os.listdir("/proc/self/fd"))
+            return used.user, used.system, len(os.listdir("/proc/self/fd"))
         except OSError:
-            return used.user + used.system, 0
+            return used.user, used.system, 0
 
     def rest(self) -> None:
         """Sleep for `REST_S`."""

@@ -73,8 +73,9 @@ class Runtime(ABC):
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
-    def usage(self) -> tuple[float, int]:
-        """What the process has used of the processors (s), and its open descriptors (0 where nobody tells)."""
+    def usage(self) -> tuple[float, float, int]:
+        """What the process has used of the processors, itself and by the system (s), and its open descriptors (0 where
+        nobody tells)."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod

@@ -18,6 +18,11 @@ from quorate.protocol import PLAIN, ErrorWord, JobFacts, MessageView, Reply, Req
 
 RESP2: Final = 2
 RESP3: Final = 3
+SPEAKS: Final = 0
+SKIPS: Final = 1
+SILENT: Final = 2
+"""Whether commands are answered: all, none but those after the next, or none."""
+
 INT_MAX: Final = 2**63 - 1
 
 Made = bytes | Request | Ask
@@ -57,7 +62,8 @@ TEXTS: Final = {
 class DisqueClient:
     """One client: how it wants to be answered, what it calls itself, and the node that it is on.
 
-    `proto`: 2 or 3. `name`: what it has said by CLIENT SETNAME. `debug`: whether DEBUG is there.
+    `proto`: 2 or 3. `name`: what it has said by CLIENT SETNAME. `debug`: whether DEBUG is there. `silence`: what it has
+    said by CLIENT REPLY.
     """
 
     def __init__(self, facts: NodeFacts, *, debug: bool) -> None:
@@ -65,6 +71,7 @@ class DisqueClient:
         self.debug = debug
         self.proto = RESP2
         self.name: str | None = None
+        self.silence = SPEAKS
 
     @property
     def nil(self) -> bytes:

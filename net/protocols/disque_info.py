@@ -154,10 +154,10 @@ def _stats(status: StatusReply, rows: list[Any]) -> Values:
 
 
 def _cpu(rows: list[Any]) -> Values:
-    used = sum(row.get("cpu_s", 0.0) for row in rows)
+    used, system = (sum(row.get(name, 0.0) for row in rows) for name in ("cpu_s", "system_s"))
     return {
-        "used_cpu_sys": "0.00",
-        "used_cpu_user": f"{used:.2f}",
+        "used_cpu_sys": f"{system:.2f}",
+        "used_cpu_user": f"{used - system:.2f}",
         "used_cpu_sys_children": "0.00",
         "used_cpu_user_children": "0.00",
     }

@@ -11,6 +11,7 @@ class Remembered(msgspec.Struct, array_like=True):
     proto: int
     name: str | None
     debug: bool
+    silence: int = 0
 
 
 remember: Final = msgspec.msgpack.Encoder().encode

@@ -4,7 +4,19 @@ from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from net.protocols.disque_client import RESP2, RESP3, SYNTAX, DisqueClient, Found, Made, failed, whole
+from net.protocols.disque_client import (
+    RESP2,
+    RESP3,
+    SILENT,
+    SKIPS,
+    SPEAKS,
+    SYNTAX,
+    DisqueClient,
+    Found,
+    Made,
+    failed,
+    whole,
+)
 from net.protocols.disque_info import INFO_SECTIONS, information
 from net.protocols.job_ids import node_hex
 from net.protocols.resp_framing import EMPTY, OK, array, bulk, error, integer, simple, strings
@@ -190,6 +202,12 @@ def client_name(argument: bytes) -> str | None:
     return name
 
 
+SPOKEN_TO: Final = Say(OK)
+"""What CLIENT REPLY ON is answered with, whatever was said before."""
+
+_SILENCES: Final = {b"on": SPEAKS, b"off": SILENT, b"skip": SKIPS}
+
+
 def of_client(client: DisqueClient, arguments: list[bytes]) -> Found:
     """CLIENT word ..."""
     word, rest = arguments[1].lower(), arguments[2:]
@@ -205,8 +223,10 @@ def of_client(client: DisqueClient, arguments: list[bytes]) -> Found:
         return Ask(Request(Action.CLIENT, command="name", consumer=client.name), _done)
     if word == b"setinfo" and len(rest) == 2:
         return DONE
-    if word == b"reply" and len(rest) == 1 and rest[0].lower() == b"on":
-        return DONE
+    if word == b"reply" and len(rest) == 1 and (how := rest[0].lower()) in _SILENCES:
+        if how != b"skip" or client.silence != SILENT:
+            client.silence = _SILENCES[how]
+        return SPOKEN_TO if how == b"on" else DONE
     if word == b"list" and not rest:
         return _client("list", lambda reply: bulk("".join(map(_client_line, reply.clients)).encode()))
     if word == b"kill" and rest:

@@ -12,11 +12,11 @@ from net.node_facts import NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
-from net.protocols.disque_client import DisqueClient, Made, Step, failed
+from net.protocols.disque_client import SKIPS, SPEAKS, DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
 from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
-from net.protocols.session import LARGE_BYTES, Close, Fault, Found, RequestLimits, Say, Session
+from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
 NAME_SHOWN: Final = 128
@@ -108,6 +108,7 @@ NEED_CLUSTER: Final = frozenset(
 )
 """What tells or takes ids, which are made of the cluster's."""
 
+NO_ANSWER: Final = Say(b"")
 STARTING: Final = Say(b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n")
 COMMANDS: Final = {command.name: command for command in _TABLE}
 
@@ -134,13 +135,14 @@ class DisqueSession(Session):
         if self._left or not self._reader.is_idle:
             return None
         client = self._client
-        return remember(Remembered(client.proto, client.name, client.debug))
+        return remember(Remembered(client.proto, client.name, client.debug, client.silence))
 
     def resume(self, state: bytes) -> None:
         """Go on so."""
         found = recall(state)
         client = self._client
         client.proto, client.name, client.debug = found.proto, found.name, found.debug
+        client.silence = found.silence
 
     @property
     def has_more(self) -> bool:
@@ -158,6 +160,7 @@ class DisqueSession(Session):
         if self._left:
             came, self._left = [*self._left, *came], []
         found: list[Found] = []
+        client = self._client
         for place, one in enumerate(came):
             if not isinstance(one, list):
                 if one.why is not None:
@@ -168,7 +171,11 @@ class DisqueSession(Session):
                 size = sum([len(argument) for argument in one])
                 if size > LARGE_BYTES:
                     self.large[len(found)] = size
-            found.append(self._asked(one))
+            before = client.silence
+            if before == SKIPS:
+                client.silence = SPEAKS
+            asked = self._asked(one)
+            found.append(asked if before == client.silence == SPEAKS else _unanswered(asked))
             name = one[0].lower()
             if name == b"quit" and len(one) == 1:
                 found.append(Close())
@@ -178,7 +185,7 @@ class DisqueSession(Session):
                 return found
         return found
 
-    def _asked(self, arguments: Arguments) -> Found:
+    def _asked(self, arguments: Arguments) -> Answered:
         command = COMMANDS.get(arguments[0].lower())
         if command is None:
             shown = arguments[0][:NAME_SHOWN].decode("utf-8", "replace")
@@ -199,6 +206,23 @@ class DisqueSession(Session):
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault."""
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+
+
+def _unanswered(found: Answered) -> Answered:
+    """What a client asked for that wants no answers, as it said by CLIENT REPLY; ON itself is answered."""
+    if isinstance(found, Ask):
+        return Ask(found.request, _silently(found.note))
+    return found if found is server.SPOKEN_TO else NO_ANSWER
+
+
+def _silently(step: Step) -> Step:
+    def told(reply: Reply) -> Made:
+        made = step(reply)
+        if isinstance(made, bytes):
+            return b""
+        return Ask(made.request, _silently(made.note)) if isinstance(made, Ask) else made
+
+    return told
 
 
 def _said(reply: Reply) -> bytes:

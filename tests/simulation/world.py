@@ -164,9 +164,9 @@ class SimulatedRuntime(Runtime):
         """Always the same."""
         return 1, 0
 
-    def usage(self) -> tuple[float, int]:
+    def usage(self) -> tuple[float, float, int]:
         """Always the same."""
-        return 0.0, 0
+        return 0.0, 0.0, 0
 
     def rest(self) -> None:
         """Nobody else is there: virtual time has passed before."""

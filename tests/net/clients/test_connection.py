@@ -1,7 +1,9 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
 from net.clients.connection import AT_ONCE, MESSAGES_MAX, TURN_MAX, Connection
+from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
+from net.protocols.session import RequestLimits, Say
 from quorate.node_replies import ClientReply
 from quorate.protocol import Reply
 from tests.net.clients.fake_end import ASKED, LIMITS, FakeEnd, connected, reply
@@ -161,6 +163,27 @@ def test_what_stands_behind_a_switch_of_resp_is_answered_as_that_says_and_before
         connection.answer(order, request, ClientReply(action=24, code=0, number=7))
         connection.end_turn()
     assert [end.sent[at] for at in (0, 2, 4)] == [b"$-1\r\n", b"_\r\n", b"$-1\r\n"]
+
+
+def test_a_client_that_wants_no_answers_gets_none_until_it_says_so() -> None:
+    end, connection = connected(protocol="disque")
+    connection.receive(b"CLIENT REPLY OFF\r\nPING a\r\nFOO\r\nCLIENT ID\r\nCLIENT REPLY SKIP\r\nPING b\r\n")
+    connection.answer(*end.requests[0], ClientReply(action=24, code=0, number=7))
+    connection.receive(b"CLIENT REPLY ON\r\nPING c\r\nCLIENT REPLY SKIP\r\nCLIENT ID\r\nCLIENT ID\r\n")
+    for asked in end.requests[1:]:
+        connection.answer(*asked, ClientReply(action=24, code=0, number=7))
+    connection.receive(b"CLIENT REPLY SKIP\r\nCLIENT REPLY ON\r\nCLIENT REPLY NEVER\r\n")
+    said = [data for data in end.sent if data]
+    assert said[:-1] == [b"+OK\r\n", b"$1\r\nc\r\n", b":7\r\n", b"+OK\r\n"]
+    assert said[-1].startswith(b"-ERR Unknown subcommand")
+
+
+def test_another_workers_session_goes_on_as_silent_as_it_was() -> None:
+    before, after = DisqueSession(RequestLimits()), DisqueSession(RequestLimits())
+    before.receive(b"CLIENT REPLY OFF\r\n")
+    assert before.state is not None
+    after.resume(before.state)
+    assert after.receive(b"PING\r\nCLIENT REPLY ON\r\n") == [Say(b""), Say(b"+OK\r\n")]
 
 
 def test_a_client_that_does_not_read_gets_no_more_done() -> None:

@@ -83,6 +83,7 @@ DISQUE = Words(
         b'ADDJOB "a b" \'c d\' 0 "KEY" "\\x41\\n"\r\n',
         b"JSCAN 0 COUNT 5 STATE queued REPLY all\r\nQSCAN\r\nQSTAT q\r\nPAUSE q in\r\n",
         b"INFO\r\nTIME\r\nCLUSTER NODES\r\nCONFIG GET *\r\nCLIENT LIST\r\nCOMMAND\r\n",
+        b"CLIENT REPLY SKIP\r\nPING\r\nCLIENT REPLY OFF\r\nTIME\r\nCLIENT REPLY ON\r\n",
         b"PING\r\nQUIT\r\nPING\r\n",
     ],
     [

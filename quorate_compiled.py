@@ -70,6 +70,7 @@ MODULES: Final = (
     "actors.queues.appender",
     "actors.queues.appending",
     "actors.queues.broker",
+    "actors.queues.handing_out",
     "actors.queues.delivery",
     "actors.queues.ending",
     "actors.queues.idle_queues",

@@ -139,7 +139,7 @@ def test_settings_hold_until_the_node_starts_again(node: Node, disque: Resp) -> 
 
 def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
     path = access_file(tmp_path, worker=["produce:jobs*", "consume:jobs*"], operator=["operate", "look"])
-    node = Node(tmp_path, {"access_file": str(path), "listeners": [listening()]})
+    node = Node(tmp_path, {"access_file": str(path), "listeners": [{**listening(), "debug": True}]})
     with running(node):
         with Resp(port_of(node)) as client:
             assert client.line("PING") == "PONG"
@@ -150,6 +150,13 @@ def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
             assert client.line("CONFIG SET maxclients 5").startswith("NOPERM")
             assert client.line("CLUSTER LEAVING yes").startswith("NOPERM")
             assert client.line("CLIENT LIST").startswith("NOPERM")
+            assert client.line("CONFIG GET *").startswith("NOPERM")
+            for word in ("ERROR said", "SLEEP 1", "FLUSHALL"):
+                assert client.line(f"DEBUG {word}").startswith("NOPERM")
+            job = client.line("GETJOB FROM jobs")[0][1].decode()
+            assert client.ask("WORKING", job) == 300, "what is needed to work on it: nothing is shown of it"
+            assert client.ask("SHOW", job).startswith("NOPERM")
+            assert client.ask("ACKJOB", job) == 1
             assert client.line("HELLO")[0] == 1
         with Resp(port_of(node)) as client:
             name, secret = "worker", TOKENS["worker"].partition(".")[2]
@@ -164,7 +171,8 @@ def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
         with Resp(port_of(node)) as client:
             assert client.ask("AUTH", TOKENS["operator"]) == "OK"
             assert client.line("CLIENT LIST").startswith(b"id=")
-            assert client.line("DEBUG FLUSHALL") == "ERR DEBUG is switched off on this listener"
+            assert client.line("CONFIG GET " + "*a" * 200) == []
+            assert client.line("DEBUG ERROR said") == "said"
 
 
 def test_without_access_control_there_is_no_password(disque: Resp) -> None:
@@ -225,6 +233,7 @@ def test_any_node_of_a_cluster_takes_and_gives_jobs_and_ids_stay_through_a_chang
         leading = next(row[0].decode() for row in greeting[2:] if row[3] == b"1")
         assert all(job[2:10] == leading[:8] for job in jobs)
         assert client.line("ADDJOB q z 0 RETRY 0").startswith("ERR With RETRY set to 0")
+        assert client.line("DEBUG FLUSHALL") == "ERR DEBUG is switched off on this listener"
     with Resp(port_of(third)) as client:
         assert client.line("GETJOB FROM q")[0][1].decode() == jobs[0]
         # A delivery does not wait for the other nodes: what is acknowledged after it says that they know of it.

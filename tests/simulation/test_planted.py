@@ -37,6 +37,7 @@ from storage.message_ids import named
 from storage.queue_state import QueueState
 from storage.records import Bury, Clear, Confirm, Expire, Extend, Produce
 from storage.state import ShardState
+from storage.tenures import Tenures
 from storage.trimming import Trim
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
@@ -471,3 +472,33 @@ def test_a_bug_that_workers_meet_is_found(
 ) -> None:
     plant(monkeypatch)
     assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_workers=True))
+
+
+def _kept_given_back(patch: pytest.MonkeyPatch) -> None:
+    """A job that is to be got once at most is queued again by NACK."""
+    patch.setattr("actors.queues.settling._is_over", lambda message: False)
+
+
+def _early_end_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """What is to be gone at its expiry stays where it is."""
+    patch.setattr("actors.queues.ending.is_dropped", lambda marks: False)
+
+
+def _leader_mixed_up(patch: pytest.MonkeyPatch) -> None:
+    """A job's id names the node that leads by now, and not the one that led when it was made."""
+    patch.setattr(Tenures, "at", lambda self, trans_id: self.rows[-1].node_id if self.rows else 0)
+
+
+@pytest.mark.parametrize(
+    ("plant", "says", "size"),
+    [
+        (_kept_given_back, "got twice, and is at most once", 1),
+        (_early_end_forgotten, "which a job has made", 1),
+        (_leader_mixed_up, "and is called", 3),
+    ],
+)
+def test_a_bug_that_clients_of_disques_meet_is_found(
+    plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, has_jobbers=True))

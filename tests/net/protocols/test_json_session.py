@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from net.protocols import json_session
 from net.protocols.json_session import JsonSession, decode_request, encode_reply, fault_reply
 from net.protocols.session import Fault, RequestLimits
-from quorate.protocol import PLAIN, Reply, Request
+from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
 
 LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
@@ -299,6 +299,12 @@ def test_plain_bytes_come_as_text_and_go_as_text(encoding: str, text: str, data:
     reply = Reply(action=2, code=0, msg_id=1, data=msgspec.Raw(data), encoding=PLAIN)
     said = json.loads(encode_reply(reply))
     assert (said["data"], said["encoding"]) == (text, encoding)
+    seen = {"msg_id": 1, "queue": "q", "state": "ready", "priority": 0, "deliveries": 0, "trans_id": 1, "retry": 0.0}
+    times = {"produced_at": 0.0, "due_at": 0.0, "expires_at": 0.0}
+    view = msgspec.convert({**seen, **times, "data": msgspec.Raw(b"0")}, MessageView)
+    view = msgspec.structs.replace(view, data=msgspec.Raw(data), encoding=PLAIN)
+    scanned = json.loads(encode_reply(ScanReply(action=23, code=0, shards=1, now=0.0, messages=[view])))
+    assert (scanned["messages"][0]["data"], scanned["messages"][0]["encoding"]) == (text, encoding)
 
 
 @pytest.mark.parametrize(

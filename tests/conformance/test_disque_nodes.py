@@ -171,7 +171,8 @@ def test_who_may_what_goes_by_the_access_file(tmp_path: Path) -> None:
         with Resp(port_of(node)) as client:
             assert client.ask("AUTH", TOKENS["operator"]) == "OK"
             assert client.line("CLIENT LIST").startswith(b"id=")
-            assert client.line("CONFIG GET " + "*a" * 200) == []
+            assert client.line("CONFIG GET " + "*a" * 32) == []
+            assert client.line("CONFIG GET " + "*a" * 200).startswith("ERR a pattern of 400 bytes")
             assert client.line("DEBUG ERROR said") == "said"
 
 

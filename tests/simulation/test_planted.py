@@ -479,11 +479,6 @@ def _kept_given_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("actors.queues.settling._is_over", lambda message: False)
 
 
-def _early_end_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """What is to be gone at its expiry stays where it is."""
-    patch.setattr("actors.queues.ending.is_dropped", lambda marks: False)
-
-
 def _leader_mixed_up(patch: pytest.MonkeyPatch) -> None:
     """A job's id names the node that leads by now, and not the one that led when it was made."""
     patch.setattr(Tenures, "at", lambda self, trans_id: self.rows[-1].node_id if self.rows else 0)
@@ -493,7 +488,6 @@ def _leader_mixed_up(patch: pytest.MonkeyPatch) -> None:
     ("plant", "says", "size"),
     [
         (_kept_given_back, "got twice, and is at most once", 1),
-        (_early_end_forgotten, "which a job has made", 1),
         (_leader_mixed_up, "and is called", 3),
     ],
 )

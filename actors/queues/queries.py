@@ -46,7 +46,8 @@ LATER: Final = (Place.DELAYED, Place.HELD)
 
 SCAN_DEFAULT: Final = 100
 SCAN_MAX: Final = 2000
-"""So many messages are looked at for one reply to scan: some 5 ms where all of them are told."""
+SCAN_TOLD_MAX: Final = 200
+"""So many messages are looked at for one reply to scan, and so many told at most: some 1 ms, which others wait."""
 
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
@@ -262,6 +263,7 @@ class Queries:
         wanted = None if request.state is None else set(request.state.split(","))
         room, end = call.reply_bytes_max, after
         found: list[MessageView] = []
+        count = min(count, SCAN_TOLD_MAX)
         looked, last = self._state.messages.behind(after, SCAN_MAX)
         for message in looked:
             is_meant = request.queue is None or message.queue == request.queue

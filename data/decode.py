@@ -30,6 +30,7 @@ from storage.records import (
     Record,
     Release,
     Take,
+    Withhold,
 )
 from storage.recovery import paused_gc
 
@@ -162,7 +163,7 @@ class _Rows:
 
     def _take_rare(self, trans_id: int, time: float, record: Record) -> None:
         name, queue = BY_TYPE[type(record)].name, record.queue or None
-        if isinstance(record, Release | Extend):
+        if isinstance(record, Release | Extend | Withhold):
             for msg_id, before, due in zip(record.msg_ids, record.previous, record.due_ats, strict=True):
                 self.rows.append((trans_id, time, name, queue, msg_id, before, None, None, due, *[None] * 8))
         elif isinstance(record, Moving):

@@ -19,6 +19,7 @@ from storage.records import (
     Release,
     Remove,
     Take,
+    Withhold,
 )
 
 TIME = 1_800_000_000.0
@@ -66,4 +67,5 @@ def every_kind() -> LogMaker:
     log.add(Take("b", [three.msg_id], [10]), Expire("b", [four.msg_id], [11]), Clear("b", [five.msg_id], [12]))
     log.add(Move("dead", "a", ids[1:], [9], [log.time], [log.time + 3600]))
     log.add(Position("", "archive", 5, log.time), Remove("b"))
+    log.add(Withhold("a", ids[1:], [16], [log.time + 30]))
     return log

@@ -85,6 +85,7 @@ MODULES: Final = (
     "actors.queues.queue_admin",
     "actors.queues.queue_owner",
     "actors.queues.readers",
+    "actors.queues.replicated",
     "actors.queues.row_description",
     "actors.queues.moving",
     "actors.queues.totals",

@@ -1,6 +1,7 @@
 """Disque's commands about queues, and its scans. Arguments to requests, replies to bytes."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from net.protocols.disque_client import (
@@ -218,12 +219,20 @@ class _Scan:
         self.rows: list[bytes] = []
         self.size = 0
 
-    def set_cursor(self, number: int) -> bool:
-        """Whether it is the first, and can be one."""
+    def set_cursor(self, number: int) -> Say | None:
+        """Two of them are a fault."""
         if self.cursor is not None:
-            return False
+            return SYNTAX
         self.cursor = number
-        return True
+        return None
+
+    def set_count(self, value: bytes) -> Say | None:
+        """How many rows are wanted, about."""
+        count = whole(value)
+        if count is None or count <= 0:
+            return NOT_INTEGER
+        self.count = min(count, BATCH_MAX)
+        return None
 
     def take(self, row: bytes) -> None:
         """One more."""
@@ -267,48 +276,47 @@ def _cursor(word: bytes) -> int | None:
     return number if number is not None and 0 <= number <= MSG_ID_MAX else None
 
 
-def _common(scan: _Scan, arguments: list[bytes], at: int) -> int | Say | None:
-    """Read what both scans know; gives the place behind it, a fault, or None: it is something else."""
-    word = arguments[at].lower()
-    if word == b"busyloop":
-        scan.is_busy = True
-        return at + 1
-    if word == b"count":
-        count = whole(arguments[at + 1]) if at + 1 < len(arguments) else None
-        if at + 1 == len(arguments):
-            return SYNTAX
-        if count is None or count <= 0:
-            return NOT_INTEGER
-        scan.count = min(count, BATCH_MAX)
-        return at + 2
-    number = _cursor(word)
-    if number is None:
-        return None
-    return at + 1 if scan.set_cursor(number) else SYNTAX
+def _read(scan: _Scan, arguments: list[bytes], own: dict[bytes, Callable[[bytes], Say | None]]) -> Say | None:
+    """Read a scan's words: those that both know, and its `own`, each of which is told its value; gives a fault."""
+    if len(arguments) > WORDS_MAX:
+        return SYNTAX
+    options = {**own, b"count": scan.set_count}
+    at = 1
+    while at < len(arguments):
+        word = arguments[at].lower()
+        at += 1
+        option = options.get(word)
+        fault: Say | None = None
+        if option is not None:
+            if at == len(arguments):
+                return SYNTAX
+            fault = option(arguments[at])
+            at += 1
+        elif word == b"busyloop":
+            scan.is_busy = True
+        else:
+            number = _cursor(word)
+            fault = BAD_SCAN if number is None else scan.set_cursor(number)
+        if fault is not None:
+            return fault
+    return None
 
 
 def scan_queues(client: DisqueClient, arguments: list[bytes]) -> Found:
     """QSCAN [cursor] [COUNT n] [BUSYLOOP] [MINLEN n] [MAXLEN n] [IMPORTRATE n]"""
     scan = _Scan()
     bounds: dict[bytes, int] = {}
-    at = 1
-    while at < len(arguments):
-        step = _common(scan, arguments, at)
-        if isinstance(step, Say):
-            return step
-        if step is not None:
-            at = step
-            continue
-        word = arguments[at].lower()
-        if word not in (b"minlen", b"maxlen", b"importrate"):
-            return BAD_SCAN
-        number = whole(arguments[at + 1]) if at + 1 < len(arguments) else None
-        if at + 1 == len(arguments):
-            return SYNTAX
+
+    def bound(word: bytes, value: bytes) -> Say | None:
+        number = whole(value)
         if number is None:
             return NOT_INTEGER
         bounds[word] = number
-        at += 2
+        return None
+
+    fault = _read(scan, arguments, {word: partial(bound, word) for word in (b"minlen", b"maxlen", b"importrate")})
+    if fault is not None:
+        return fault
     least, most, rate = bounds.get(b"minlen", 0), bounds.get(b"maxlen"), bounds.get(b"importrate", 0)
 
     def take(reply: ScanReply) -> None:
@@ -336,38 +344,33 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
     states: list[str] = []
     queue: str | None = None
     has_all = False
-    if len(arguments) > WORDS_MAX:
-        return SYNTAX
-    at = 1
-    while at < len(arguments):
-        step = _common(scan, arguments, at)
-        if isinstance(step, Say):
-            return step
-        if step is not None:
-            at = step
-            continue
-        word = arguments[at].lower()
-        if word not in (b"queue", b"state", b"reply"):
-            return BAD_SCAN
-        if at + 1 == len(arguments):
-            return SYNTAX
-        value = arguments[at + 1]
-        if word == b"queue":
-            name = queue_name(client, value)
-            if isinstance(name, Say):
-                return name
-            queue = name
-        elif word == b"state":
-            its = STATES.get(value.lower())
-            if its is None:
-                return Say(b"-ERR Invalid job state name\r\n")
-            states += its
-        elif value.lower() in (b"id", b"all"):
-            has_all = value.lower() == b"all"
-            scan.piece = WHOLE_MAX if has_all else BATCH_MAX
-        else:
+
+    def of_queue(value: bytes) -> Say | None:
+        nonlocal queue
+        name = queue_name(client, value)
+        if isinstance(name, Say):
+            return name
+        queue = name
+        return None
+
+    def in_state(value: bytes) -> Say | None:
+        its = STATES.get(value.lower())
+        if its is None:
+            return Say(b"-ERR Invalid job state name\r\n")
+        states.extend(its)
+        return None
+
+    def told_as(value: bytes) -> Say | None:
+        nonlocal has_all
+        if value.lower() not in (b"id", b"all"):
             return Say(b"-ERR Invalid REPLY type, try ID or ALL\r\n")
-        at += 2
+        has_all = value.lower() == b"all"
+        scan.piece = WHOLE_MAX if has_all else BATCH_MAX
+        return None
+
+    fault = _read(scan, arguments, {b"queue": of_queue, b"state": in_state, b"reply": told_as})
+    if fault is not None:
+        return fault
 
     def take(reply: ScanReply) -> None:
         for message in reply.messages or ():

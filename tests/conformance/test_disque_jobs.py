@@ -1,40 +1,14 @@
 """Disque's jobs, queues and scans, over real sockets: what its clients send, and what they get."""
 
 import time
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from bench.resp import Resp, RespError
 from tests.cluster import wait_for
+from tests.conformance.disque import listening, port_of, shown
 from tests.conftest import StartNode
-from tests.node import Node, free_port
-
-
-def listening(**more: Any) -> dict[str, Any]:
-    return {"protocol": "disque", "host": "127.0.0.1", "port": free_port(), **more}
-
-
-def port_of(node: Node) -> int:
-    return int(node.config["listeners"][0]["port"])
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> Node:
-    return start_node(listeners=[listening(debug=True)])
-
-
-@pytest.fixture
-def disque(node: Node) -> Iterator[Resp]:
-    with Resp(port_of(node)) as client:
-        yield client
-
-
-def shown(disque: Resp, job: str) -> dict[str, Any]:
-    pairs = disque.ask("SHOW", job)
-    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-
+from tests.node import Node
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
@@ -130,8 +104,8 @@ def test_queues_are_taken_from_in_turn(disque: Resp) -> None:
     assert [row[0] for row in got][:3] == [b"a", b"b", b"c"]
 
 
-def test_who_waits_gets_one_job_and_they_are_served_in_their_order(node: Node, disque: Resp) -> None:
-    with Resp(port_of(node)) as first, Resp(port_of(node)) as second:
+def test_who_waits_gets_one_job_and_they_are_served_in_their_order(disque_node: Node, disque: Resp) -> None:
+    with Resp(port_of(disque_node)) as first, Resp(port_of(disque_node)) as second:
         first.send("GETJOB", "COUNT", 10, "FROM", "x", "q")
         wait_for(lambda: dict(zip(*[iter(disque.ask("QSTAT", "q"))] * 2, strict=True))[b"blocked"] == 1)
         second.send("GETJOB", "TIMEOUT", 10_000, "FROM", "q")
@@ -183,7 +157,7 @@ def test_a_job_is_taken_off_its_queue_and_comes_back(disque: Resp) -> None:
     assert disque.line("QLEN q") == 1
 
 
-def test_at_most_once_jobs_stay_until_they_are_acknowledged_and_never_come_again(node: Node, disque: Resp) -> None:
+def test_at_most_once_jobs_stay_until_they_are_acknowledged_and_come_once(disque_node: Node, disque: Resp) -> None:
     job = disque.line("ADDJOB q x 0 RETRY 0 REPLICATE 1")
     assert disque.line("GETJOB FROM q")[0][1].decode() == job
     about = shown(disque, job)
@@ -192,9 +166,9 @@ def test_at_most_once_jobs_stay_until_they_are_acknowledged_and_never_come_again
     other = disque.line("ADDJOB q y 0 RETRY 0 REPLICATE 1")
     assert disque.ask("DEQUEUE", other) == 1
     assert disque.ask("ENQUEUE", other) == 0
-    node.kill()
-    node.start()
-    with Resp(port_of(node)) as again:
+    disque_node.kill()
+    disque_node.start()
+    with Resp(port_of(disque_node)) as again:
         assert again.line("GETJOB NOHANG FROM q") is None
         assert shown(again, job)["state"] == b"active"
         assert again.ask("ACKJOB", job, other) == 2
@@ -216,10 +190,10 @@ def test_working_postpones_and_not_beyond_half_of_a_jobs_life(disque: Resp) -> N
     assert disque.ask("WORKING", "D-dcb833cf-8YL1NT17e9+wsA/09NqxscQI-05a1").startswith("NOJOB")
 
 
-def test_a_job_goes_when_its_time_is_over_wherever_it_is(node: Node, disque: Resp) -> None:
+def test_a_job_goes_when_its_time_is_over_wherever_it_is(disque_node: Node, disque: Resp) -> None:
     jobs = {name: disque.line(f"ADDJOB {name} x 0 TTL 1 RETRY 100") for name in ("seen", "unseen")}
     kept = disque.line("ADDJOB kept x 0 TTL 1 RETRY 0 REPLICATE 1")
-    with node.client() as client:
+    with disque_node.client() as client:
         client.configure("buried", dead_letter="dead")
     dead = disque.line("ADDJOB buried x 0 TTL 1")
     disque.line("GETJOB FROM seen")
@@ -243,10 +217,10 @@ def test_bad_ids_do_nothing_and_foreign_ones_are_not_there(disque: Resp) -> None
     assert disque.ask("FASTACK", informs, foreign) == 1, "only what names the message counts"
 
 
-def test_a_removed_job_stands_in_the_log_as_removed(node: Node, disque: Resp) -> None:
+def test_a_removed_job_stands_in_the_log_as_removed(disque_node: Node, disque: Resp) -> None:
     job = disque.line("ADDJOB q x 0")
     assert disque.ask("DELJOB", job) == 1
-    with node.client() as client:
+    with disque_node.client() as client:
         wait_for(lambda: client.log()["records"][-1]["kind"] == "clear")
 
 
@@ -298,12 +272,12 @@ def test_scans_give_everything_once_in_pieces(disque: Resp) -> None:
     assert disque.line("JSCAN REPLY x") == "ERR Invalid REPLY type, try ID or ALL"
 
 
-def test_a_queue_takes_nothing_in_or_gives_nothing_out(node: Node, disque: Resp) -> None:
+def test_a_queue_takes_nothing_in_or_gives_nothing_out(disque_node: Node, disque: Resp) -> None:
     job = disque.line("ADDJOB q x 0 RETRY 1")
     disque.line("GETJOB FROM q")
     assert disque.line("PAUSE q in") == "in"
     assert disque.line("ADDJOB q y 0") == "PAUSED Queue paused in input, try later"
-    with node.client() as client, pytest.raises(Exception, match="paused"):
+    with disque_node.client() as client, pytest.raises(Exception, match="paused"):
         client.produce("q", "z")
     time.sleep(1.3)
     assert disque.line("QLEN q") == 0, "its retry time is over, and it is held back"
@@ -338,8 +312,8 @@ def test_a_queue_that_a_job_made_goes_when_it_is_empty_and_others_stay(start_nod
 # -- with JSON at the same time ----------------------------------------------------------------------------------------
 
 
-def test_one_queue_is_used_by_both_protocols_at_once(node: Node, disque: Resp) -> None:
-    with node.client() as client:
+def test_one_queue_is_used_by_both_protocols_at_once(disque_node: Node, disque: Resp) -> None:
+    with disque_node.client() as client:
         client.produce("q", "text ü", retry=30)
         client.produce("q", {"n": [1]}, retry=30)
         got = disque.line("GETJOB COUNT 2 FROM q")

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,40 +14,16 @@ from net.protocols.disque_session import COMMANDS
 from net.protocols.job_ids import node_hex
 from quorate import Client
 from tests.cluster import Cluster, wait_for
+from tests.conformance.disque import listening, port_of, shown
 from tests.conftest import StartNode
 from tests.faults.security import TOKENS, access_file, running
-from tests.node import Node, free_port
-
-
-def listening(**more: Any) -> dict[str, Any]:
-    return {"protocol": "disque", "host": "127.0.0.1", "port": free_port(), **more}
-
-
-def port_of(node: Node) -> int:
-    return int(node.config["listeners"][0]["port"])
-
-
-@pytest.fixture
-def node(start_node: StartNode) -> Node:
-    return start_node(listeners=[listening(debug=True)])
-
-
-@pytest.fixture
-def disque(node: Node) -> Iterator[Resp]:
-    with Resp(port_of(node)) as client:
-        yield client
-
-
-def shown(disque: Resp, job: str) -> dict[str, Any]:
-    pairs = disque.ask("SHOW", job)
-    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
-
+from tests.node import Node
 
 # -- the connection ----------------------------------------------------------------------------------------------------
 
 
-def test_inline_commands_and_protocol_errors(node: Node) -> None:
-    with Resp(port_of(node)) as client:
+def test_inline_commands_and_protocol_errors(disque_node: Node) -> None:
+    with Resp(port_of(disque_node)) as client:
         client.sock.sendall(b'\r\n*0\r\nPING\r\naddjob q "a b" 0\n')
         assert client.read() == "PONG"
         assert client.read()[:2] == "D-"
@@ -57,7 +32,7 @@ def test_inline_commands_and_protocol_errors(node: Node) -> None:
         with pytest.raises(ConnectionError):
             client.read()
     for first in (b"POST / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x00\x05"):
-        with Resp(port_of(node)) as client:
+        with Resp(port_of(disque_node)) as client:
             client.sock.sendall(first)
             with pytest.raises(ConnectionError):
                 client.read()
@@ -79,11 +54,11 @@ def test_redis_greeting_and_what_resp3_changes(disque: Resp) -> None:
     assert disque.line("GETJOB NOHANG FROM q") is None
 
 
-def test_a_clients_name_is_the_consumer_of_what_it_gets(node: Node, disque: Resp) -> None:
+def test_a_clients_name_is_the_consumer_of_what_it_gets(disque_node: Node, disque: Resp) -> None:
     assert disque.line("CLIENT SETNAME worker-7") == "OK"
     job = disque.line("ADDJOB q x 0")
     disque.line("GETJOB FROM q")
-    with node.client() as client:
+    with disque_node.client() as client:
         [record] = wait_for(lambda: [one for one in client.log()["records"] if one["kind"] == "deliver"])
         assert record["consumer"] == "worker-7"
     assert disque.ask("CLIENT", "SETNAME", "two words").startswith("ERR Client names")
@@ -120,7 +95,7 @@ def test_info_has_every_name_that_monitors_look_for(disque: Resp) -> None:
     assert disque.line("INFO a b") == "ERR syntax error"
 
 
-def test_settings_hold_until_the_node_starts_again(node: Node, disque: Resp) -> None:
+def test_settings_hold_until_the_node_starts_again(disque_node: Node, disque: Resp) -> None:
     assert disque.line("CONFIG GET maxclients") == [b"maxclients", b"10000"]
     assert disque.line("CONFIG SET maxclients 777") == "OK"
     wait_for(lambda: disque.line("CONFIG GET maxclients") == [b"maxclients", b"777"])
@@ -131,9 +106,9 @@ def test_settings_hold_until_the_node_starts_again(node: Node, disque: Resp) -> 
     assert disque.line("CONFIG SET hz 100") == "OK"
     assert disque.line("CONFIG REWRITE") == "ERR The server is running without a config file"
     assert b"secret" not in b" ".join(disque.line("CONFIG GET *"))
-    node.kill()
-    node.start()
-    with Resp(port_of(node)) as again:
+    disque_node.kill()
+    disque_node.start()
+    with Resp(port_of(disque_node)) as again:
         assert again.line("CONFIG GET maxclients") == [b"maxclients", b"10000"]
 
 
@@ -180,9 +155,9 @@ def test_without_access_control_there_is_no_password(disque: Resp) -> None:
     assert disque.line("AUTH x") == "ERR Client sent AUTH, but no password is set"
 
 
-def test_debugging_is_there_where_the_listener_says_so(node: Node, disque: Resp) -> None:
+def test_debugging_is_there_where_the_listener_says_so(disque_node: Node, disque: Resp) -> None:
     disque.line("ADDJOB a x 0")
-    with Resp(port_of(node)) as waiting:
+    with Resp(port_of(disque_node)) as waiting:
         waiting.send("GETJOB", "FROM", "z")
         wait_for(lambda: disque.line("QSTAT z"))
         assert disque.line("DEBUG FLUSHALL") == "OK"
@@ -321,9 +296,9 @@ def test_a_virtual_queue_takes_jobs(start_node: StartNode) -> None:
         assert client.line("GETJOB NOHANG FROM all").startswith("ERR")
 
 
-def test_ten_clients_at_once_lose_nothing(node: Node) -> None:
+def test_ten_clients_at_once_lose_nothing(disque_node: Node) -> None:
     def work(number: int) -> None:
-        with Resp(port_of(node)) as client:
+        with Resp(port_of(disque_node)) as client:
             for index in range(50):
                 client.ask("ADDJOB", "many", f"{number}-{index}", 0)
                 [row] = client.line("GETJOB FROM many")
@@ -337,5 +312,5 @@ def test_ten_clients_at_once_lose_nothing(node: Node) -> None:
     for thread in threads:
         thread.join()
     assert sorted(taken) == sorted(f"{n}-{i}".encode() for n in range(10) for i in range(50))
-    with Client(f"127.0.0.1:{node.port}") as client:
+    with Client(f"127.0.0.1:{disque_node.port}") as client:
         assert client.monitor("many")["size"] == 0

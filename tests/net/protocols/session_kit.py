@@ -35,8 +35,10 @@ def said(session: Session, pieces: list[bytes]) -> list[bytes]:
             if isinstance(one, Request):
                 found.append(msgspec.msgpack.encode(_shown(one)))
             elif isinstance(one, Ask):
-                note = getattr(one.note, "__qualname__", None) or repr(one.note)  # of a function not where it is
-                found.append(msgspec.msgpack.encode(_shown(one.request)) + note.encode())
+                note = one.note  # of a function its name, and not where it is; a compiled closure has its type's alone
+                if callable(note):
+                    note = getattr(note, "__qualname__", type(note).__name__)
+                found.append(msgspec.msgpack.encode(_shown(one.request)) + str(note).encode())
             elif isinstance(one, Say):
                 found.append(one.data)
             elif isinstance(one, Close):

@@ -11,8 +11,9 @@ import argparse
 import resource
 import socket
 import statistics
-import threading
 import time
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import Final
 
 from bench.load import FULL_RECORDS, fill, load
@@ -112,30 +113,39 @@ def memory(rounds: int, count: int) -> None:
     print(f"memory: {ratios[0]:.2f}, restart: {ratios[1]:.2f} of JSON's (wanted 1.15 and 1.15)", flush=True)
 
 
+def _ask_on(end: Connection) -> None:
+    """Ask one thing after another until somebody says something; tells how long each took (s)."""
+    took: list[float] = []
+    with Resp(DISQUE, 60.0) as client:
+        end.send("ready")
+        while not end.poll():
+            begun = time.monotonic()
+            job = client.ask("ADDJOB", "other", "x", 0)
+            client.ask("ACKJOB", job)
+            took.append((time.monotonic() - begun) / 2)
+            time.sleep(0.001)
+    end.send(took)
+
+
 class _Other:
-    """Another client, which asks one thing after another: how long each took (s)."""
+    """Another client, in a process of its own: in a thread it would wait for who reads the scan. How long each of its
+    requests took (s)."""
 
     def __init__(self) -> None:
         self.took: list[float] = []
-        self._is_over = False
-        self._thread = threading.Thread(target=self._run)
+        context = get_context("spawn")
+        self._end, its_end = context.Pipe()
+        self._process = context.Process(target=_ask_on, args=(its_end,))
 
     def __enter__(self) -> "_Other":
-        self._thread.start()
+        self._process.start()
+        assert self._end.recv() == "ready"
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over = True
-        self._thread.join()
-
-    def _run(self) -> None:
-        with Resp(DISQUE, 60.0) as client:
-            while not self._is_over:
-                begun = time.monotonic()
-                job = client.ask("ADDJOB", "other", "x", 0)
-                client.ask("ACKJOB", job)
-                self.took.append((time.monotonic() - begun) / 2)
-                time.sleep(0.001)
+        self._end.send("over")
+        self.took = self._end.recv()
+        self._process.join()
 
     @property
     def p99_ms(self) -> float:

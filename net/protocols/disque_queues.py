@@ -41,6 +41,9 @@ SCAN_COUNT: Final = 100
 BUSY_BYTES: Final = 4 << 20
 """A scan stops with so much, and a cursor: what it has gathered counts as nobody's before it is told."""
 
+JOBS_MAX: Final = 100
+"""So many jobs a scan tells at once, whatever COUNT hints at: others wait for half a millisecond."""
+
 WHOLE_MAX: Final = 100
 """Of jobs that are told with all that there is of them, so many are asked for at a time."""
 
@@ -379,6 +382,7 @@ def scan_jobs(client: DisqueClient, arguments: list[bytes]) -> Found:
             else:
                 scan.take(simple(job_id(client.facts, message.msg_id, message.job or NO_FACTS)))
 
+    scan.count = min(scan.count, JOBS_MAX)
     wanted = ",".join(dict.fromkeys(states)) or None
 
     def make(shard: int, after: int, count: int) -> Request:

@@ -165,7 +165,7 @@ def _whole(client: Resp, *words: str | int) -> tuple[float, int]:
 
 def scan(rounds: int, count: int) -> None:
     """All jobs, and all queues, scanned while another client works."""
-    with running_node(PORT, listeners=LISTENERS, queue_log_size=FULL_RECORDS, max_queues=200_000) as node:
+    with running_node(PORT, listeners=LISTENERS, queue_log_size=FULL_RECORDS, max_queues=200_000):
         _add(count, ["RETRY", 60])
         queues = min(count, 100_000)
         with Resp(DISQUE, 60.0) as client:
@@ -179,7 +179,6 @@ def scan(rounds: int, count: int) -> None:
             with _Other() as beside:
                 jobs = _whole(client, "JSCAN", "COUNT", 1000)
                 names = _whole(client, "QSCAN", "COUNT", 1000)
-        assert node.worker_pids
         print(
             f"scan: {jobs[1]} jobs in {jobs[0]:.1f} s (wanted 12), {names[1]} queues in {names[0]:.2f} s (wanted 2); "
             f"p99 of another client {alone.p99_ms:.1f} ms, and {beside.p99_ms:.1f} ms (wanted at most doubled)",

@@ -157,7 +157,7 @@ class ClusterAdmin:
         return [alone, *_answer(call, self.status(call))]
 
     def _leave(self, now: float, call: Call) -> Decisions:
-        """This node is to have no clients and to lead nothing, as far as another can; or, with "no", to do so again."""
+        """This node is to have no clients, and to lead nothing while others vote; or, with "no", to do so again."""
         word, facts = call.request.command, self._settings.facts
         if word not in ("yes", "no"):
             return _answer(call, refusal(call.request, ErrorWord.FIELD, "command: yes or no is wanted"))

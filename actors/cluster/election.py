@@ -109,7 +109,7 @@ class Election:
         return self._decided()
 
     def leave(self, *, is_leaving: bool) -> None:
-        """This node does not want to lead where another can; or it does again."""
+        """This node does not lead where others vote, too, also if none of them can; or it may again."""
         self._is_leaving = is_leaving
 
     @property

@@ -1,5 +1,5 @@
-"""Reception: what clients ask about themselves and each other, and about the node's settings. A machine, but for
-clocks.
+"""Reception: what clients ask about themselves and each other, and about the node's settings. A part of the Listener,
+with its clients' connections and the runtime's timers.
 
 A client's number is this worker's. Who sees, closes or holds up other clients, and who sees or changes settings, may
 operate the node.

@@ -194,9 +194,9 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         _PRODUCE,
         queue,
         Raw(arguments[2]),
-        delay=options.delay or None,
-        ttl=ttl,
-        retry=retry,
+        delay=float(options.delay) or None,  # a record's seconds are floats, as its bytes are told apart by
+        ttl=float(ttl),
+        retry=float(retry),
         priority=options.priority or None,
         key=options.key,
         encoding=PLAIN,

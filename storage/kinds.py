@@ -111,7 +111,7 @@ def shown(trans_id: int, time: float, record: Record) -> dict[str, Any]:
             del fields[name]
     if isinstance(record, Produce):
         del fields["marks"]
-        fields.update(record.marks or {})
+        fields.update(record.all_marks() or {})
     if isinstance(record, Produce) and record.encoding == Encoding.JSON:
         fields["data"] = msgspec.Raw(record.data)
     elif isinstance(record, Produce):

@@ -11,9 +11,23 @@ from typing import Any, Final
 from msgspec.structs import astuple
 from mypy_extensions import mypyc_attr
 
-from storage.records import BURY, DEAD, EXPIRE, HEADERS, KEEP, Change, Produce
+from storage.records import (
+    BURY,
+    DEAD,
+    EXPIRE,
+    HEADERS,
+    JOB_KEPT_MARKS,
+    JOB_MARKS,
+    KEEP,
+    NUMBERED_MARKS,
+    Change,
+    Produce,
+)
 
 _fields_of: Final = astuple
+_JOB: Final = JOB_MARKS
+_JOB_KEPT: Final = JOB_KEPT_MARKS
+assert NUMBERED_MARKS == {1: _JOB, 2: _JOB_KEPT}, "what `record` writes"
 _TAG: Final = 1
 assert Produce.__struct_config__.tag == _TAG
 assert Produce.__struct_config__.array_like
@@ -96,6 +110,9 @@ class Message:
 
     def record(self) -> tuple[Any, ...]:
         """What a `Produce` with these fields is encoded as; the encoder takes either."""
+        marks: Any = self.marks
+        if marks is not None:
+            marks = 1 if marks is _JOB else 2 if marks is _JOB_KEPT else marks
         return (
             _TAG,
             self.queue,
@@ -111,14 +128,16 @@ class Message:
             self.place,
             self.last,
             self.encoding,
-            self.marks,
+            marks,
         )
 
 
 def weight(message: Message | Produce) -> int:
     """The bytes that clients have given it: its data, its headers, and why it was buried."""
     marks = message.marks
-    return len(message.data) if marks is None else len(message.data) + marks_bytes(marks)
+    if marks is None or isinstance(marks, int):
+        return len(message.data)
+    return len(message.data) + marks_bytes(marks)
 
 
 def marks_bytes(marks: dict[str, Any]) -> int:
@@ -133,24 +152,19 @@ def marks_bytes(marks: dict[str, Any]) -> int:
     return 4 * size
 
 
-JOB: Final[dict[str, Any]] = {EXPIRE: BURY}
-JOB_KEPT: Final[dict[str, Any]] = {EXPIRE: BURY, KEEP: True}
-"""The marks of nearly all jobs, which share them: whatever changes a message's marks gives it others."""
-
-
 def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
-    """The same marks, in memory once for all messages that have no others."""
+    """The same marks, in memory once for all messages that have no others: whatever changes them makes others."""
     if marks.get(EXPIRE) == BURY:
         if len(marks) == 1:
-            return JOB
+            return _JOB
         if len(marks) == 2 and KEEP in marks:
-            return JOB_KEPT
+            return _JOB_KEPT
     return marks
 
 
 def is_dropped(marks: dict[str, Any] | None) -> bool:
     """Whether a message with those marks goes when it expires, delivered or not."""
-    return marks is not None and (marks is JOB or EXPIRE in marks)
+    return marks is not None and (marks is _JOB or EXPIRE in marks)
 
 
 def is_buried(marks: dict[str, Any] | None) -> bool:
@@ -188,6 +202,8 @@ def message_of(record: Produce) -> Message:
         encoding,
         marks,
     ) = _fields_of(record)
+    if isinstance(marks, int):
+        marks = _JOB if marks == 1 else _JOB_KEPT
     return Message(
         queue,
         msg_id,
@@ -202,5 +218,5 @@ def message_of(record: Produce) -> Message:
         place,
         last,
         encoding,
-        None if marks is None else shared_marks(marks),
+        marks,
     )

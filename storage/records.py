@@ -9,7 +9,7 @@ feature level (`storage.kinds`, `LEVEL`), and is written only when every member 
 Instants are Unix seconds, durations seconds, both float.
 """
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
@@ -56,6 +56,13 @@ NACKED: Final = "nacked"
 DEAD: Final = "dead"
 """The mark of a dead letter, which says where it was: `queue`, `at` (Unix seconds), `deliveries`, and `reason`."""
 
+JOB_MARKS: Final[dict[str, Any]] = {EXPIRE: BURY}
+JOB_KEPT_MARKS: Final[dict[str, Any]] = {EXPIRE: BURY, KEEP: True}
+"""The marks of nearly all jobs: in memory once, in a record a number."""
+
+NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS}
+"""By the number that stands in a record in their place, from `JOBS_LEVEL` on: a restart reads a million of them."""
+
 
 class Place:
     """Where a live message stands in its queue's indexes. Plain numbers: an enum's members cost twice to look up."""
@@ -82,7 +89,8 @@ class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     """A message was produced; and a row of the backlog: what became of it by now. See `storage.message.Message`.
 
     `data` are the payload's bytes, of which `encoding` says what they are. `marks` are what a protocol keeps of a
-    message beside what all have in common (counters, where it came from); `consumer` there is who got it last.
+    message beside what all have in common (counters, where it came from); `consumer` there is who got it last. Those
+    of nearly all jobs are a number, see `all_marks`.
     """
 
     queue: str
@@ -98,7 +106,12 @@ class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     place: int = 0
     last: int = 0
     encoding: int = 0
-    marks: dict[str, Any] | None = None
+    marks: dict[str, Any] | Literal[1, 2] | None = None
+
+    def all_marks(self) -> dict[str, Any] | None:
+        """Its marks, of which those that a number stands for are not to be changed."""
+        marks = self.marks
+        return NUMBERED_MARKS[marks] if isinstance(marks, int) else marks
 
 
 class Deliver(msgspec.Struct, array_like=True, tag=2, gc=False, forbid_unknown_fields=True):

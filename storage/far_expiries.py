@@ -19,12 +19,14 @@ TRIM: Final = 4096
 
 
 class _Stretch:
-    """Messages' ids, rising; `head` is the first that may be there, 0 stands for one that is gone."""
+    """Messages' ids, rising; those of who is gone are negative. `head` is the first that may be there, `last` the id of
+    the last, who is there."""
 
-    __slots__ = ("head", "ids", "live")
+    __slots__ = ("head", "ids", "last", "live")
 
     def __init__(self) -> None:
         self.ids: array[int] = array("q")
+        self.last = 0
         self.head = 0
         self.live = 0
 
@@ -56,10 +58,11 @@ class FarExpiries:
             stretch = self._latest = self._stretches[number] = _Stretch()
             if self._next is None or number < self._next:
                 self._next = number
-        ids, msg_id = stretch.ids, message.msg_id
-        if ids and ids[-1] >= msg_id:
+        msg_id = message.msg_id
+        if stretch.last >= msg_id:
             return False
-        ids.append(msg_id)
+        stretch.last = msg_id
+        stretch.ids.append(msg_id)
         stretch.live += 1
         return True
 
@@ -86,6 +89,7 @@ class FarExpiries:
             ids.pop()  # the last is always there, so that the next is known to be greater
             while ids[-1] <= 0:
                 ids.pop()
+            stretch.last = ids[-1]
             return
         ids[at] = -message.msg_id  # so that those around it are found still
         if len(ids) - stretch.head > 2 * stretch.live + TRIM:
@@ -125,4 +129,5 @@ class FarExpiries:
         there = sorted(one for stretch in self._stretches.values() for one in stretch.ids[stretch.head :] if one > 0)
         assert there == sorted(message.msg_id for message in messages)
         assert all(stretch.live and stretch.ids[stretch.head] > 0 for stretch in self._stretches.values())
+        assert all(stretch.last == stretch.ids[-1] for stretch in self._stretches.values())
         assert self._next == (min(self._stretches) if self._stretches else None)

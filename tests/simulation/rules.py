@@ -62,7 +62,7 @@ class Rules:
     def check(self, record: Record, time: float, state: ShardState) -> None:
         """One record of an entry of that time; `state` is that behind it."""
         if isinstance(record, Produce):
-            marks = record.marks or {}
+            marks = record.all_marks() or {}
             self._live[record.msg_id] = Known(record.queue, record.expires_at, "expire" in marks)
         elif isinstance(record, Deliver):
             self._used_at[record.queue] = time

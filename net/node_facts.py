@@ -7,10 +7,21 @@ class NodeFacts:
     `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
     0: nobody that is known. `shards`: there are so many. `is_leaving`: its clients are to go to other nodes, and it
     does not want to lead. `said`, `heard`: messages to and from other nodes and workers. `job_ids`, `messages` and
-    `names` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
+    `names` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`). `gmq_ttr_grace_s`: so
+    much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
     """
 
-    def __init__(self, node_id: int = 1, cluster_id: int = 0, shards: int = 1) -> None:
+    def __init__(
+        self,
+        node_id: int = 1,
+        cluster_id: int = 0,
+        shards: int = 1,
+        *,
+        gmq_ttr_grace_s: float = 3.0,
+        gmq_pop_wait_s: float = 2.0,
+    ) -> None:
+        self.gmq_ttr_grace_s = gmq_ttr_grace_s
+        self.gmq_pop_wait_s = gmq_pop_wait_s
         self.node_id = node_id
         self.cluster_id = cluster_id
         self.voters: tuple[int, ...] = ()

@@ -45,9 +45,9 @@ class About:
     QUEUES: Final = "queues"
     """The queue or queues that it names."""
     MESSAGE: Final = "message"
-    """One message: by its id, or by its queue and key."""
+    """One message: by its id, or by its queue and key, or by a key that is unique among all."""
     MESSAGES: Final = "messages"
-    """Messages, by their ids."""
+    """Messages, by their ids; or one by a key that is unique among all."""
     EVERY_SHARD: Final = "every shard"
     """All queues, of each shard."""
     LEADER: Final = "leader"
@@ -76,6 +76,7 @@ class Gathered:
     STATUS: Final = "status"
     METRICS: Final = "metrics"
     SUM: Final = "sum"
+    FOUND: Final = "found"
     LEADERS: Final = "leaders"
     MEMBERS: Final = "members"
     AFTER_ALL: Final = "after all"
@@ -147,7 +148,7 @@ TABLE: Final = (
     Facts(Action.RELEASE, "release", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.EXTEND, "extend", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True),
     Facts(Action.PEEK, "peek", Right.LOOK, About.QUEUE, is_long=True, is_repeatable=True),
-    Facts(Action.SHOW, "show", Right.LOOK, About.MESSAGE, is_long=True, is_repeatable=True),
+    Facts(Action.SHOW, "show", Right.LOOK, About.MESSAGE, Gathered.FOUND, is_long=True, is_repeatable=True),
     Facts(Action.REMOVE, "remove", Right.MANAGE, About.QUEUE, writes=True, in_pieces=True, unless_gone=True),
     Facts(
         *(Action.LOG, "log", Right.LOG, About.LOG),

@@ -149,6 +149,7 @@ After = Annotated[str, Meta(min_length=1, max_length=AFTER_BYTES_MAX)]
 Consumer = Annotated[str, Meta(min_length=1, max_length=NAME_BYTES_MAX)]
 Headers = Annotated[dict[str, str], Meta(max_length=HEADERS_MAX)]
 Expire = Literal["drop", "bury"]
+Scope = Literal["all"]
 Paused = bool | Literal["in", "out", "all", "none"]
 
 
@@ -165,6 +166,7 @@ class ProduceItem(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_def
     headers: Headers | None = None
     expire: Expire | None = None
     keep: bool | None = None
+    scope: Scope | None = None
 
 
 class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_defaults=True):
@@ -185,10 +187,13 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `sums`: it also tells of all queues of each shard together.
     `keep`: a message with `retry` 0 stays when it is delivered, until it is confirmed or expires. `in_turn`: of several
     queues one message of each is taken, again and again. `max_ready`: a produce is refused where so many are ready.
+    `scope`: `key` is unique among all messages of a shard that have one of this scope, and names the message in
+    whatever queue it is. `held`: a confirm is about messages that are in flight, and no others.
     `nack`: false where a release does not mean that its consumer could not do it. `as_job`: a session of a protocol
     that knows jobs asks, and is told what it makes a job's id of; JSON has no such field. `early`: a confirm is
     answered before it is durable. `discard`: it stands in the log as a removal. `value`: what the setting `key` is set
-    to.
+    to. `ttr`, `asked_delay`: what a session's client calls the retry time and the delay of a job (s), where that is
+    told again; JSON has neither.
     """
 
     action: Integer
@@ -247,6 +252,10 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     early: bool | None = None
     discard: bool | None = None
     value: Annotated[str, Meta(max_length=NAME_BYTES_MAX)] | None = None
+    scope: Scope | None = None
+    held: bool | None = None
+    ttr: Integer | None = None
+    asked_delay: Integer | None = None
 
 
 def host_fault(host: str) -> str | None:
@@ -321,7 +330,8 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
 
     `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `elsewhere`: how
     many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
-    ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`.
+    ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
+    message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it.
     """
 
     action: int
@@ -345,6 +355,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     elsewhere: int | None = None
     withheld: int | None = None
     job: JobFacts | None = None
+    state: str | None = None
 
 
 class MoveReply(Reply):
@@ -381,7 +392,8 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     `state` is ready, delayed or in_flight; or taken, of one that is delivered at most once and gone by that. `due_at`
     is the next thing that happens by time: the due time of a delayed message, the retry time of one in flight. `retry`
     is seconds. `dead`: where a dead letter was. `nacks`: how often it was given back by who could not do it. `keep`:
-    see `Request`. `delay`, `replicate`: what a job was asked for with (s, nodes).
+    see `Request`. `delay`, `replicate`: what a job was asked for with (s, nodes). `scope`: its key is unique among all.
+    `ttr`: what its protocol calls its retry time, where that is another number (s).
     """
 
     msg_id: int
@@ -406,6 +418,8 @@ class MessageView(msgspec.Struct, gc=False, kw_only=True, omit_defaults=True):
     delay: float | None = None
     replicate: int | None = None
     job: JobFacts | None = None
+    scope: str | None = None
+    ttr: int | None = None
 
 
 class PeekReply(Reply, kw_only=True):

@@ -20,6 +20,8 @@ from storage.records import (
     JOB_MARKS,
     KEEP,
     NUMBERED_MARKS,
+    SCOPE,
+    SCOPE_MARKS,
     Change,
     Produce,
 )
@@ -27,7 +29,8 @@ from storage.records import (
 _fields_of: Final = astuple
 _JOB: Final = JOB_MARKS
 _JOB_KEPT: Final = JOB_KEPT_MARKS
-assert NUMBERED_MARKS == {1: _JOB, 2: _JOB_KEPT}, "what `record` writes"
+_SCOPE: Final = SCOPE_MARKS
+assert NUMBERED_MARKS == {1: _JOB, 2: _JOB_KEPT, 3: _SCOPE}, "what `record` writes"
 _TAG: Final = 1
 assert Produce.__struct_config__.tag == _TAG
 assert Produce.__struct_config__.array_like
@@ -112,7 +115,7 @@ class Message:
         """What a `Produce` with these fields is encoded as; the encoder takes either."""
         marks: Any = self.marks
         if marks is not None:
-            marks = 1 if marks is _JOB else 2 if marks is _JOB_KEPT else marks
+            marks = 1 if marks is _JOB else 2 if marks is _JOB_KEPT else 3 if marks is _SCOPE else marks
         return (
             _TAG,
             self.queue,
@@ -159,6 +162,8 @@ def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
             return _JOB
         if len(marks) == 2 and KEEP in marks:
             return _JOB_KEPT
+    elif len(marks) == 1 and SCOPE in marks:
+        return _SCOPE
     return marks
 
 
@@ -175,6 +180,12 @@ def is_buried(marks: dict[str, Any] | None) -> bool:
 def is_kept(marks: dict[str, Any] | None) -> bool:
     """Whether a message with those marks stays when it is delivered, though that is at most once."""
     return marks is not None and KEEP in marks
+
+
+def is_of_all(message: Message) -> bool:
+    """Whether a message's key is unique among all that are marked so, and stays its own in whatever queue it is."""
+    marks = message.marks
+    return marks is not None and (marks is _SCOPE or SCOPE in marks)
 
 
 Made = Message | Change
@@ -203,7 +214,7 @@ def message_of(record: Produce) -> Message:
         marks,
     ) = _fields_of(record)
     if isinstance(marks, int):
-        marks = _JOB if marks == 1 else _JOB_KEPT
+        marks = _JOB if marks == 1 else _JOB_KEPT if marks == 2 else _SCOPE
     return Message(
         queue,
         msg_id,

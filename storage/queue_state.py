@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from storage.far_expiries import FarExpiries
-from storage.message import Message, is_dropped
+from storage.message import Message, is_dropped, is_of_all
 from storage.order import Order
 from storage.records import Configure, Place
 
@@ -333,7 +333,8 @@ class QueueState:
         assert set(self.waiting) == waiting
         assert self.in_flight == sum(m.place == Place.IN_FLIGHT for m in mine)
         assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
-        assert self.keys == {m.key: m.msg_id for m in mine if m.key is not None}
+        own = {m.key: m.msg_id for m in mine if m.key is not None and not is_of_all(m)}
+        assert self.keys == own
         assert all(
             (m.deliveries > 0 or is_dropped(m.marks)) == (m.place != Place.READY) for m in mine if m.place in ALL_READY
         )

@@ -45,13 +45,21 @@ NACKS: Final = "nacks"
 """The mark that counts how often a message was given back by those who could not do it."""
 
 DELAY: Final = "delay"
-"""The mark that holds the delay a job was asked for with (s)."""
+"""The mark that holds the delay that a job was asked for with (s), as its protocol says it."""
 
 REPLICATE: Final = "replicate"
 """The mark that says on how many nodes a job was to be, where it was said."""
 
 NACKED: Final = "nacked"
 """The mark that says which delivery was given back so last, by its count."""
+
+SCOPE: Final = "scope"
+"""The mark of a message whose key is unique among all that have this mark, in whatever queue of its shard: `ALL`."""
+
+ALL: Final = "all"
+
+TTR: Final = "ttr"
+"""The mark that says what a job's time to run (s) was asked to be, where `retry_s` does not tell."""
 
 DEAD: Final = "dead"
 """The mark of a dead letter, which says where it was: `queue`, `at` (Unix seconds), `deliveries`, and `reason`."""
@@ -60,7 +68,10 @@ JOB_MARKS: Final[dict[str, Any]] = {EXPIRE: BURY}
 JOB_KEPT_MARKS: Final[dict[str, Any]] = {EXPIRE: BURY, KEEP: True}
 """The marks of nearly all jobs: in memory once, in a record a number."""
 
-NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS}
+SCOPE_MARKS: Final[dict[str, Any]] = {SCOPE: ALL}
+"""Those of nearly all messages whose key is unique in its shard."""
+
+NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS, 3: SCOPE_MARKS}
 """By the number that stands in a record in their place, from `JOBS_LEVEL` on: a restart reads a million of them."""
 
 
@@ -106,7 +117,7 @@ class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     place: int = 0
     last: int = 0
     encoding: int = 0
-    marks: dict[str, Any] | Literal[1, 2] | None = None
+    marks: dict[str, Any] | Literal[1, 2, 3] | None = None
 
     def all_marks(self) -> dict[str, Any] | None:
         """Its marks, of which those that a number stands for are not to be changed."""

@@ -20,7 +20,7 @@ from sortedcontainers import SortedList
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
-from storage.message import Made, Message, is_kept, message_of, weight
+from storage.message import Made, Message, is_kept, is_of_all, message_of, weight
 from storage.name_buckets import NameBuckets
 from storage.queue_state import QueueState
 from storage.records import (
@@ -68,8 +68,9 @@ class ShardState:
     `names` are the queues' in order. `data_bytes` is the sum of the live messages' weights; `readers`, where the log's
     named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
     last, 0 if they say nothing of it. `tenures`: who has led since when, from `JOBS_LEVEL` on. `kept` are the messages
-    that are delivered, and stay though that is at most once; the first of them were so first. `stretches` is what its
-    log is about, of those entries that it was told of.
+    that are delivered, and stay though that is at most once; the first of them were so first. `keys` are of messages
+    whose key is unique in the shard (`is_of_all`): all others are their queues'. `stretches` is what its log is about,
+    of those entries that it was told of.
     """
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
@@ -85,6 +86,7 @@ class ShardState:
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
+        self.keys: dict[str, int] = {}
         self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
         self.buckets = NameBuckets()
@@ -204,6 +206,7 @@ class ShardState:
             count -= 1
             if count <= 0:
                 return False
+        self.keys.clear()
         self.names.clear()
         return True
 
@@ -217,6 +220,8 @@ class ShardState:
             self.queues[name].check(messages)
         assert list(self.names) == sorted(self.queues)
         assert sorted(self.buckets) == list(self.names)
+        of_all = {m.key: m.msg_id for m in self.messages.values() if m.key is not None and is_of_all(m)}
+        assert self.keys == of_all
         in_hand = {m.msg_id for m in self.messages.values() if m.place == Place.IN_FLIGHT and not m.retry_s}
         assert set(self.kept) == in_hand
 
@@ -236,7 +241,10 @@ class ShardState:
         queue.unplaced += 1
         queue.max_id = max(queue.max_id, msg_id)
         if key is not None:
-            queue.keys[key] = msg_id
+            if is_of_all(message):
+                self.keys[key] = msg_id
+            else:
+                queue.keys[key] = msg_id
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         live, loading = self.messages, self.loading
@@ -282,8 +290,10 @@ class ShardState:
             queue.unplaced -= 1
             queue.size -= 1
             key = message.key
-            if key is not None and queue.keys.get(key) == msg_id:  # see `_moved`
-                del queue.keys[key]
+            if key is not None:
+                keys = self.keys if is_of_all(message) else queue.keys
+                if keys.get(key) == msg_id:  # see `_moved`
+                    del keys[key]
 
     def _release(self, trans_id: int, record: Release | Withhold) -> None:
         counts, deliveries = (record.nacks, record.deliveries) if isinstance(record, Release) else (None, None)
@@ -309,14 +319,15 @@ class ShardState:
     def _bury(self, trans_id: int, record: Bury) -> None:
         counts = record.deliveries
         for index, message in self._moved(trans_id, record):
-            message.key = None  # it belongs to its queue; the dead letter queue may know it already
+            if not is_of_all(message):
+                message.key = None  # it belongs to its queue; the dead letter queue may know it already
             if counts is not None:
                 self._mark_dead(message, record, message.due_at, counts[index])
 
     def _move(self, trans_id: int, record: Move) -> None:
         keys = self.queue(record.to).keys
         for _, message in self._moved(trans_id, record):
-            if message.key is not None:
+            if message.key is not None and not is_of_all(message):
                 keys[message.key] = message.msg_id
             if message.marks is not None and DEAD in message.marks:
                 self.data_bytes -= weight(message)

@@ -112,9 +112,19 @@ class Settled(Gathered):
         refused = max(refusals, key=lambda reply: NOT_THERE.get(reply.error or "", 2), default=None)
         if refused is not None and not (any_done and refused.error in NOT_THERE):
             total.code, total.error, total.reason = refused.code, refused.error, refused.reason
+            total.state, total.deliveries = refused.state, refused.deliveries
             if any_done and refused.error in UNDONE:
                 total.code, total.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # some are done, and some are not
         return total
+
+
+class Found(Gathered):
+    """One message that one of the shards has."""
+
+    def reply(self) -> Reply:
+        """That shard's; otherwise the refusal that says most."""
+        found = next((reply for reply in self.replies if reply.code == Code.OK), None)
+        return found or max(self.replies, key=lambda reply: NOT_THERE.get(reply.error or "", 2))
 
 
 class All(Gathered):

@@ -7,7 +7,19 @@ that ends when one of them has something (`actors.gateway.seeking`). A machine; 
 
 from typing import Any, Final, NamedTuple
 
-from actors.gateway.gathers import All, Following, Gather, Gathered, Listed, Mapped, Measured, Settled, Spread, Stated
+from actors.gateway.gathers import (
+    All,
+    Following,
+    Found,
+    Gather,
+    Gathered,
+    Listed,
+    Mapped,
+    Measured,
+    Settled,
+    Spread,
+    Stated,
+)
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding
 from actors.messages.call import Answer, Call, Client, Receiver
@@ -19,6 +31,7 @@ from quorate.protocol import ErrorWord, Request, refusal
 GATHERS: Final[dict[str, type[Gathered]]] = {
     How.LIST: Listed,
     How.SUM: Settled,
+    How.FOUND: Found,
     How.LEADERS: Mapped,
     How.MEMBERS: Spread,
     How.METRICS: Measured,
@@ -65,8 +78,9 @@ class ScatterGather:
             return self._seek(now, call)
         facts = BY_NUMBER[request.action]
         how = COMMAND_OF[request.command].gathered if facts.about == About.CLUSTER else facts.gathered
-        if how == How.SUM:
-            parts = sharding.by_ids(request)
+        if how in (How.SUM, How.FOUND):
+            has_ids = request.msg_id is not None or request.msg_ids is not None
+            parts = sharding.by_ids(request) if has_ids else sharding.by_key(request)
             if len(parts) == 1:
                 return Parted([(parts[0].shard, call)], [], [])
         elif how == How.AFTER_ALL:

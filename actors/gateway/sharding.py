@@ -69,7 +69,7 @@ class Sharding:
                 return SEVERAL
             shard = self.own if request.msg_id is None else shard_of_message(request.msg_id)
             return shard if shard < self.shards else self.own
-        if action in OF_WAITS:
+        if action in OF_WAITS or (request.scope is not None and action in BY_MESSAGE):  # a key may be in any
             return SEVERAL
         if action in EVERY_SHARD or (action in OVER_QUEUES and request.queues is not None):
             return SEVERAL
@@ -118,6 +118,10 @@ class Sharding:
             for part in parts:
                 part.request.delivery = [counts[msg_id] for msg_id in part.request.msg_ids or ()]
         return parts
+
+    def by_key(self, request: Request) -> list[Part]:
+        """A request about a message with a key that is unique among all: whichever shard has it, for each of them."""
+        return [Part(shard, request) for shard in range(self.shards)]
 
     def every(self, request: Request) -> list[Part]:
         """A request about all shards, for each of them."""

@@ -321,6 +321,8 @@ OPTIONS: Final = (
         *(1, 10_000_000),
         is_live=True,
     ),
+    Option("gmq_ttr_grace_s", 3.0, "so much longer than its TTR (s) a job of gmq's may take", 0.0, 86_400),
+    Option("gmq_pop_wait_s", 2.0, "so long (s) a Pop of gmq's waits where no job is ready", 0.0, 3600),
     Option("max_memory_bytes", 0, "memory for messages; 0: 60 % of the machine's", 0, 2**53, is_live=True),
     Option(
         "max_held_bytes",

@@ -58,7 +58,12 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         client_port=client_port,
         version=VERSION,
         listeners=listening(config),
-        facts=NodeFacts(config["node_id"], shards=config["shards"]),
+        facts=NodeFacts(
+            config["node_id"],
+            shards=config["shards"],
+            gmq_ttr_grace_s=config["gmq_ttr_grace_s"],
+            gmq_pop_wait_s=config["gmq_pop_wait_s"],
+        ),
     )
 
 

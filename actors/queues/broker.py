@@ -41,6 +41,7 @@ from storage.message import Message, shared_marks, weight
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import (
+    ALL,
     BURY,
     DELAY,
     EXPIRE,
@@ -49,6 +50,8 @@ from storage.records import (
     KEEP,
     PAYLOADS_LEVEL,
     REPLICATE,
+    SCOPE,
+    TTR,
     WORKERS_LEVEL,
     Encoding,
 )
@@ -89,7 +92,10 @@ AS_JOB_AT: Final = Request.__struct_fields__.index("as_job")
 MAX_READY_AT: Final = Request.__struct_fields__.index("max_ready")
 MESSAGES_AT: Final = Request.__struct_fields__.index("messages")
 SEQ_AT: Final = Request.__struct_fields__.index("seq")
-assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep")
+SCOPE_AT: Final = Request.__struct_fields__.index("scope")
+TTR_AT: Final = Request.__struct_fields__.index("ttr")
+ASKED_DELAY_AT: Final = Request.__struct_fields__.index("asked_delay")
+assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep", "scope")
 
 USUAL_NODES: Final = 3
 """A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
@@ -406,9 +412,10 @@ class Broker:
         raw, delay, ttl = asked[FIRST_AT], asked[FIRST_AT + 1], asked[FIRST_AT + 2]
         retry, priority, key = asked[FIRST_AT + 3], asked[FIRST_AT + 4], asked[FIRST_AT + 5]
         encoding, headers, expire, keep = asked[ENCODING_AT], asked[HEADERS_AT], asked[EXPIRE_AT], asked[KEEP_AT]
+        scope = asked[SCOPE_AT]
         if item is not None:
-            own = _fields_of(item)
-            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, own_headers, own_expire, own_keep = own
+            raw, own_delay, own_ttl, own_retry, own_priority, own_key, encoding, *own_marks = _fields_of(item)
+            own_headers, own_expire, own_keep, own_scope = own_marks
             delay = delay if own_delay is None else own_delay
             ttl = ttl if own_ttl is None else own_ttl
             retry = retry if own_retry is None else own_retry
@@ -417,6 +424,7 @@ class Broker:
             headers = headers if own_headers is None else own_headers
             expire = expire if own_expire is None else own_expire
             keep = keep if own_keep is None else own_keep
+            scope = scope if own_scope is None else own_scope
         if raw is _ABSENT:
             self.ledger.refuse_field(call, "data" if item is None else f"messages[{index}].data", "is missing")
             return None
@@ -427,7 +435,8 @@ class Broker:
             if expires_at > TIME_MAX_S:
                 expires_at = TIME_MAX_S
         else:
-            expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S or asked[AS_JOB_AT] else ttl
+            is_relative = ttl < RELATIVE_TIME_LIMIT_S or (asked[AS_JOB_AT] and ttl != TIME_MAX_S)
+            expires_at = now + ttl if is_relative else ttl
             is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S
             if not is_in_time or expires_at > TIME_MAX_S:
                 self.ledger.refuse(
@@ -439,8 +448,11 @@ class Broker:
                 return None
         if retry is None:
             retry = (self.ledger.new_queue if queue is None else queue).default_retry_s
-        if key is not None and queue is not None and (holder := queue.keys.get(key)) is not None:
-            reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} of the queue has the key {key!r}")
+        if scope is not None and not self._may_be_of_all(call, key):
+            return None
+        if key is not None and (holder := self._holder(queue, key, is_of_all=scope is not None)) is not None:
+            of = "of the queue " if scope is None else ""
+            reply = refusal(call.request, ErrorWord.DUPLICATE_KEY, f"message {holder} {of}has the key {key!r}")
             reply.msg_id = holder
             if asked[AS_JOB_AT]:
                 reply.job = self.delivery.handing.job_facts(self._state.messages[holder])
@@ -463,16 +475,36 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
                 return None
             made.encoding = Encoding.PLAIN
-        if headers or expire is not None or keep:
-            wanted = JOBS_LEVEL if keep or expire == BURY else WORKERS_LEVEL
+        if headers or expire is not None or keep or scope is not None:
+            wanted = JOBS_LEVEL if keep or expire == BURY or scope is not None else WORKERS_LEVEL
             if self.ledger.level < wanted:
                 reason = f"headers, expire, keep: the cluster is at feature level {self.ledger.level}"
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
-            made.marks = _marks(headers, expire, keep=bool(keep) and not retry)
-            if asked[AS_JOB_AT]:
+            made.marks = _marks(headers, expire, keep=bool(keep) and not retry, is_of_all=scope is not None)
+            if asked[ASKED_DELAY_AT] is not None or asked[TTR_AT] is not None:
+                own = {DELAY: asked[ASKED_DELAY_AT], TTR: asked[TTR_AT]}
+                made.marks = {**(made.marks or {}), **{name: mark for name, mark in own.items() if mark is not None}}
+            elif asked[AS_JOB_AT] and scope is None:
                 made.marks = self._job_marks(made, asked[REPLICATE_AT], due_at - now if delay else 0.0)
         return made
+
+    def _may_be_of_all(self, call: Call, key: str | None) -> bool:
+        """Whether a message may have a key that is unique among all; refuses the call if not."""
+        if key is None:
+            self.ledger.refuse_field(call, "scope", "stands beside a key")
+            return False
+        if self.ledger.level < JOBS_LEVEL:
+            reason = f"scope: the cluster is at feature level {self.ledger.level}: see qctl cluster upgrade"
+            self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
+            return False
+        return True
+
+    def _holder(self, queue: QueueState | None, key: str, *, is_of_all: bool) -> int | None:
+        """The message that has the key already."""
+        if is_of_all:
+            return self._state.keys.get(key)
+        return None if queue is None else queue.keys.get(key)
 
     def _job_marks(self, made: Message, replicate: int | None, delay_s: float) -> dict[str, Any] | None:
         """The marks of a job with what it was asked for with, where that is not what all are."""
@@ -566,11 +598,13 @@ class Broker:
         return None
 
 
-def _marks(headers: dict[str, str] | None, expire: str | None, *, keep: bool) -> dict[str, Any] | None:
+def _marks(headers: dict[str, str] | None, expire: str | None, *, keep: bool, is_of_all: bool) -> dict[str, Any] | None:
     """The marks of a new message."""
     marks: dict[str, Any] = {HEADERS: headers} if headers else {}
     if expire is not None:
         marks[EXPIRE] = expire
     if keep:
         marks[KEEP] = True
+    if is_of_all:
+        marks[SCOPE] = ALL
     return shared_marks(marks) or None

@@ -29,6 +29,8 @@ from storage.records import (
     NACKED,
     NACKS,
     REPLICATE,
+    SCOPE,
+    TTR,
     Encoding,
     Place,
 )
@@ -154,5 +156,7 @@ def view_of(message: Message, led_by: int | None = None) -> MessageView:
         keep=marks.get(KEEP),
         delay=marks.get(DELAY),
         replicate=marks.get(REPLICATE),
+        scope=marks.get(SCOPE),
+        ttr=marks.get(TTR),
         job=None if led_by is None else facts_of(message, led_by),
     )

@@ -16,7 +16,7 @@ from actors.queues.positions import READY_KEY, key_of, told
 from quorate.actions import Right
 from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages
-from storage.message import Message
+from storage.message import Message, is_of_all
 from storage.message_ids import named
 from storage.queue_state import ALL_READY, QueueState
 from storage.records import DEAD, WORKERS_LEVEL, Move, Place
@@ -42,14 +42,21 @@ class _Target:
         """Why a message can't come here; None if it can."""
         if self._room is not None and len(self.messages) >= self._room:
             return f"{self.name!r} is full"
-        if message.key is not None and (message.key in self._keys or message.key in self._taken):
-            return f"a message of {self.name!r} has the key {message.key!r}"
+        key = _own_key(message)
+        if key is not None and (key in self._keys or key in self._taken):
+            return f"a message of {self.name!r} has the key {key!r}"
         return None
 
     def add(self, message: Message) -> None:
         self.messages.append(message)
-        if message.key is not None:
-            self._taken.add(message.key)
+        key = _own_key(message)
+        if key is not None:
+            self._taken.add(key)
+
+
+def _own_key(message: Message) -> str | None:
+    """The key that it has in its queue; one that is unique among all goes along anywhere."""
+    return None if is_of_all(message) else message.key
 
 
 class _Looked:

@@ -204,10 +204,12 @@ class Queries:
         self._ledger.park(call, reply)
 
     def show(self, call: Call) -> None:
-        """One message, by its id or by queue and key."""
+        """One message, by its id, by queue and key, or by a key that is unique among all."""
         request = call.request
         msg_id = request.msg_id
-        if msg_id is None:
+        if msg_id is None and request.scope is not None:
+            msg_id = None if request.key is None else self._state.keys.get(request.key)
+        elif msg_id is None:
             if request.queue is None or request.key is None:
                 self._ledger.park(
                     call, refusal(request, ErrorWord.FIELD, "msg_id is missing, and so are queue and key")

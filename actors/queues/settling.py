@@ -7,8 +7,9 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
+from actors.queues.message_replies import STATE_NAMES
 from quorate.actions import Right
-from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done
+from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done, refusal
 from storage.message import Message, is_buried, is_dropped, is_kept
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY
@@ -44,10 +45,17 @@ class Settling:
         if request.msg_ids is not None:
             ids = request.msg_ids if request.msg_id is None else [request.msg_id, *request.msg_ids]
             return list(dict.fromkeys(ids))
-        if request.msg_id is None:
-            self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
+        if request.msg_id is not None:
+            return [request.msg_id]
+        if request.scope is not None and request.key is not None:
+            msg_id = self._ledger.state.keys.get(request.key)
+            if msg_id is not None:
+                return [msg_id]
+            reason = f"there is no message with the key {request.key!r}"
+            self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, reason)
             return None
-        return [request.msg_id]
+        self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
+        return None
 
     def _message(self, call: Call, msg_id: int) -> Message | None:
         """A live message, in the queue if the request names one, that its client may have: others are not there."""
@@ -88,6 +96,8 @@ class Settling:
     def confirm(self, call: Call) -> None:
         """The messages are done: they go away for good."""
         request = call.request
+        if request.held:
+            return self._confirm_held(call)
         msg_id: Any = request.msg_id
         confirmed = 0
         elsewhere: int | None = None
@@ -103,7 +113,7 @@ class Settling:
         else:
             ids = self._named(call)
             if ids is None:
-                return
+                return None
             found = self._found(call, ids)
             kind = Clear if request.discard else _Confirm
             for name, messages in self._meant(request, found, le).items():
@@ -118,6 +128,30 @@ class Settling:
             self._ledger.answer(call, reply)
         else:
             self._ledger.park(call, reply)
+        return None
+
+    def _confirm_held(self, call: Call) -> None:
+        """Confirm those of the messages that are in flight, or say where the first of them stands."""
+        request = call.request
+        if self._ledger.level < JOBS_LEVEL:
+            return self._refuse_level(call)
+        ids = self._named(call)
+        if ids is None:
+            return None
+        found = self._found(call, ids)
+        held = self._meant(request, _only(found, lambda message: message.place == Place.IN_FLIGHT), le)
+        if not held:
+            one = next(iter(found.values()), [None])[0]
+            if one is None:
+                return self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
+            reply = refusal(request, ErrorWord.NOT_IN_FLIGHT, f"message {one.msg_id} is not in flight for who asks")
+            reply.msg_id, reply.state, reply.deliveries = one.msg_id, STATE_NAMES[one.place], one.deliveries
+            return self._ledger.park(call, reply)
+        kind = Clear if request.discard else _Confirm
+        for name, messages in held.items():
+            self._ledger.append(kind(name, *named(messages)))
+        confirmed = sum(map(len, held.values()))
+        return self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, confirmed=confirmed))
 
     def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is.

@@ -58,6 +58,9 @@ _MORE: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
 
 ESCAPE: Final = rb"\u00"
+OF_SESSIONS: Final = ("as_job", "ttr", "asked_delay")
+"""Fields that sessions of other protocols ask by."""
+
 COLON: Final = ESCAPE + b"3"
 """How a colon may be written in another way begins so, as other characters do."""
 
@@ -286,8 +289,9 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
             return fault
     if request.headers is not None and (why := headers_fault(request.headers)):
         return Fault(ErrorWord.FIELD, f"headers {why}", body=body)
-    if request.as_job is not None:  # what sessions of other protocols ask
-        return Fault(ErrorWord.FIELD, "Object contains unknown field `as_job`", body=body)
+    for name in OF_SESSIONS:
+        if getattr(request, name) is not None:
+            return Fault(ErrorWord.FIELD, f"Object contains unknown field `{name}`", body=body)
     if (
         request.key is not None
         or request.consumer is not None

@@ -10,6 +10,7 @@ import pytest
 from net.node_facts import NodeFacts
 from net.protocols import PROTOCOLS
 from net.protocols.disque_session import DisqueSession
+from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession
 from net.protocols.session import Fault, RequestLimits, Session
 from tests.net.protocols.line_session import LineSession
@@ -100,7 +101,24 @@ DISQUE = Words(
         ),
     ],
 )
-KITS = {"json": JSON, "disque": DISQUE, "lines": LINES}
+GMQ = Words(
+    lambda: GmqSession(LIMITS, FACTS),
+    [
+        b'{"method":"Service.Push","params":[{"id":"a","topic":"t\\/","body":"b","delay":"17","TTR":"4"}],"id":"x"}\n',
+        b'{"method": "Service.Pop", "params": [["a", "b"]], "id": 5}{"method":"Service.Ack","params":["1"],"id":[1 ]}',
+        b'{"Method":"Service.Push","jsonrpc":"2.0","PARAMS":[{"id":1,"TTR":4},{}],"ID":{"a":"<&>"}}',
+        b'{"method":"Service.Ack","params":[null],"id":null}\r\n{"method":"Service.Nope"}',
+        b'{"method":"Service.Push","params":[{"id":"\\ud83d\\ude00\\ud800","topic":["t"],"body":null,"delay":-3}]}',
+    ],
+    [
+        *(b'"', b"\\", b"{", b"}", b"[", b"]", b":", b",", b"\n", b" ", b"null", b"1", b"-", b"0.5e9", b'"x"', b"true"),
+        *(b"[" * (DEPTH + 3), b'{"a":' * (DEPTH + 2), b"\xff", b"\xc3\xa9", b"\\ud800", b"\\u0000", b"9" * 400),
+        *(b'"id":1,', b'"method":2,', b'"params":"x",', b'"Id":"y",', b'"topic":["a","b"],', b'"TTR":true,'),
+        *(b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02", b'{"method":"a","params":["' + b"x" * 3200 + b'"]}', b"{}"),
+        *(b'{"method":"Service.Pop","params":{}}', b'{"method":"Service.Pop","params":["t"]}', b'{"method":7}'),
+    ],
+)
+KITS = {"json": JSON, "disque": DISQUE, "gmq": GMQ, "lines": LINES}
 
 
 def test_every_protocol_has_its_words_in_the_kit() -> None:

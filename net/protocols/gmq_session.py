@@ -1,0 +1,503 @@
+"""gmq's protocol as a session: Push, Pop and Ack of jobs with ids of their own, over Go's JSON-RPC. No socket.
+
+A call is a JSON object, a reply one line. Replies leave when they are there, in any order. What is no call ends the
+connection, silently, when what is open is answered: that is what Go's server does.
+
+Push | Pop | Ack of our terms: a message whose key is unique among all (`scope`), of a queue that goes when it is empty;
+a consume over queues; a confirm by that key of what is in flight. docs/gmq.md says what the fields become.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from net.node_facts import NodeFacts
+from net.protocols.gmq_shapes import (
+    WAYS,
+    Acknowledged,
+    AnyCase,
+    Call,
+    Job,
+    JobAsItCame,
+    Params,
+    Popped,
+    Pushed,
+)
+from net.protocols.go_json import compact, kind_of, misfit, readable, string
+from net.protocols.json_framing import ObjectFramer, is_deeper
+from net.protocols.json_shapes import Batch
+from net.protocols.payload_text import payload_text
+from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
+from quorate.protocol import (
+    BATCH_MAX,
+    MSG_ID_MAX,
+    TIME_MAX_S,
+    Action,
+    Code,
+    ErrorWord,
+    MessageView,
+    Reply,
+    Request,
+    ShowReply,
+    name_fault,
+)
+
+GRACE_S: Final = 3
+"""A job's TTR runs so much longer (s); where it is another time, each job says what its TTR is."""
+
+YEAR_S: Final = 31_536_000
+INT_MAX: Final = 2**63 - 1
+NAMES_BYTES: Final = 8192
+"""A list of topics that is longer is looked at before anything of it is made."""
+
+ORDERED_BYTES: Final = 64 << 10
+"""In a call of at most so many bytes it is found which of several ways to write a member comes last."""
+
+NULL: Final = b"null"
+NO_ID: Final = b'"job.id is empty"'
+NO_TOPIC: Final = b'"job.topic is empty"'
+SUCCESS: Final = b'"success"'
+EMPTY: Final = "empty"
+NO_TOPICS: Final = "topics is empty"
+NO_PARAMS: Final = "jsonrpc: request body missing params"
+NOT_RESERVED: Final = "Job is not be reserved"
+EXPIRED: Final = "TTR has expired and will be consumed again"
+UNKNOWN: Final = "Unknown error"
+GONE: Final = 'strconv.Atoi: parsing "": invalid syntax'
+"""The texts are those of gmq, which its clients compare."""
+
+STRING: Final = "string"
+MAP: Final = "map[string]string"
+STRINGS: Final = "[]string"
+PARAMS: Final = "[1]interface {}"
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_WHOLE: Final = re.compile(rb"-?[0-9]+")
+_PRODUCE: Final = int(Action.PRODUCE)
+_CONSUME: Final = int(Action.CONSUME)
+_CONFIRM: Final = int(Action.CONFIRM)
+_SHOW: Final = int(Action.SHOW)
+_OK: Final = int(Code.OK)
+_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_call_in: Final = msgspec.json.Decoder(Call).decode
+_any_case_in: Final = msgspec.json.Decoder(AnyCase).decode
+_members_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_params_in: Final = msgspec.json.Decoder(Params).decode
+_pushed_in: Final = msgspec.json.Decoder(Pushed).decode
+_popped_in: Final = msgspec.json.Decoder(Popped).decode
+_acknowledged_in: Final = msgspec.json.Decoder(Acknowledged).decode
+_job_in: Final = msgspec.json.Decoder(JobAsItCame).decode
+_text_in: Final = msgspec.json.Decoder(str).decode
+_list_in: Final = msgspec.json.Decoder(list[Raw]).decode
+_bounded_list: Final = msgspec.json.Decoder(Batch).decode
+_encode: Final = msgspec.json.Encoder().encode
+
+Made = bytes | Ask
+Step = Callable[[Reply], Made]
+
+
+class RefusedError(Exception):
+    """A call that gets an error, which says so."""
+
+
+def done(call_id: bytes, result: bytes) -> bytes:
+    """The reply to a call, with its result's JSON."""
+    return b'{"id":%b,"result":%b,"error":null}\n' % (call_id, result)
+
+
+def failed(call_id: bytes, error: str) -> bytes:
+    """The reply to a call that failed."""
+    return b'{"id":%b,"result":null,"error":%b}\n' % (call_id, string(error))
+
+
+def refused(call_id: bytes, reply: Reply) -> bytes:
+    """The reply to a call that the node refused."""
+    return failed(call_id, f"{reply.error}: {reply.reason}")
+
+
+class GmqSession(Session):
+    """One client's stream. `facts`: what it knows of its node."""
+
+    def __init__(self, limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> None:
+        super().__init__(is_ordered=False)
+        self._limits = limits
+        self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
+        self._facts = facts or NodeFacts()
+
+    def discard(self) -> None:
+        """Nothing more is received."""
+        super().discard()
+        self._framer = ObjectFramer(self._limits.request_bytes_max, self._limits.depth_max)
+
+    @property
+    def state(self) -> bytes | None:
+        """Nothing, where the next byte begins something new."""
+        return b"" if self._framer.is_idle else None
+
+    def resume(self, state: bytes) -> None:
+        """There is nothing to go on with."""
+
+    def receive(self, data: bytes) -> list[Found]:
+        """The calls that `data` completes, in order."""
+        frames = self._framer.feed(data)
+        self.partial_bytes = self._framer.partial_bytes
+        if self.large:
+            self.large = {}
+        found: list[Found] = []
+        for frame in frames:
+            asked = Close() if isinstance(frame, Fault) else self._asked(frame)
+            if isinstance(frame, bytes) and len(frame) > LARGE_BYTES:
+                self.large[len(found)] = len(frame)
+            found.append(asked)
+            if isinstance(asked, Close):
+                break
+        return found
+
+    def _asked(self, data: bytes) -> Found:
+        try:
+            found = _call_in(data)
+            method, params, own_id = found.method, found.params, found.id
+        except _BROKEN:
+            members = _members(data)
+            if members is None:
+                return Close()
+            method, params, own_id = members
+        if is_deeper(data, self._limits.depth_max):
+            return Close()
+        call_id = NULL if own_id is UNSET else compact(readable(bytes(own_id)))
+        serve = METHODS.get(method)
+        if serve is None:
+            return Say(failed(call_id, _no_method(method)))
+        if params is UNSET or bytes(params) == NULL:
+            return Say(failed(call_id, NO_PARAMS))
+        try:
+            return serve(_Asker(call_id, self._facts), readable(bytes(params)))
+        except RefusedError as refusal:
+            return Say(failed(call_id, str(refusal)))
+        except _BROKEN:
+            return Close()
+
+    def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
+        """The reply as gmq says it, or what is to be asked next. What is no call's is not said at all."""
+        return b"" if note is None else cast("Step", note)(reply)
+
+    def fault_reply(self, fault: Fault) -> Reply:
+        """The reply to a fault, which nobody gets."""
+        return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+
+
+class _Asker(NamedTuple):
+    """A call's id, as it is told again, and the node that is asked."""
+
+    call_id: bytes
+    facts: NodeFacts
+
+
+def _members(data: bytes) -> tuple[str, Any, Any] | None:
+    """Method, params and id of a call, however they are written; None: it is no call."""
+    data = readable(data)
+    try:
+        found = _any_case_in(data)
+        chosen: list[Any] = []
+        for ways in WAYS.values():
+            there = [way for way in ways if getattr(found, way) is not UNSET]
+            if len(there) > 1:
+                if len(data) > ORDERED_BYTES:
+                    return None
+                there = [_last_of(data, there)]
+            chosen.append(getattr(found, there[0]) if there else UNSET)
+        method, params, own_id = chosen
+        if method is UNSET or bytes(method) == NULL:
+            return "", params, own_id
+        return _text_in(method), params, own_id
+    except _BROKEN:
+        return None
+
+
+def _last_of(data: bytes, ways: list[str]) -> str:
+    """Which of those members stands last in an object."""
+    names: list[str] = []
+
+    def noted(pairs: list[tuple[str, Any]]) -> None:
+        names[:] = [name for name, _ in pairs if name in ways]  # the outermost object is the last that ends
+
+    json.loads(data, object_pairs_hook=noted)
+    return names[-1]
+
+
+def _no_method(method: str) -> str:
+    service, dot, _ = method.rpartition(".")
+    if not dot:
+        return f"rpc: service/method request ill-formed: {method}"
+    return f"rpc: can't find {'method' if service == SERVICE else 'service'} {method}"
+
+
+def _first(params: bytes, wanted: str) -> bytes:
+    """The first of a call's params, where it is not what is wanted; an error that says so, if that is its kind."""
+    if params[:1] != b"[":
+        raise RefusedError(misfit(kind_of(params), PARAMS))
+    first = _params_in(params).first
+    raw = NULL if first is UNSET else bytes(first)
+    opening = {MAP: b"{", STRINGS: b"[", STRING: b'"'}[wanted]
+    if raw != NULL and raw[:1] != opening:
+        raise RefusedError(misfit(kind_of(raw), wanted))
+    return raw
+
+
+# -- Push --------------------------------------------------------------------------------------------------------------
+
+
+def number_in(text: str | None) -> int:
+    """A decimal number of 64 bits; 0 where it is none."""
+    if text is None or not _NUMBER.fullmatch(text):
+        return 0
+    number = int(text)
+    return number if -INT_MAX - 1 <= number <= INT_MAX else 0
+
+
+def _job(params: bytes) -> Job:
+    """A job whose values are not all strings, where that will do."""
+    raw = _first(params, MAP)
+    job = Job()
+    if raw == NULL:
+        return job
+    came = _job_in(raw)
+    for name in ("id", "topic", "body", "delay", "TTR"):
+        value: Any = getattr(came, name)
+        if value is UNSET:
+            continue
+        text = bytes(value)
+        if text == NULL:
+            continue
+        kind = kind_of(text)
+        if kind == "string":
+            setattr(job, name, _text_in(text))
+        elif kind == "number" and name in ("delay", "TTR") and _WHOLE.fullmatch(text):
+            setattr(job, name, text.decode())
+        elif kind == "array" and name == "topic" and (only := _only_name(text)) is not None:
+            job.topic = only
+        else:
+            raise RefusedError(misfit(kind, STRING))
+    return job
+
+
+def _only_name(text: bytes) -> str | None:
+    """The name in a list of one; None: it is no such list."""
+    if len(text) > NAMES_BYTES:
+        return None
+    names = _list_in(text)
+    if len(names) != 1 or bytes(names[0])[:1] != b'"':
+        return None
+    return _text_in(names[0])
+
+
+def push(asker: _Asker, params: bytes) -> Found:
+    """Service.Push: a job."""
+    call_id, facts = asker
+    try:
+        job = _pushed_in(params).first or Job()
+    except msgspec.ValidationError:
+        job = _job(params)
+    if not job.id:
+        return Say(done(call_id, NO_ID))
+    if not job.topic:
+        return Say(done(call_id, NO_TOPIC))
+    for what, name in (("id", job.id), ("topic", job.topic)):
+        fault = name_fault(name)
+        if fault is not None:
+            raise RefusedError(f"{ErrorWord.FIELD}: {what} {fault}")
+    delay, ttr = number_in(job.delay), number_in(job.TTR)
+    retry = min(min(ttr, YEAR_S) + facts.gmq_ttr_grace_s, YEAR_S) if ttr > 0 else 0.0
+    request = Request(
+        _PRODUCE,
+        job.topic,
+        Raw(_encode(job.body or "")),
+        delay=float(min(delay, YEAR_S)) if delay > 0 else None,
+        ttl=float(TIME_MAX_S),
+        retry=float(retry),
+        key=job.id,
+        as_job=True,
+        scope="all",
+        ttr=None if ttr == _told_ttr(retry) else ttr,
+        asked_delay=delay or None,
+    )
+
+    def pushed(reply: Reply) -> Made:
+        if reply.code == _OK:
+            return done(call_id, SUCCESS)
+        if reply.error == ErrorWord.DUPLICATE_KEY:
+            return _exists(call_id, job.id or "")
+        return refused(call_id, reply)
+
+    if facts.shards == 1:
+        return Ask(request, pushed)
+
+    def looked(reply: Reply) -> Made:
+        """The shard of its topic sees no others' ids."""
+        if reply.code == _OK:
+            return _exists(call_id, job.id or "")
+        if reply.error in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_ALLOWED):
+            return Ask(request, pushed)
+        return refused(call_id, reply)
+
+    return Ask(Request(_SHOW, key=job.id, scope="all"), looked)
+
+
+def _exists(call_id: bytes, job: str) -> bytes:
+    return done(call_id, string(f"jobKey:gmq:jobpool:{job},error:has exist"))
+
+
+def _told_ttr(retry_s: float) -> int:
+    """The TTR that a job has whose message says no other."""
+    return max(round(retry_s) - GRACE_S, 0)
+
+
+# -- Pop ---------------------------------------------------------------------------------------------------------------
+
+
+def pop(asker: _Asker, params: bytes) -> Found:
+    """Service.Pop: a job of the first topic that has one."""
+    call_id, facts = asker
+    if len(params) > NAMES_BYTES:
+        raw = _first(params, STRINGS)
+        if raw != NULL:
+            _bounded(raw)
+    try:
+        names = _popped_in(params).first or []
+    except msgspec.ValidationError:
+        names = _names(params)
+    topics = [name for name in dict.fromkeys(names) if name]
+    if not names:
+        raise RefusedError(NO_TOPICS)
+    if len(topics) > BATCH_MAX:
+        raise RefusedError(f"{ErrorWord.FIELD}: {len(topics)} topics, and {BATCH_MAX} are allowed")
+    for name in topics:
+        fault = name_fault(name)
+        if fault is not None:
+            raise RefusedError(f"{ErrorWord.FIELD}: topic {fault}")
+    if not topics:
+        raise RefusedError(EMPTY)
+    is_one = len(topics) == 1
+    request = Request(
+        _CONSUME,
+        topics[0] if is_one else None,
+        queues=None if is_one else topics,
+        wait=facts.gmq_pop_wait_s or None,
+        full=True,
+    )
+
+    def popped(reply: Reply) -> Made:
+        if reply.code != _OK:
+            return refused(call_id, reply)
+        if not isinstance(reply, ShowReply) or reply.message is None:
+            return failed(call_id, EMPTY)
+        return done(call_id, job_map(reply.message))
+
+    return Ask(request, popped)
+
+
+def _bounded(raw: bytes) -> None:
+    try:
+        _bounded_list(raw)
+    except msgspec.ValidationError as error:
+        raise RefusedError(f"{ErrorWord.FIELD}: more than {BATCH_MAX} topics") from error
+
+
+def _names(params: bytes) -> list[str]:
+    """Names of which some are null, which is none."""
+    raw = _first(params, STRINGS)
+    if raw == NULL:
+        return []
+    names: list[str] = []
+    for value in _list_in(raw):
+        text = bytes(value)
+        if text == NULL:
+            names.append("")
+        elif text[:1] != b'"':
+            raise RefusedError(misfit(kind_of(text), STRING))
+        else:
+            names.append(_text_in(text))
+    return names
+
+
+def job_id(message: MessageView) -> str:
+    """What an Ack names a message by: the key that only it has among all, or its number."""
+    return message.key if message.scope is not None and message.key is not None else str(message.msg_id)
+
+
+def ttr_of(message: MessageView) -> int:
+    """The TTR that a job was pushed with; of a message of another protocol its retry time, rounded up (s)."""
+    if message.ttr is not None:
+        return message.ttr
+    if message.scope is not None and message.expires_at >= TIME_MAX_S:
+        return _told_ttr(message.retry)
+    return -int(-message.retry // 1)
+
+
+def delay_of(message: MessageView) -> int:
+    """The delay that it was pushed with (s)."""
+    return int(message.delay or 0)
+
+
+def job_map(message: MessageView) -> bytes:
+    """A job as a Pop gives it: every value is a string, in the order of their names."""
+    before = max(message.deliveries - 1, 0) if message.retry else 0
+    return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
+        ttr_of(message),
+        string(payload_text(bytes(message.data), message.encoding)),
+        before,
+        delay_of(message),
+        string(job_id(message)),
+        string(message.queue),
+    )
+
+
+# -- Ack ---------------------------------------------------------------------------------------------------------------
+
+
+def acknowledge(asker: _Asker, params: bytes) -> Found:
+    """Service.Ack: a job is done."""
+    call_id, _ = asker
+    try:
+        job = _acknowledged_in(params).first or ""
+    except msgspec.ValidationError:
+        raw = _first(params, STRING)
+        job = "" if raw == NULL else _text_in(raw)
+    if not job or name_fault(job) is not None:  # nothing was pushed with it
+        raise RefusedError(GONE)
+    msg_id = int(job) if job.isascii() and job.isdigit() and len(job) <= 16 and str(int(job)) == job else 0
+
+    def by_number(reply: Reply) -> Made:
+        return _acknowledged(call_id, reply)
+
+    def by_key(reply: Reply) -> Made:
+        if reply.error == ErrorWord.NO_SUCH_MESSAGE and 0 < msg_id <= MSG_ID_MAX:
+            return Ask(Request(_CONFIRM, msg_id=msg_id, held=True), by_number)
+        return _acknowledged(call_id, reply)
+
+    return Ask(Request(_CONFIRM, key=job, scope="all", held=True), by_key)
+
+
+def _acknowledged(call_id: bytes, reply: Reply) -> bytes:
+    if reply.code == _OK:
+        return done(call_id, b"true") if reply.confirmed else failed(call_id, GONE)
+    if reply.error == ErrorWord.NO_SUCH_MESSAGE:
+        return failed(call_id, GONE)
+    if reply.error != ErrorWord.NOT_IN_FLIGHT:
+        return refused(call_id, reply)
+    if reply.deliveries:
+        return failed(call_id, EXPIRED)
+    return failed(call_id, NOT_RESERVED if reply.state == "ready" else UNKNOWN)
+
+
+SERVICE: Final = "Service"
+METHODS: Final[dict[str, Callable[[_Asker, bytes], Found]]] = {
+    "Service.Push": push,
+    "Service.Pop": pop,
+    "Service.Ack": acknowledge,
+}

@@ -45,6 +45,7 @@ def produce(
     ] = RETRY_S,
     priority: Annotated[int | None, typer.Option(help="Higher goes first.")] = None,
     key: Annotated[str | None, typer.Option(help="Refused while a message of the queue has it.")] = None,
+    of_all: Annotated[bool, typer.Option("--of-all", help="The key is one among all queues' messages.")] = False,
     header: Annotated[list[str] | None, typer.Option("--header", "-H", help="NAME: TEXT, kept with it.")] = None,
     parse: Annotated[bool, typer.Option("--parse", help="DATA is JSON, not a text.")] = False,
     host: Host = "127.0.0.1",
@@ -60,6 +61,7 @@ def produce(
             raise fail(f"--parse: {error}") from error
     with client(host, port) as connection:
         options: dict[str, Any] = {"delay": delay, "retry": retry, "priority": priority, "key": key}
+        options["scope"] = "all" if of_all else None
         options["ttl"] = NEVER if ttl is None else ttl
         print(connection.produce(queue, value, headers=_headers(header or []), **options))
 
@@ -205,8 +207,8 @@ def peek(
 @speaking
 def show(
     msg_id: Annotated[str | None, typer.Argument(help="The message's id, or a job's (D-...).")] = None,
-    queue: Annotated[str | None, typer.Option(help="Its queue, with --key.")] = None,
-    key: Annotated[str | None, typer.Option(help="Its key, with --queue.")] = None,
+    queue: Annotated[str | None, typer.Option(help="The queue, for --key.")] = None,
+    key: Annotated[str | None, typer.Option(help="Its key in that queue, or, alone, among all.")] = None,
     host: Host = "127.0.0.1",
     port: Port = 1111,
 ) -> None:

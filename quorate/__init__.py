@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from quorate.async_client import AsyncClient, AsyncMessage
     from quorate.client import Client, DeliveredMessage
     from quorate.interrupt import Interrupt
-    from quorate.messages import NEVER, Message, Moved, NewMessage
+    from quorate.messages import NEVER, Key, Message, Moved, NewMessage
     from quorate.worker import Reject, Retry, Worker
 
 __version__ = VERSION
@@ -51,6 +51,7 @@ _HOME = {
     "Client": "client",
     "DeliveredMessage": "client",
     "Interrupt": "interrupt",
+    "Key": "messages",
     "NEVER": "messages",
     "Message": "messages",
     "Moved": "messages",
@@ -70,6 +71,7 @@ __all__ = [
     "DeliveredMessage",
     "DuplicateKeyError",
     "Interrupt",
+    "Key",
     "Message",
     "Moved",
     "NewMessage",

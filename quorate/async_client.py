@@ -23,7 +23,7 @@ from quorate.calls import Ask
 from quorate.checking import check_seconds, checked
 from quorate.credentials import Credentials
 from quorate.errors import NotInFlightError, QuorateError, RefusedError
-from quorate.messages import NEVER, RETRY_S, Message, Moved, fields_of, items_of
+from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, fields_of, items_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
@@ -179,9 +179,10 @@ class AsyncClient:
         max_ready: int | None = None,
         replicate: int | None = None,
         wait: float | None = None,
+        scope: str | None = None,
     ) -> int:
         """As `Client.produce`. One whose task is cancelled is left to end: it may be done or not."""
-        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
+        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
         more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
         if self.tracing is None:
@@ -268,25 +269,27 @@ class AsyncClient:
         """As `Client.watch`."""
         return await self._do(calls.watch(queue, wait))
 
-    async def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
+    async def confirm(self, message: "Message | int | Key | Iterable[Message | int]", *, held: bool = False) -> int:
         """As `Client.confirm`."""
-        return await self._settle("confirm", message, calls.confirm(message))
+        return await self._settle("confirm", message, calls.confirm(message, held))
 
     async def release(
-        self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
+        self, message: "Message | int | Key | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
     ) -> int:
         """As `Client.release`."""
         return await self._settle("release", message, calls.release(message, delay, nack))
 
-    async def withhold(self, message: "Message | int | Iterable[Message | int]", delay: float | None = None) -> int:
+    async def withhold(
+        self, message: "Message | int | Key | Iterable[Message | int]", delay: float | None = None
+    ) -> int:
         """As `Client.withhold`."""
         return await self._settle("withhold", message, calls.withhold(message, delay))
 
-    async def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
+    async def extend(self, message: "Message | int | Key | Iterable[Message | int]", retry: float) -> int:
         """As `Client.extend`."""
         return await self._settle("extend", message, calls.extend(message, retry))
 
-    async def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
+    async def bury(self, message: "Message | int | Key | Iterable[Message | int]", reason: str | None = None) -> int:
         """As `Client.bury`."""
         return await self._settle("bury", message, calls.bury(message, reason))
 

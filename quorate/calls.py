@@ -8,6 +8,7 @@ from quorate.errors import RefusedError
 from quorate.messages import (
     NEVER,
     RETRY_S,
+    Key,
     Message,
     Moved,
     batch_of,
@@ -70,8 +71,8 @@ def watch(queue: str | Sequence[str], wait: float) -> Ask[str | None]:
     return Ask(Action.WATCH, fields, lambda reply: reply["queue"] if reply.get("count") is not None else None)
 
 
-def confirm(messages: Message | int | Iterable[Message | int]) -> Ask[int]:
-    """How many were there."""
+def confirm(messages: Message | int | Key | Iterable[Message | int], held: bool = False) -> Ask[int]:
+    """How many were there, or, with `held`, in flight."""
     named, asked = settled_of(messages)
     if not asked:
         return Ask(Action.CONFIRM, None, lambda reply: 0)
@@ -81,17 +82,19 @@ def confirm(messages: Message | int | Iterable[Message | int]) -> Ask[int]:
             return asked - int(reply.get("elsewhere", 0))
         return int(reply["confirmed"])
 
-    return Ask(Action.CONFIRM, named, read)
+    return Ask(Action.CONFIRM, {**named, "held": held or None}, read)
 
 
-def release(messages: Message | int | Iterable[Message | int], delay: float, nack: bool | None = None) -> Ask[int]:
+def release(
+    messages: Message | int | Key | Iterable[Message | int], delay: float, nack: bool | None = None
+) -> Ask[int]:
     """How many were in flight."""
     named, asked = settled_of(messages)
     fields = {**named, "delay": delay or None, "nack": nack} if asked else None
     return Ask(Action.RELEASE, fields, lambda reply: int(reply.get("released", 0)))
 
 
-def withhold(messages: Message | int | Iterable[Message | int], delay: float | None) -> Ask[int]:
+def withhold(messages: Message | int | Key | Iterable[Message | int], delay: float | None) -> Ask[int]:
     """How many were ready."""
     named, asked = settled_of(messages)
     named.pop("delivery", None)
@@ -99,14 +102,14 @@ def withhold(messages: Message | int | Iterable[Message | int], delay: float | N
     return Ask(Action.WITHHOLD, fields, lambda reply: int(reply.get("withheld", 0)))
 
 
-def extend(messages: Message | int | Iterable[Message | int], retry: float) -> Ask[int]:
+def extend(messages: Message | int | Key | Iterable[Message | int], retry: float) -> Ask[int]:
     """How many were in flight."""
     named, asked = settled_of(messages)
     fields = {**named, "retry": retry} if asked else None
     return Ask(Action.EXTEND, fields, lambda reply: int(reply.get("extended", 0)))
 
 
-def bury(messages: Message | int | Iterable[Message | int], reason: str | None) -> Ask[int]:
+def bury(messages: Message | int | Key | Iterable[Message | int], reason: str | None) -> Ask[int]:
     """How many were in flight."""
     named, asked = settled_of(messages)
     fields = {**named, "reason": reason_of(reason)} if asked else None
@@ -148,6 +151,8 @@ def page(queue: str, state: str, after: str | None) -> Ask[tuple[list[dict[str, 
 def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> Ask[dict[str, Any]]:
     """One message."""
     fields = {"msg_id": None if msg_id is None else id_of(msg_id), "queue": queue, "key": key}
+    if key is not None and queue is None and msg_id is None:
+        fields["scope"] = "all"
     return Ask(Action.SHOW, fields, lambda reply: shown(reply["message"]))
 
 

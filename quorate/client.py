@@ -24,7 +24,7 @@ from quorate.credentials import Credentials
 from quorate.delivered import DeliveredMessage
 from quorate.errors import QuorateError, RefusedError
 from quorate.interrupt import Interrupt
-from quorate.messages import NEVER, RETRY_S, Message, Moved, NewMessage, fields_of
+from quorate.messages import NEVER, RETRY_S, Key, Message, Moved, NewMessage, fields_of
 from quorate.nodes import Address, Nodes
 from quorate.protocol import BATCH_MAX, Action, ErrorWord
 from quorate.traced import Tracing, tracing_of
@@ -130,18 +130,20 @@ class Client:
         max_ready: int | None = None,
         replicate: int | None = None,
         wait: float | None = None,
+        scope: str | None = None,
     ) -> int:
         """Put `data` (anything that JSON holds, or bytes) into the queue; returns the message's id when it is on disk.
 
         `delay` and `ttl`: seconds from now, or Unix seconds. `retry`: seconds after which an unconfirmed delivery is
         repeated; 0: delivered at most once. Unless asked otherwise it is repeated after a minute and never expires;
-        None leaves either to the queue's settings. A `key` that a live message of the queue has is refused. `headers`
+        None leaves either to the queue's settings. A `key` that a live message of the queue has is refused; with a
+        `scope` of "all", one that any such message of the shard has, and `Key(key)` names the message then. `headers`
         are kept beside the data: names and texts. `expire` of "drop": it goes when it expires, delivered or not;
         "bury": to its dead letter queue. `keep`, with a `retry` of 0: it stays when it is delivered, until it is
         confirmed or expires. `max_ready`: it is refused where so many are ready. `replicate`: on how many nodes' disks
         it is to be, instead of a majority's; not within `wait` seconds, it is refused, and removed.
         """
-        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key}
+        options = {"delay": delay, "ttl": ttl, "retry": retry, "priority": priority, "key": key, "scope": scope}
         more = {**options, "expire": expire, "keep": keep}
         more |= {"max_ready": max_ready, "replicate": replicate, "wait": wait}
         if self.tracing is None:
@@ -258,16 +260,17 @@ class Client:
         """A queue of these that has a message, which is kept for this client for a second; None: none has."""
         return self._do(calls.watch(queue, wait))
 
-    def confirm(self, message: "Message | int | Iterable[Message | int]") -> int:
+    def confirm(self, message: "Message | int | Key | Iterable[Message | int]", *, held: bool = False) -> int:
         """Acknowledge one message or several; returns how many of them were there to be confirmed.
 
         A message that has been handed out to somebody else since is not: its lease was over. When the answer was lost
-        and the request repeated, those that are gone count: the first try had confirmed them.
+        and the request repeated, those that are gone count: the first try had confirmed them. `held`: of those that are
+        in flight alone; `NotInFlightError` where none is, whose reply has the `state` and `deliveries` of the first.
         """
-        return self._settle("confirm", message, calls.confirm(message))
+        return self._settle("confirm", message, calls.confirm(message, held))
 
     def release(
-        self, message: "Message | int | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
+        self, message: "Message | int | Key | Iterable[Message | int]", *, delay: float = 0.0, nack: bool | None = None
     ) -> int:
         """Give messages in flight back, due after `delay` seconds; returns how many were. None at all: it raises.
 
@@ -276,18 +279,18 @@ class Client:
         """
         return self._settle("release", message, calls.release(message, delay, nack))
 
-    def withhold(self, message: "Message | int | Iterable[Message | int]", delay: float | None = None) -> int:
+    def withhold(self, message: "Message | int | Key | Iterable[Message | int]", delay: float | None = None) -> int:
         """Let ready messages wait for `delay` seconds, or their retry time; returns how many were ready.
 
         One that is kept though it is delivered at most once does not come again.
         """
         return self._settle("withhold", message, calls.withhold(message, delay))
 
-    def extend(self, message: "Message | int | Iterable[Message | int]", retry: float) -> int:
+    def extend(self, message: "Message | int | Key | Iterable[Message | int]", retry: float) -> int:
         """Keep messages in flight for `retry` seconds from now, also beyond their expiry; returns how many were."""
         return self._settle("extend", message, calls.extend(message, retry))
 
-    def bury(self, message: "Message | int | Iterable[Message | int]", reason: str | None = None) -> int:
+    def bury(self, message: "Message | int | Key | Iterable[Message | int]", reason: str | None = None) -> int:
         """Move messages in flight to their dead letter queue; returns how many were. Without one it raises."""
         return self._settle("bury", message, calls.bury(message, reason))
 
@@ -337,7 +340,7 @@ class Client:
     def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
-        """A live message with its state and times, by its id, or by its queue and key."""
+        """A live message with its state and times, by its id, by its queue and key, or by a key of the scope "all"."""
         return self._do(calls.show(msg_id, queue, key))
 
     # -- queues and the node -----------------------------------------------------------------------------------

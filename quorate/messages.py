@@ -80,6 +80,13 @@ class NewMessage:
     headers: dict[str, str] | None = None
     expire: str | None = None
     keep: bool | None = None
+    scope: str | None = None
+
+
+class Key(str):
+    """Names a message by its key, where that is unique among all: it was produced with `scope` "all"."""
+
+    __slots__ = ()
 
 
 def fields_of(item: dict[str, Any]) -> dict[str, Any]:
@@ -181,7 +188,7 @@ def id_of(message: Message | int) -> int:
     return message.msg_id if isinstance(message, Message) else message
 
 
-def settled_of(messages: "Message | int | Iterable[Message | int]") -> tuple[dict[str, Any], int]:
+def settled_of(messages: "Message | int | Key | Iterable[Message | int]") -> tuple[dict[str, Any], int]:
     """How one message or several are named, and how many they are (0: none is to be asked about).
 
     Of messages that were delivered the delivery is named, too: what has been handed out again since is another's.
@@ -192,6 +199,8 @@ def settled_of(messages: "Message | int | Iterable[Message | int]") -> tuple[dic
         return {"msg_id": messages.msg_id, "delivery": messages.deliveries}, 1
     if isinstance(messages, int):
         return {"msg_id": id_of(messages)}, 1
+    if isinstance(messages, Key):
+        return {"key": str(messages), "scope": "all"}, 1
     listed = list(messages)
     named: dict[str, Any] = {"msg_ids": [id_of(one) for one in listed]}
     if listed and all(isinstance(one, Message) for one in listed):

@@ -37,7 +37,7 @@ class Settling:
         self._delivery = delivery
 
     def _named(self, call: Call) -> list[int] | None:
-        """The ids that the request names, each once; None if it was refused."""
+        """The ids that the request names, each once: none, where no message has its key; None if it was refused."""
         request = call.request
         if request.delivery is not None and (fault := delivery_fault(request)) is not None:
             self._ledger.refuse_field(call, "delivery", fault)
@@ -49,11 +49,7 @@ class Settling:
             return [request.msg_id]
         if request.scope is not None and request.key is not None:
             msg_id = self._ledger.state.keys.get(request.key)
-            if msg_id is not None:
-                return [msg_id]
-            reason = f"there is no message with the key {request.key!r}"
-            self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, reason)
-            return None
+            return [] if msg_id is None else [msg_id]
         self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
         return None
 
@@ -143,7 +139,7 @@ class Settling:
         if not held:
             one = next(iter(found.values()), [None])[0]
             if one is None:
-                return self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
+                return self._refuse_missing(call, ids)
             reply = refusal(request, ErrorWord.NOT_IN_FLIGHT, f"message {one.msg_id} is not in flight for who asks")
             reply.msg_id, reply.state, reply.deliveries = one.msg_id, STATE_NAMES[one.place], one.deliveries
             return self._ledger.park(call, reply)
@@ -174,8 +170,12 @@ class Settling:
         elif found:
             self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
         else:
-            self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no message {ids[0]}")
+            self._refuse_missing(call, ids)
         return None
+
+    def _refuse_missing(self, call: Call, ids: list[int]) -> None:
+        named = f"message {ids[0]}" if ids else f"message with the key {call.request.key!r}"
+        self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
     def release(self, call: Call) -> None:
         """The messages are given back, or their delay is over: they are due at once, or after `delay`."""
@@ -224,9 +224,9 @@ class Settling:
         found = self._found(call, ids)
         by_queue = _only(found, lambda message: message.place in ALL_READY)
         if not by_queue and request.msg_ids is None:
-            word = ErrorWord.NOT_READY if found else ErrorWord.NO_SUCH_MESSAGE
-            reason = f"message {ids[0]} is not ready" if found else f"there is no message {ids[0]}"
-            return self._ledger.refuse(call, word, reason)
+            if found:
+                return self._ledger.refuse(call, ErrorWord.NOT_READY, f"message {ids[0]} is not ready")
+            return self._refuse_missing(call, ids)
         for name, messages in by_queue.items():
             due_ats = [self._withheld_until(message, request.delay) for message in messages]
             self._ledger.append(Withhold(name, *named(messages), due_ats))

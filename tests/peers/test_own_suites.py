@@ -81,11 +81,15 @@ def test_kombus_tests_of_a_transport_pass(start_node: StartNode, run_suite: RunS
 CELERY = "t/integration"
 TRACED = f"{CELERY}/test_canvas.py::test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication"
 LEVEL_0 = f"{CELERY}/test_tasks.py::test_task_replacement::test_replaced_task_nesting_level_0"
+FAILED_LOG = f"{CELERY}/test_tasks.py::test_trace_log_arguments::test_task_failed"
+SUCCEEDED_LOG = f"{CELERY}/test_tasks.py::test_trace_log_arguments::test_task_success"
 DISABLED = f"{CELERY}/test_canvas.py::test_chord::test_disabling_flag_allow_error_cb_on_chord_header"
 CELERYS = {
     DISABLED: "it fails on Redis, too",
     TRACED: "it is expected to fail on Redis, too",
     LEVEL_0: "it sets its flag back after it has sent, when a quick worker has set it already",
+    FAILED_LOG: "it gives a worker 10 ms to write what it writes behind the result",
+    SUCCEEDED_LOG: "so does this",
 }
 ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 """Also those of Celery's tests that take a quarter of an hour."""

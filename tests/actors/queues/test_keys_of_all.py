@@ -80,7 +80,10 @@ def test_what_is_asked_by_id_is_asked_by_the_key_as_well() -> None:
     assert shard.ask(9, key="k", scope="all")["released"] == 1
     shard.ask(2, queue="q")
     assert shard.ask(3, key="k", scope="all")["confirmed"] == 1
-    assert shard.ask(3, key="k", scope="all")["error"] == "no_such_message"
+    assert shard.ask(3, key="k", scope="all")["confirmed"] == 0
+    for action in (9, 10, 20, 22):
+        refused = shard.ask(action, key="k", scope="all", retry=9)
+        assert (refused["error"], refused["reason"]) == ("no_such_message", "there is no message with the key 'k'")
     assert msg_id not in shard.state.messages
 
 

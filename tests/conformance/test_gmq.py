@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bench.gmq import Gmq, GmqError
+from bench.go_rpc import Gmq, GmqError
 from bench.resp import Resp
 from tests.cluster import Cluster, wait_for
 from tests.conformance.disque import listening as disque_listening
@@ -235,7 +235,7 @@ def test_nothing_expires_until_the_year_9999(gmq_node: Node, gmq: Gmq) -> None:
 def test_kill_9_in_the_middle_of_pushes_pops_and_acks_loses_nothing(gmq_node: Node) -> None:
     pushed: set[str] = set()
     acknowledged: set[str] = set()
-    found: list[tuple[float, str]] = []
+    asked: set[str] = set()
     stop = threading.Event()
 
     def work(name: str) -> None:
@@ -249,10 +249,12 @@ def test_kill_9_in_the_middle_of_pushes_pops_and_acks_loses_nothing(gmq_node: No
                         if client.push(job, "t", ttr=1) == "success":
                             pushed.add(job)
                         taken = client.pop("t")["id"]
-                        found.append((time.monotonic(), taken))
-                        if count % 3 and client.acknowledge(taken) is True:
-                            assert taken not in acknowledged, "acknowledged once"
-                            acknowledged.add(taken)
+                        assert taken not in acknowledged, "an acknowledged job came back"
+                        time.sleep(0.005)
+                        if count % 3:
+                            asked.add(taken)
+                            if client.acknowledge(taken) is True:
+                                acknowledged.add(taken)
             except (OSError, GmqError, json.JSONDecodeError):
                 time.sleep(0.05)
 
@@ -268,7 +270,7 @@ def test_kill_9_in_the_middle_of_pushes_pops_and_acks_loses_nothing(gmq_node: No
     for thread in threads:
         thread.join()
     assert len(acknowledged) > 20
-    left = pushed - acknowledged
+    left = pushed - asked  # what became of a job whose answer was lost nobody knows
     with Gmq(port_of(gmq_node)) as client:
         until = time.monotonic() + 20
         while left and time.monotonic() < until:

@@ -52,6 +52,28 @@ def event_of(record: dict[str, Any], msg_id: int) -> Event | None:
     return Event(record["trans_id"], record["time"], record["kind"], record["queue"], about)
 
 
+async def newest_of_key(client: AsyncClient, key: str, shards: int) -> int | None:
+    """The message that was produced last with a key that is one among all, where it is gone: the log is read back.
+
+    `RECORDS_MAX` records at most, of each shard as many. Raises `NotAllowedError` for who may not read the log.
+    """
+    found: list[tuple[float, int]] = []
+    for shard in range(shards):
+        reply = await client.log(after=0, count=1, shard=shard)
+        first, end = int(reply["first_trans_id"]), int(reply["committed"])
+        left = RECORDS_MAX // shards
+        while end >= first and left > 0:
+            after = max(end - PIECE, first - 1)
+            piece = await client.log(after=after, count=end - after, shard=shard)
+            made = [one for one in piece["records"] if one.get("key") == key and one.get("scope") and "msg_id" in one]
+            if made:
+                found.append((made[-1]["time"], int(made[-1]["msg_id"])))
+                break
+            left -= end - after
+            end = after
+    return max(found)[1] if found else None
+
+
 async def life_of(client: AsyncClient, msg_id: int, newest: int | None) -> Life:
     """`newest`: the trans_id of its newest record, where it lives: from there each names the one before.
 

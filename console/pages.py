@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from console import showing
 from console.acting import ACTS, IDS_MAX, OF_MESSAGES, SETTINGS, Asked, carried_out
-from console.life import life_of
+from console.life import life_of, newest_of_key
 from console.logins import LASTS_S, Logins
 from console.views import STATES, View, Views
 from quorate import ConnectionFailedError, NotAllowedError, QuorateError, RefusedError
@@ -334,16 +334,41 @@ class Pages:
         )
 
     async def _found(self, visit: Visit) -> tuple[int, dict[str, Any] | None]:
-        if visit.said("id"):
-            msg_id = number(visit.said("id"), "id")
+        """The message that is meant: by `id`, by `queue` and `key`, by a `key` that is one among all; or by either."""
+        either, key, queue = visit.said("find").strip(), visit.said("key"), visit.said("queue")
+        if visit.said("id") or (either.isascii() and either.isdigit() and not await self._keyed(visit, either)):
+            msg_id = number(visit.said("id") or either, "id")
             try:
                 return msg_id, await visit.client.show(msg_id)
             except RefusedError as refused:
                 if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
                     raise
                 return msg_id, None
-        message = await visit.client.show(queue=visit.said("queue"), key=visit.said("key"))
-        return int(message["msg_id"]), message
+        if queue:
+            message = await visit.client.show(queue=queue, key=key)
+            return int(message["msg_id"]), message
+        key = key or either
+        if not key:
+            raise WrongError(400, "which message? An id is missing, and so is a key.")
+        found = await self._keyed(visit, key)
+        if found is not None:
+            return int(found["msg_id"]), found
+        status = await visit.view.status()
+        newest = None
+        with suppress(NotAllowedError):
+            newest = await newest_of_key(visit.client, key, max(len(status.get("shards", ())), 1))
+        if newest is None:
+            raise WrongError(404, f"There is no message with the key {key[:80]!r}, as far as the log can be read.")
+        return newest, None
+
+    @staticmethod
+    async def _keyed(visit: Visit, key: str) -> dict[str, Any] | None:
+        try:
+            return await visit.client.show(key=key)
+        except RefusedError as refused:
+            if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_SUPPORTED, ErrorWord.FIELD):
+                raise
+            return None
 
     async def _message(self, visit: Visit) -> Response:
         msg_id, message = await self._found(visit)

@@ -61,7 +61,7 @@ def test_each_page_says_what_the_node_says(node: Node, console: Console) -> None
     queues = in_table(console.get("/queues", sort="ready", down=1).text)
     assert queues.index("mail ") < queues.index("mail.dead")
     queue = console.get("/queue", name="mail", state="in_flight").text
-    assert queue.count('name="id"') == 1 + 5, "one is the header's"
+    assert queue.count('name="id"') == 5
     dead = in_table(console.get("/dead").text)
     assert re.search(r"no such user\s+3", dead)
     life = in_table(console.get("/message", id=ids[0]).text)
@@ -514,3 +514,31 @@ def test_what_was_done_is_seen_at_once(node: Node, console: Console) -> None:
         console.get("/queues")
         assert console.post("/act", act="produce", queue=f"q{n}", data="x").status == 200
         assert f"q{n}" in console.get("/queues").text
+
+
+def test_a_message_is_found_by_its_key_with_its_whole_life_also_when_it_is_gone(node: Node, console: Console) -> None:
+    with node.client() as client:
+        msg_id = client.produce("jobs", "first", key="4711", scope="all", delay=None)
+        page = in_table(console.get("/message?find=4711").text)
+        assert f"Message {msg_id}" in page
+        assert "It is ready in" in page
+        message = client.consume("jobs")
+        assert message is not None
+        message.release()
+        again = client.consume("jobs")
+        assert again is not None
+        client.confirm(again)
+        for _ in range(2):
+            client.produce_many("other", list(range(700)))  # more than one piece of the log
+        page = in_table(console.get("/message?key=4711").text)
+        assert "It is not there any more" in page
+        kinds = re.findall(r"\b(produce|deliver|release|confirm)\b", page)
+        assert kinds == ["produce", "deliver", "release", "deliver", "confirm"]
+        later = client.produce("jobs", "again", key="4711", scope="all")
+        assert f"Message {later}" in in_table(console.get("/message?find=4711").text)
+        assert f"Message {msg_id}" in in_table(console.get(f"/message?find={msg_id}").text)
+    missing = console.get("/message?find=nobody")
+    assert missing.status == 404
+    assert "There is no message with the key" in in_table(missing.text)
+    assert console.get("/message?find=%20").status == 400
+    assert console.get("/message?find=" + "k" * 300).status in (400, 404)

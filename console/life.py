@@ -64,14 +64,26 @@ async def newest_of_key(client: AsyncClient, key: str, shards: int) -> int | Non
         left = RECORDS_MAX // shards
         while end >= first and left > 0:
             after = max(end - PIECE, first - 1)
-            piece = await client.log(after=after, count=end - after, shard=shard)
-            made = [one for one in piece["records"] if one.get("key") == key and one.get("scope") and "msg_id" in one]
+            made = [one for one in await _records(client, shard, after, end) if one.get("key") == key]
+            made = [one for one in made if one.get("scope") is not None]
             if made:
                 found.append((made[-1]["time"], int(made[-1]["msg_id"])))
                 break
             left -= end - after
             end = after
     return max(found)[1] if found else None
+
+
+async def _records(client: AsyncClient, shard: int, after: int, until: int) -> list[dict[str, Any]]:
+    """Those behind `after`, up to `until`; a reply may hold fewer."""
+    records: list[dict[str, Any]] = []
+    while after < until:
+        reply = await client.log(after=after, count=until - after, shard=shard)
+        if not reply["records"]:
+            break
+        records += reply["records"]
+        after = int(reply["last_trans_id"])
+    return records
 
 
 async def life_of(client: AsyncClient, msg_id: int, newest: int | None) -> Life:

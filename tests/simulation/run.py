@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from quorate.shards import shard_of_queue
 from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
 from tests.simulation.faults import Faults
+from tests.simulation.gopher import POPPED, TOPICS, Gopher, IdHistory
 from tests.simulation.jobber import GOT, Jobber, JobHistory
 from tests.simulation.jobber import QUEUES as JOBBERS_QUEUES
 from tests.simulation.network import Network
@@ -61,10 +63,13 @@ class Run:
         has_steward: bool | None = None,
         has_workers: bool | None = None,
         has_jobbers: bool | None = None,
+        has_gophers: bool | None = None,
     ) -> None:
         self.seed = seed
         self.has_workers = Random(seed ^ 0x30BB1E5).random() < 1 / 3 if has_workers is None else has_workers
         self.has_jobbers = Random(seed ^ 0x10BBE25).random() < 1 / 3 if has_jobbers is None else has_jobbers
+        self.has_gophers = Random(seed ^ 0x60F).random() < 1 / 3 if has_gophers is None else has_gophers
+        self.ids = IdHistory()
         self.has_steward = Random(seed ^ 0x57E4A2D).random() < 1 / 3 if has_steward is None else has_steward
         self.world = World(seed)
         self.limits = ClusterLimits.drawn(self.world.random)
@@ -107,6 +112,8 @@ class Run:
             self.history.stewards_queues += WORKERS_QUEUES
             workers = [Worker(world, self.nodes, self.history, name) for name in ("w1", "w2")]
             clients += workers
+        if self.has_gophers:
+            clients += [Gopher(world, self.nodes, self.history, self.ids, name) for name in ("g1", "g2")]
         jobs = JobHistory()
         if self.has_jobbers:
             clients += [Jobber(world, self.nodes, self.history, jobs, name) for name in ("j1", "j2")]
@@ -125,6 +132,7 @@ class Run:
         self._check_workers(workers)
         self._check_archive(archive)
         self._check_jobbers()
+        self._check_gophers()
         for node in self.nodes:
             if node.is_up:
                 node.end(power_cut=world.random.random() < 0.5)
@@ -143,6 +151,7 @@ class Run:
                 world.reached
                 + Counter({"clients moved": self._moved})
                 + Counter({GOT: jobs.got})
+                + Counter({POPPED: self.ids.popped})
                 + Counter({LOOKED: sum(one.looked for one in lookers)})
                 + Counter({CANCELLED: sum(one.cancelled for one in workers)}),
             ),
@@ -181,7 +190,7 @@ class Run:
                 continue
             replayed = states[node.shard]
             state = node.state_on_disk()
-            left = [message for message in state.messages.values() if message.queue != IDLE]
+            left = [message for message in state.messages.values() if message.queue not in (IDLE, *TOPICS)]
             if left:
                 problems.append(f"{len(left)} messages are on the disk of node {node.node_id}, drained")
             if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
@@ -215,6 +224,13 @@ class Run:
                     continue
                 if queue.life.is_transient and not (queue.paused or queue.paused_in_at):
                     self.history.problems.append(f"queue {name} is still there, which a job has made")
+
+    def _check_gophers(self) -> None:
+        """Each disk has the ids that are known to be there, and none that is known to be gone."""
+        shard = shard_of_queue(TOPICS[0], self.limits.shards)
+        for node in self.nodes if self.has_gophers else ():
+            if node.is_up and node.shard == shard and node.node_id not in self.faults.outside:
+                self.history.problems += self.ids.problems_on(node.state_on_disk())
 
     def _check_archive(self, archive: Archive) -> None:
         """What a reader of the raw log has is what was committed, and the log knows where it said it is."""

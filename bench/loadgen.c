@@ -1,6 +1,6 @@
 // loadgen: closed-loop load. One epoll thread, N connections, each with one request open.
 // usage: loadgen PROTOCOL PORT CONNECTIONS REQUESTS_EACH [QUEUES] [DATA_BYTES] [BATCH]
-//   PROTOCOL: quorate | disque | beanstalk | redis (a stream with a consumer group). The work is the same for all of
+//   PROTOCOL: quorate | disque | gmq | beanstalk | redis (a stream with a consumer group). The work is the same for all of
 //   them: produce, consume, acknowledge, with BATCH messages a request (quorate; disque pipelines so many ADDJOBs).
 //   addjob: ADDJOB alone, BATCH of them pipelined.
 // Prints one line: requests a second, messages a second, and the latency's mean, median, p99 and maximum in us.
@@ -25,7 +25,7 @@ typedef struct {
 
 static const char *protocol;
 static char *data, out[OUT_BYTES];
-static int data_bytes, batch, is_redis, is_beanstalk, is_disque, only_adds;
+static int data_bytes, batch, is_redis, is_beanstalk, is_disque, is_gmq, only_adds;
 
 static double now(void) {
   struct timespec t;
@@ -85,6 +85,18 @@ static int request(Client *c) {
     n = sprintf(out, "*%d\r\n$6\r\nACKJOB\r\n", 1 + words);
     for (int i = 0; i < words; i++) n += sprintf(out + n, "$40\r\n%.40s\r\n", acks[1 + i]);
     return n;
+  }
+  if (is_gmq) {
+    static const char *methods[] = {"Push", "Pop", "Ack"};
+    int n = sprintf(out, "{\"method\":\"Service.%s\",\"params\":[", methods[c->step]);
+    if (c->step == 0)
+      n += sprintf(out + n, "{\"id\":\"%d.%d.%d\",\"topic\":\"%s\",\"body\":\"%s\",\"delay\":\"0\",\"TTR\":\"60\"}", getpid(),
+                   c->fd, c->done, stream, data);
+    else if (c->step == 1)
+      n += sprintf(out + n, "[\"%s\"]", stream);
+    else
+      n += sprintf(out + n, "\"%s\"", c->ids);
+    return n + sprintf(out + n, "],\"id\":%d}\n", c->done);
   }
   if (is_redis) {
     if (c->step == 0) return redis_command(0, 5, (const char *[]){"XADD", stream, "*", "d", data});
@@ -156,6 +168,14 @@ static int disque_reply(Client *c) {
   return n > 0;
 }
 
+static int gmq_reply(Client *c) {
+  if (c->in[c->len - 1] != '\n') return -1;
+  if (!strstr(c->in, "\"error\":null")) die("refused:", c->in);
+  if (c->step == 0 && !strstr(c->in, "\"success\"")) die("not pushed:", c->in);
+  char *at = c->step == 1 ? strstr(c->in, "\"id\":\"") : NULL;
+  return c->step != 1 || (at && sscanf(at + 6, "%31[^\"]", c->ids) == 1);
+}
+
 static void submit(Client *c) {
   int n = request(c);
   c->sent_at = now();
@@ -171,6 +191,7 @@ int main(int argc, char **argv) {
   protocol = argv[1];
   is_redis = !strcmp(protocol, "redis");
   is_beanstalk = !strcmp(protocol, "beanstalk");
+  is_gmq = !strcmp(protocol, "gmq");
   only_adds = !strcmp(protocol, "addjob");
   is_disque = only_adds || !strcmp(protocol, "disque");
   int count = atoi(argv[3]), each = atoi(argv[4]), queues = argc > 5 ? atoi(argv[5]) : 1;
@@ -221,7 +242,7 @@ int main(int argc, char **argv) {
       if (got <= 0) die("closed by", protocol);
       c->len += got;
       c->in[c->len] = 0;
-      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : is_disque ? disque_reply(c) : quorate_reply(c);
+      int reply = is_redis ? redis_reply(c) : is_beanstalk ? beanstalk_reply(c) : is_disque ? disque_reply(c) : is_gmq ? gmq_reply(c) : quorate_reply(c);
       if (reply < 0) continue;
       latency[measured++] = now() - c->sent_at;
       c->step = reply && !only_adds ? (c->step + 1) % 3 : 0;

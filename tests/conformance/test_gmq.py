@@ -1,6 +1,5 @@
 """gmq's protocol on real nodes, over real sockets: each row of what it answers."""
 
-import json
 import socket
 import threading
 import time
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bench.gmq import Killed
 from bench.go_rpc import Gmq, GmqError
 from bench.resp import Resp
 from tests.cluster import Cluster, wait_for
@@ -233,55 +233,13 @@ def test_nothing_expires_until_the_year_9999(gmq_node: Node, gmq: Gmq) -> None:
 
 
 def test_kill_9_in_the_middle_of_pushes_pops_and_acks_loses_nothing(gmq_node: Node) -> None:
-    pushed: set[str] = set()
-    acknowledged: set[str] = set()
-    asked: set[str] = set()
-    stop = threading.Event()
-
-    def work(name: str) -> None:
-        count = 0
-        while not stop.is_set():
-            try:
-                with Gmq(port_of(gmq_node), 3.0) as client:
-                    while not stop.is_set():
-                        count += 1
-                        job = f"{name}.{count}"
-                        if client.push(job, "t", ttr=1) == "success":
-                            pushed.add(job)
-                        taken = client.pop("t")["id"]
-                        assert taken not in acknowledged, "an acknowledged job came back"
-                        time.sleep(0.005)
-                        if count % 3:
-                            asked.add(taken)
-                            if client.acknowledge(taken) is True:
-                                acknowledged.add(taken)
-            except (OSError, GmqError, json.JSONDecodeError):
-                time.sleep(0.05)
-
-    threads = [threading.Thread(target=work, args=(f"w{number}",)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for _ in range(3):
-        time.sleep(1.0)
+    def kill() -> None:
         gmq_node.kill()
         gmq_node.start()
-    time.sleep(0.5)
-    stop.set()
-    for thread in threads:
-        thread.join()
-    assert len(acknowledged) > 20
-    left = pushed - asked  # what became of a job whose answer was lost nobody knows
-    with Gmq(port_of(gmq_node)) as client:
-        until = time.monotonic() + 20
-        while left and time.monotonic() < until:
-            try:
-                job = client.pop("t")["id"]
-            except GmqError:
-                continue
-            assert job not in acknowledged, "an acknowledged job came back"
-            client.acknowledge(job)
-            left.discard(job)
-    assert not left
+
+    clients = Killed(port_of(gmq_node))
+    assert not clients.run(3, kill)
+    assert len(clients.acknowledged) > 20
 
 
 def test_any_node_of_a_cluster_serves(tmp_path: Path) -> None:

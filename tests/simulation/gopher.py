@@ -78,12 +78,12 @@ class Gopher(SimulatedSession):
         known = self._ids.known[name]
         known.calls += 1
         known.open += 1
-        call, before = known.calls, known.is_live if known.open == 1 else None
+        call, begins_alone, before = known.calls, known.open == 1, known.is_live
         known.is_live = None
 
         def replied(reply: dict[str, Any]) -> None:
             known.open -= 1
-            is_alone = known.calls == call and not known.open and self._world.time > known.doubt_until
+            is_alone = begins_alone and known.calls == call and self._world.time > known.doubt_until
             found = says(reply, before if is_alone else None)
             if found is None:
                 known.doubt_until = self._world.time + DOUBT_S

@@ -1,0 +1,235 @@
+"""python -m bench.gmq: gmq's protocol beside JSON, in one run, on nodes whose logs are full.
+
+Push, Pop and Ack of 100 bytes beside produce, consume and confirm, fsynced, with 8 and 64 connections; the same with a
+million live ids beside a thousand, and what ids take in memory; how soon a Pop that waits is answered; jobs with delays
+over a minute, and how late each is; kill -9 again and again under pushes, pops and acknowledgements.
+`--only work ids wait delays kills`, `--rounds N`, `--count N` (instead of a million).
+"""
+
+import argparse
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from bench.go_rpc import Gmq, GmqError
+from bench.load import FULL_RECORDS, fill, load
+from bench.node import BenchNode, cpu_seconds, resident_bytes, running_node
+from quorate import Client, NewMessage
+
+PORT: Final = 11_720
+GMQ: Final = PORT + 100
+LISTENERS: Final = [{"protocol": "gmq", "host": "127.0.0.1", "port": GMQ}]
+DATA_BYTES: Final = 100
+FEW: Final = 1000
+DELAYED: Final = 10_000
+SPAN_S: Final = 60
+WORKERS: Final = 4
+
+
+def _cpu_s(node: BenchNode) -> float:
+    return sum(cpu_seconds(pid) for pid in (node.supervisor_pid, *node.worker_pids))
+
+
+def _timed(node: BenchNode, protocol: str, connections: int, requests: int) -> tuple[float, float]:
+    """Requests a second, and CPU each (us)."""
+    before = _cpu_s(node)
+    port = PORT if protocol == "quorate" else GMQ
+    figures = load(protocol, port, connections, requests, data_bytes=DATA_BYTES)
+    return figures["rps"], (_cpu_s(node) - before) / requests * 1e6
+
+
+def work(rounds: int, count: int) -> None:
+    """The same work by both protocols."""
+    with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
+        fill(PORT)
+        for connections in (8, 64):
+            found: dict[str, list[tuple[float, float]]] = {"quorate": [], "gmq": []}
+            for _ in range(rounds):
+                for protocol, rows in found.items():
+                    rows.append(_timed(node, protocol, connections, 12_000 if connections == 8 else 36_000))
+            medians = {p: [statistics.median(one) for one in zip(*rows, strict=True)] for p, rows in found.items()}
+            json, gmq = medians["quorate"], medians["gmq"]
+            print(
+                f"work, {connections} connections: JSON {json[0]:.0f}/s {json[1]:.1f} us, gmq {gmq[0]:.0f}/s "
+                f"{gmq[1]:.1f} us of CPU: {gmq[0] / json[0]:.2f} (wanted 0.8)",
+                flush=True,
+            )
+
+
+def _fill_in(count: int, prefix: str | None) -> None:
+    """Messages that live on, with such keys among all, if they are to have some."""
+    with Client("127.0.0.1", PORT, timeout=60) as client:
+        for begin in range(0, count, FEW):
+            keys = [None if prefix is None else f"{prefix}{n:07}" for n in range(begin, min(begin + FEW, count))]
+            scope = None if prefix is None else "all"
+            client.produce_many("live", [NewMessage("x" * DATA_BYTES, key=key, scope=scope) for key in keys])
+
+
+def ids(rounds: int, count: int) -> None:
+    """What many live ids cost a request, and take in memory."""
+    used: dict[str, float] = {}
+    for name in ("no ids", "ids"):
+        with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
+            before = sum(resident_bytes(pid) for pid in node.worker_pids)
+            _fill_in(count, "xxxx_id1574300000." if name == "ids" else None)
+            used[name] = (sum(resident_bytes(pid) for pid in node.worker_pids) - before) / count
+    with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
+        fill(PORT)
+        cpu: dict[int, float] = {}
+        there = 0
+        for live in (FEW, count):
+            _fill_in(live - there, f"{live}.")
+            there = live
+            cpu[live] = statistics.median(_timed(node, "gmq", 64, 36_000)[1] for _ in range(rounds))
+    print(
+        f"ids: {cpu[FEW]:.1f} us of CPU a request with {FEW}, {cpu[count]:.1f} with {count}: "
+        f"{cpu[count] / cpu[FEW]:.2f} (wanted 1.1); {used['ids'] - used['no ids']:.0f} bytes a job more than without "
+        "(wanted 150)",
+        flush=True,
+    )
+
+
+def wait(rounds: int, count: int) -> None:
+    """How long after the reply to a Push a Pop that waited is answered."""
+    late: list[float] = []
+    with running_node(PORT, listeners=LISTENERS), Gmq(GMQ) as consumer, Gmq(GMQ) as producer:
+        for number in range(200):
+            consumer.begin("Pop", ["t"])
+            time.sleep(0.005)
+            answered: list[float] = []
+
+            def read(answered: list[float] = answered) -> None:
+                consumer.reply()
+                answered.append(time.monotonic())
+
+            reader = threading.Thread(target=read)
+            reader.start()
+            producer.push(f"w{number}", "t")
+            pushed_at = time.monotonic()
+            reader.join()
+            late.append(answered[0] - pushed_at)
+    print(f"wait: a Pop is answered {max(late) * 1000:.2f} ms after its Push at most (wanted 5)", flush=True)
+
+
+def delays(rounds: int, count: int) -> None:
+    """How late jobs with a delay are given, by a node that has nothing else to do."""
+    due: dict[str, float] = {}
+    late: list[float] = []
+    with running_node(PORT, listeners=LISTENERS), Gmq(GMQ) as client:
+        for number in range(DELAYED):
+            delay = 5 + number % SPAN_S
+            begun = time.time()
+            client.push(f"d{number}", f"t{number % 7}", delay=delay, ttr=60)
+            due[f"d{number}"] = begun + delay  # a little before the node's: so it may only seem later than it was
+        while due:
+            try:
+                job = client.pop(*(f"t{number}" for number in range(7)))
+            except GmqError:
+                continue
+            late.append(time.time() - due.pop(job["id"]))
+    late.sort()
+    print(
+        f"delays: {DELAYED} jobs over {SPAN_S} s: p99 {late[int(len(late) * 0.99)] * 1000:.1f} ms late, "
+        f"{late[-1] * 1000:.1f} at most, {late[0] * 1000:.1f} at least (wanted 50)",
+        flush=True,
+    )
+
+
+class Killed:
+    """Clients that push, pop and acknowledge while a node is killed; what they know for certain."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._stop = threading.Event()
+        self.pushed: set[str] = set()
+        self.asked: set[str] = set()
+        self.acknowledged: set[str] = set()
+        self.problems: list[str] = []
+
+    def _work(self, name: str) -> None:
+        count = 0
+        while not self._stop.is_set():
+            try:
+                with Gmq(self._port, 3.0) as client:
+                    while not self._stop.is_set():
+                        count += 1
+                        self._step(client, f"{name}.{count}", count)
+            except (OSError, GmqError, ValueError):
+                time.sleep(0.05)
+
+    def _step(self, client: Gmq, job: str, count: int) -> None:
+        if client.push(job, "t", ttr=1) == "success":
+            self.pushed.add(job)
+            if client.push(job, "other", ttr=1) == "success" and job not in self.asked:
+                self.problems.append(f"{job} was taken twice")
+        taken = client.pop("t")["id"]
+        if taken in self.acknowledged:
+            self.problems.append(f"{taken} came back")
+        time.sleep(0.005)
+        if count % 3:
+            self.asked.add(taken)
+            if client.acknowledge(taken) is True:
+                self.acknowledged.add(taken)
+
+    def run(self, kills: int, kill: Callable[[], None]) -> list[str]:
+        """Let them work while it is killed so many times, then take what is left; what was wrong."""
+        threads = [threading.Thread(target=self._work, args=(f"w{number}",)) for number in range(WORKERS)]
+        for thread in threads:
+            thread.start()
+        for _ in range(kills):
+            time.sleep(1.0)
+            kill()
+        time.sleep(0.5)
+        self._stop.set()
+        for thread in threads:
+            thread.join()
+        left = self.pushed - self.asked  # what became of a job whose answer was lost nobody knows
+        until = time.monotonic() + 30
+        with Gmq(self._port) as client:
+            while left and time.monotonic() < until:
+                try:
+                    job = client.pop("t")["id"]
+                except GmqError:
+                    continue
+                if job in self.acknowledged:
+                    self.problems.append(f"{job} came back")
+                client.acknowledge(job)
+                left.discard(job)
+        return [*self.problems, *(f"{job} is lost" for job in left)]
+
+
+def kills(rounds: int, count: int) -> None:
+    """Nothing that was answered is lost, or comes back, or is taken twice."""
+    with running_node(PORT, listeners=LISTENERS, gmq_ttr_grace_s=0.5, gmq_pop_wait_s=0.2) as node:
+
+        def kill() -> None:
+            node.kill()
+            node.start()
+
+        clients = Killed(GMQ)
+        problems = clients.run(20, kill)
+        print(
+            f"kills: 20, {len(clients.pushed)} pushes and {len(clients.acknowledged)} acknowledgements answered: "
+            f"{len(problems)} wrong {problems[:3]}",
+            flush=True,
+        )
+
+
+PARTS: Final = {"work": work, "ids": ids, "wait": wait, "delays": delays, "kills": kills}
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gmq")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=[*PARTS])
+    arguments = parser.parse_args()
+    for name in arguments.only:
+        PARTS[name](arguments.rounds, arguments.count)
+
+
+if __name__ == "__main__":
+    main()

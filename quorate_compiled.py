@@ -90,6 +90,7 @@ MODULES: Final = (
     "actors.queues.moving",
     "actors.queues.totals",
     "actors.queues.settling",
+    "actors.queues.soonest",
     "actors.queues.summing",
     "actors.queues.surroundings",
     "actors.queues.tenure",

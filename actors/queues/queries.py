@@ -16,6 +16,7 @@ from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.queue_admin import paused_word
 from actors.queues.queue_rows import QueueRows, totals_of
 from actors.queues.readers import Readers
+from actors.queues.soonest import PLACES, Soonest
 from actors.queues.summing import Summing, Sums
 from actors.queues.surroundings import Surroundings
 from quorate.actions import Right
@@ -74,8 +75,9 @@ class Queries:
         self._summing = Summing(ledger, self._summed)
         self._rows = QueueRows(ledger, delivery, self._summing)
         self._listings = Listings(ledger, self._rows)
+        self._soonest = Soonest(ledger, self._soon)
         self._asked = asked
-        self._sums_next = False
+        self._turn = 0
         self.around = around
 
     def monitor(self, call: Call) -> None:
@@ -117,19 +119,23 @@ class Queries:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self._listings.has_more or self._summing.has_more
+        return self._listings.has_more or self._summing.has_more or self._soonest.has_more
 
     def go_on(self) -> None:
-        """Look at some more names for a list of very many, or for sums: by turns, where there is both."""
-        self._sums_next = not self._sums_next
-        if self._summing.has_more and (self._sums_next or not self._listings.has_more):
-            self._summing.go_on(self._ledger.now)
-        else:
-            self._listings.go_on()
+        """Look at some more names for a list of very many, for sums, or for what is soon: by turns."""
+        for _ in range(3):
+            self._turn = (self._turn + 1) % 3
+            if self._turn == 0 and self._summing.has_more:
+                return self._summing.go_on(self._ledger.now)
+            if self._turn == 1 and self._listings.has_more:
+                return self._listings.go_on()
+            if self._turn == 2 and self._soonest.has_more:
+                return self._soonest.go_on()
+        return None
 
     def take_open(self) -> list[Call]:
         """The lists and sums that are not ready; they do not go on."""
-        return self._listings.take_open() + self._summing.take_open()
+        return self._listings.take_open() + self._summing.take_open() + self._soonest.take_open()
 
     def leader(self, call: Call) -> None:
         """Who leads."""
@@ -235,9 +241,12 @@ class Queries:
         """Some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
 
         Of messages only those of `queue` and `state`, where that is given. `after` is a bucket of names, or the record
-        that produced the last message.
+        that produced the last message. Sorted by `due`: the first `count` of the delayed, or of those in flight, of all
+        queues, in the order of their times.
         """
         request = call.request
+        if request.sort is not None:
+            return self._scan_soonest(call)
         after = request.after or 0
         if not isinstance(after, int):
             return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
@@ -249,6 +258,19 @@ class Queries:
             reply.names, reply.next = self._scan_names(call, after, count)
         self._ledger.park(call, reply)
         return None
+
+    def _scan_soonest(self, call: Call) -> None:
+        request = call.request
+        place = PLACES.get(request.state or "")
+        if request.sort != "due" or not request.full or place is None:
+            reason = f"is {request.sort!r}: a scan is sorted by due, with full and one state, {' or '.join(PLACES)}"
+            return self._ledger.refuse_field(call, "sort", reason)
+        return self._soonest.ask(call, place, min(request.count or SCAN_DEFAULT, SCAN_TOLD_MAX))
+
+    def _soon(self, call: Call, messages: list[Message]) -> None:
+        reply = done(call.request, ScanReply, shards=self.around.shards, now=self._ledger.now)
+        reply.messages = [self._view(call, message) for message in _fitting(iter(messages), call.reply_bytes_max)]
+        self._ledger.park(call, reply)
 
     def _scan_names(self, call: Call, after: int, count: int) -> tuple[list[tuple[str, int]], int | None]:
         rights, queues = call.principal.rights, self._state.queues

@@ -120,7 +120,6 @@ MODULES: Final = (
     "net.protocols.disque_client",
     "net.protocols.disque_jobs",
     "net.protocols.disque_session",
-    "net.protocols.go_json",
     "net.protocols.gmq_session",
     "net.protocols.payload_text",
     "storage.entry_codec",

@@ -20,7 +20,9 @@ def console(
     ] = None,
     http_host: Annotated[str, typer.Option(help="Where it listens.")] = "127.0.0.1",
     http_port: Annotated[int, typer.Option(help="0: any that is free.")] = 1180,
-    serves: Annotated[str, typer.Option(help="Some of console, metrics, health.")] = "console,metrics,health",
+    serves: Annotated[
+        str, typer.Option(help="Some of console, metrics, health, gmq-monitor.")
+    ] = "console,metrics,health",
     http_hosts: Annotated[list[str] | None, typer.Option(help="Other names by which browsers may ask for it.")] = None,
     cert: Annotated[Path | None, typer.Option(help="A certificate (PEM): it speaks TLS.")] = None,
     key: Annotated[Path | None, typer.Option(help="Its key, where that is in another file.")] = None,

@@ -216,7 +216,7 @@ class Metrics:
     def _told(self, families: Families) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             try:
-                view = await self._view(request)
+                view = await self.view_of(request)
                 if isinstance(view, Response):
                     return view
                 registry = CollectorRegistry()
@@ -239,7 +239,7 @@ class Metrics:
 
         return answer
 
-    async def _view(self, request: Request) -> View | Response:
+    async def view_of(self, request: Request) -> View | Response:
         """That of whose token it is; what is said of one that is none, and when too many from there were none."""
         token = _token_of(request)
         if token is None or self._views.has(token):

@@ -19,6 +19,7 @@ from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from console.gmq_monitor import GmqMonitor
 from console.guard import ANSWER_S, LOOPBACK_NAMES, Guard, is_loopback
 from console.logins import Logins
 from console.metrics import Metrics
@@ -30,7 +31,8 @@ from quorate.nodes import Address
 
 log = logging.getLogger("quorate.console")
 
-SERVES: Final = ("console", "metrics", "health")
+SERVES: Final = ("console", "metrics", "health", "gmq-monitor")
+USUAL: Final = frozenset({"console", "metrics", "health"})
 PORT: Final = 1180
 CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 16 << 10
@@ -64,7 +66,7 @@ class HttpListener:
 
     host: str = "127.0.0.1"
     port: int = PORT
-    serves: frozenset[str] = field(default_factory=lambda: frozenset(SERVES))
+    serves: frozenset[str] = field(default=USUAL)
     hosts: tuple[str, ...] = ()
     cert: str | None = None
     key: str | None = None
@@ -169,9 +171,14 @@ def is_news(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(("Invalid HTTP request", "ASGI callable returned", "Exceeded concurrency"))
 
 
-def app_of(listener: HttpListener, port: int, views: Views, logins: Logins, queues_max: int) -> ASGIApp:
-    """What answers there, at that port."""
-    routes: list[BaseRoute] = [*Metrics(views, logins, queues_max).routes(listener.serves)]
+def app_of(
+    listener: HttpListener, port: int, views: Views, logins: Logins, queues_max: int, console: int | None = None
+) -> ASGIApp:
+    """What answers there, at that port; `console` is that of the console, if there is one."""
+    metrics = Metrics(views, logins, queues_max)
+    routes: list[BaseRoute] = [*metrics.routes(listener.serves)]
+    if "gmq-monitor" in listener.serves:
+        routes += GmqMonitor(metrics.view_of, console).routes(has_console="console" in listener.serves)
     if "console" in listener.serves:
         routes += Pages(views, logins, port, is_secure=listener.cert is not None).routes()
     return Guard(Starlette(routes=routes), listener.names)
@@ -197,10 +204,12 @@ async def serve(
     logging.getLogger("uvicorn.error").addFilter(is_news)
     views, logins = Views(nodes, shown), Logins()
     servers: list[tuple[_Server, list[Any]]] = []
-    for listener, sock in zip(listeners, [bound(one) for one in listeners], strict=True):
+    sockets_of = [(one, bound(one)) for one in listeners]
+    consoles = [sock.getsockname()[1] for one, sock in sockets_of if "console" in one.serves]
+    for listener, sock in sockets_of:
         port = sock.getsockname()[1]
         config = uvicorn.Config(
-            app_of(listener, port, views, logins, queues_max),
+            app_of(listener, port, views, logins, queues_max, consoles[0] if consoles else None),
             host=listener.host,
             port=port,
             http=_Protocol,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from actors.node.config_file import members, without_comments
-from actors.node.options import BY_NAME, IGNORED, OPTIONS, RENAMED, is_wildcard
+from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED, is_wildcard
 
 ENVIRONMENT_PREFIX: Final = "QUORATE_"
 
@@ -80,10 +80,25 @@ def load(
         if value is not None:
             value = _from_text(name, value) if isinstance(value, str) else value
             _take(name, value, "command line", config, faults)
+    _hand_monitors_on(config)
     check_together(config, faults)
     if faults:
         raise ConfigError(faults)
     return config
+
+
+def _hand_monitors_on(config: NodeConfig) -> None:
+    """Listeners for who polls gmq's monitor are the console's process's."""
+    own, monitors = config["listeners"], [one for one in config["listeners"] if one["protocol"] == GMQ_MONITOR]
+    if not monitors:
+        return
+    source = config.values["listeners"].source
+    config.values["listeners"] = Value([one for one in own if one["protocol"] != GMQ_MONITOR], source)
+    handed_on = [*config["http_listeners"]]
+    for one in monitors:
+        certificate = {"cert": config["tls_cert"], "key": config["tls_key"]} if one["tls"] else {}
+        handed_on.append({"host": one["host"], "port": one["port"], "serves": [GMQ_MONITOR], **certificate})
+    config.values["http_listeners"] = Value(handed_on, source)
 
 
 def restored(values: Mapping[str, Any]) -> NodeConfig:

@@ -78,6 +78,12 @@ def is_wildcard(host: str) -> bool:
     return host.strip("[]") in ("", "0.0.0.0", "::", "*")
 
 
+GMQ_MONITOR: Final = "gmq-monitor"
+"""No protocol of a worker's: the console's process answers there. It may stand among `listeners` all the same."""
+
+GMQ_MONITOR_PORT: Final = 8000
+
+
 def listeners(value: Any) -> list[dict[str, Any]]:
     """Objects with protocol, host, port, tls and debug; all but a JSON port may be left out."""
     if not isinstance(value, list):
@@ -87,9 +93,10 @@ def listeners(value: Any) -> list[dict[str, Any]]:
         if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls", "debug"}:
             raise ValueError(f"entry {index} is not an object with protocol, host, port, tls and debug")
         protocol, host = one.get("protocol", "json"), one.get("host", "127.0.0.1")
-        if protocol not in PROTOCOLS:
-            raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}")
-        port = one.get("port", None if protocol == "json" else PORTS[protocol])
+        if protocol not in PROTOCOLS and protocol != GMQ_MONITOR:
+            raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}, {GMQ_MONITOR}")
+        usual = GMQ_MONITOR_PORT if protocol == GMQ_MONITOR else None if protocol == "json" else PORTS[protocol]
+        port = one.get("port", usual)
         if not isinstance(host, str) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise ValueError(f"entry {index}: a host and a port from 1 to 65535 are wanted")
         tls, debug = one.get("tls", False), one.get("debug", False)
@@ -108,7 +115,8 @@ HTTP_FIELDS: Final = {
     "key": str,
     "insecure_http": bool,
 }
-HTTP_SERVES: Final = ("console", "metrics", "health")
+HTTP_SERVES: Final = ("console", "metrics", "health", "gmq-monitor")
+HTTP_USUAL: Final = ("console", "metrics", "health")
 
 
 def http_listeners(value: Any) -> list[dict[str, Any]]:
@@ -122,7 +130,7 @@ def http_listeners(value: Any) -> list[dict[str, Any]]:
         for name, kind in HTTP_FIELDS.items():
             if name in one and not isinstance(one[name], kind):
                 raise ValueError(f"entry {index}: {name} is {one[name]!r}: {kind.__name__} is wanted")
-        listener = {"host": "127.0.0.1", "port": 1180, "serves": list(HTTP_SERVES), **one}
+        listener = {"host": "127.0.0.1", "port": 1180, "serves": list(HTTP_USUAL), **one}
         if not 1 <= listener["port"] <= 65535:
             raise ValueError(f"entry {index}: a port from 1 to 65535 is wanted")
         if not listener["serves"] or set(listener["serves"]) - set(HTTP_SERVES):

@@ -27,11 +27,12 @@ from net.protocols.gmq_shapes import (
     Popped,
     Pushed,
 )
-from net.protocols.go_json import compact, kind_of, misfit, readable, string
 from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.json_shapes import Batch
 from net.protocols.payload_text import payload_text
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
+from quorate.gmq_jobs import job_id, told_ttr, ttr_of
+from quorate.go_json import compact, kind_of, misfit, readable, string
 from quorate.protocol import (
     BATCH_MAX,
     MSG_ID_MAX,
@@ -45,9 +46,6 @@ from quorate.protocol import (
     ShowReply,
     name_fault,
 )
-
-GRACE_S: Final = 3
-"""A job's TTR runs so much longer (s); where it is another time, each job says what its TTR is."""
 
 YEAR_S: Final = 31_536_000
 INT_MAX: Final = 2**63 - 1
@@ -323,7 +321,7 @@ def push(asker: _Asker, params: bytes) -> Found:
         key=job.id,
         as_job=True,
         scope="all",
-        ttr=None if ttr == _told_ttr(retry) else ttr,
+        ttr=None if ttr == told_ttr(retry) else ttr,
         asked_delay=delay or None,
     )
 
@@ -350,11 +348,6 @@ def push(asker: _Asker, params: bytes) -> Found:
 
 def _exists(call_id: bytes, job: str) -> bytes:
     return done(call_id, string(f"jobKey:gmq:jobpool:{job},error:has exist"))
-
-
-def _told_ttr(retry_s: float) -> int:
-    """The TTR that a job has whose message says no other."""
-    return max(round(retry_s) - GRACE_S, 0)
 
 
 # -- Pop ---------------------------------------------------------------------------------------------------------------
@@ -425,20 +418,6 @@ def _names(params: bytes) -> list[str]:
     return names
 
 
-def job_id(message: MessageView) -> str:
-    """What an Ack names a message by: the key that only it has among all, or its number."""
-    return message.key if message.scope is not None and message.key is not None else str(message.msg_id)
-
-
-def ttr_of(message: MessageView) -> int:
-    """The TTR that a job was pushed with; of a message of another protocol its retry time, rounded up (s)."""
-    if message.ttr is not None:
-        return message.ttr
-    if message.scope is not None and message.expires_at >= TIME_MAX_S:
-        return _told_ttr(message.retry)
-    return -int(-message.retry // 1)
-
-
 def delay_of(message: MessageView) -> int:
     """The delay that it was pushed with (s)."""
     return int(message.delay or 0)
@@ -448,11 +427,11 @@ def job_map(message: MessageView) -> bytes:
     """A job as a Pop gives it: every value is a string, in the order of their names."""
     before = max(message.deliveries - 1, 0) if message.retry else 0
     return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
-        ttr_of(message),
+        ttr_of(message.ttr, message.retry, message.scope, message.expires_at),
         string(payload_text(bytes(message.data), message.encoding)),
         before,
         delay_of(message),
-        string(job_id(message)),
+        string(job_id(message.key, message.scope, message.msg_id)),
         string(message.queue),
     )
 

@@ -153,6 +153,17 @@ def test_more_ports_for_clients_have_a_protocol_each() -> None:
     assert disque == {"protocol": "disque", "host": "127.0.0.1", "port": 7711, "tls": False, "debug": True}
 
 
+def test_a_listener_for_gmqs_monitor_is_the_consoles() -> None:
+    given = [{"protocol": "gmq"}, {"protocol": "gmq-monitor"}, {"protocol": "gmq-monitor", "port": 5, "tls": True}]
+    flags = {"listeners": given, "tls_cert": "c", "tls_key": "k", "http_listeners": [{"port": 9}]}
+    config = load(environment={}, flags=flags)
+    assert [(one["protocol"], one["port"]) for one in config["listeners"]] == [("gmq", 9503)]
+    first, plain, secure = config["http_listeners"]
+    assert first["serves"] == ["console", "metrics", "health"]
+    assert plain == {"host": "127.0.0.1", "port": 8000, "serves": ["gmq-monitor"]}
+    assert (secure["port"], secure["cert"], secure["key"]) == (5, "c", "k")
+
+
 @pytest.mark.parametrize(
     ("nodes", "says"),
     [

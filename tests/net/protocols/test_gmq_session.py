@@ -8,8 +8,8 @@ from msgspec import Raw
 
 from net.node_facts import NodeFacts
 from net.protocols.gmq_session import GONE, GmqSession, number_in
-from net.protocols.go_json import compact, escaped, readable
 from net.protocols.session import Ask, Close, Found, RequestLimits, Say
+from quorate.go_json import compact, escaped, readable
 from quorate.protocol import TIME_MAX_S, Action, Code, ErrorWord, MessageView, Reply, Request, ShowReply
 
 NOW = 1_800_000_000.0

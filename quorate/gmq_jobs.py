@@ -1,0 +1,27 @@
+"""How a message is told as a job of gmq's: its protocol's session and its monitor go by the same rules."""
+
+from typing import Final
+
+from quorate.protocol import TIME_MAX_S
+
+GRACE_S: Final = 3
+"""A job's TTR runs so much longer (s); where it is another time, each job says what its TTR is."""
+
+
+def told_ttr(retry_s: float) -> int:
+    """The TTR of a job whose message says no other (s)."""
+    return max(round(retry_s) - GRACE_S, 0)
+
+
+def ttr_of(ttr: int | None, retry_s: float, scope: str | None, expires_at: float) -> int:
+    """The TTR that a job was pushed with; of a message of another protocol its retry time, rounded up (s)."""
+    if ttr is not None:
+        return ttr
+    if scope is not None and expires_at >= TIME_MAX_S:
+        return told_ttr(retry_s)
+    return -int(-retry_s // 1)
+
+
+def job_id(key: str | None, scope: str | None, msg_id: int) -> str:
+    """What an Ack names a message by: the key that only it has among all, or its number."""
+    return key if scope is not None and key is not None else str(msg_id)

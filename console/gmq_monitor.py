@@ -99,7 +99,7 @@ def bucket_of(key: str) -> tuple[int, str] | None:
 def job_of(message: dict[str, Any]) -> dict[str, str]:
     """A row of a bucket's list."""
     name = job_id(message.get("key"), message.get("scope"), message["msg_id"])
-    ttr = ttr_of(message.get("ttr"), message["retry"], message.get("scope"), message["expires_at"])
+    ttr = ttr_of(message.get("ttr"), message["retry"])
     colour, word = BADGES.get(message["state"], ("black", "unknown"))
     return {
         "id": name,

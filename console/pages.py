@@ -343,7 +343,8 @@ class Pages:
             except RefusedError as refused:
                 if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
                     raise
-                return msg_id, None
+            newest = await self._gone(visit, either) if either else None
+            return newest or msg_id, None
         if queue:
             message = await visit.client.show(queue=queue, key=key)
             return int(message["msg_id"]), message
@@ -353,13 +354,18 @@ class Pages:
         found = await self._keyed(visit, key)
         if found is not None:
             return int(found["msg_id"]), found
-        status = await visit.view.status()
-        newest = None
-        with suppress(NotAllowedError):
-            newest = await newest_of_key(visit.client, key, max(len(status.get("shards", ())), 1))
+        newest = await self._gone(visit, key)
         if newest is None:
             raise WrongError(404, f"There is no message with the key {key[:80]!r}, as far as the log can be read.")
         return newest, None
+
+    @staticmethod
+    async def _gone(visit: Visit, key: str) -> int | None:
+        """The last message that had a key which was one among all, as far as the log is there and may be read."""
+        status = await visit.view.status()
+        with suppress(NotAllowedError):
+            return await newest_of_key(visit.client, key, max(len(status.get("shards", ())), 1))
+        return None
 
     @staticmethod
     async def _keyed(visit: Visit, key: str) -> dict[str, Any] | None:

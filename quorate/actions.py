@@ -184,6 +184,11 @@ TABLE: Final = (
     Facts(*(Action.MOVE, "move", Right.CONSUME, About.QUEUE), writes=True, unless_gone=True, level=WORKERS_LEVEL),
     Facts(Action.WITHHOLD, "withhold", Right.CONSUME, About.MESSAGES, Gathered.SUM, writes=True, level=JOBS_LEVEL),
     Facts(Action.SCAN, "scan", Right.LOOK, About.SHARD, is_long=True, is_repeatable=True, level=JOBS_LEVEL),
+    Facts(
+        *(Action.FIND, "find", Right.ANY, About.MESSAGE, Gathered.FOUND),
+        is_repeatable=True,
+        level=JOBS_LEVEL,
+    ),
     Facts(Action.NODE_MONITOR, "node monitor", Right.LOOK, About.QUEUE, asks_node=True, is_repeatable=True),
     Facts(
         *(Action.NODE_LIST, "node list", Right.LOOK, About.EVERY_SHARD, Gathered.LIST),

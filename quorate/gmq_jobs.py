@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from quorate.protocol import TIME_MAX_S
-
 GRACE_S: Final = 3
-"""A job's TTR runs so much longer (s); where it is another time, each job says what its TTR is."""
+"""A job's TTR runs so much longer (s); where it is another time, each job's message says what its TTR is."""
 
 
 def told_ttr(retry_s: float) -> int:
@@ -13,13 +11,9 @@ def told_ttr(retry_s: float) -> int:
     return max(round(retry_s) - GRACE_S, 0)
 
 
-def ttr_of(ttr: int | None, retry_s: float, scope: str | None, expires_at: float) -> int:
+def ttr_of(ttr: int | None, retry_s: float) -> int:
     """The TTR that a job was pushed with; of a message of another protocol its retry time, rounded up (s)."""
-    if ttr is not None:
-        return ttr
-    if scope is not None and expires_at >= TIME_MAX_S:
-        return told_ttr(retry_s)
-    return -int(-retry_s // 1)
+    return -int(-retry_s // 1) if ttr is None else ttr
 
 
 def job_id(key: str | None, scope: str | None, msg_id: int) -> str:

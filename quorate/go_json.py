@@ -9,27 +9,31 @@ from typing import Final
 
 import msgspec
 
-_ESCAPES: Final = {
-    b"<": b"\\u003c",
-    b">": b"\\u003e",
-    b"&": b"\\u0026",
-    "\u2028".encode(): b"\\u2028",
-    "\u2029".encode(): b"\\u2029",
-}
-_TO_ESCAPE: Final = re.compile(b"|".join(map(re.escape, _ESCAPES)))
-_HALF: Final = re.compile(
-    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL
+_ESCAPES: Final = (
+    (b"<", b"\\u003c"),
+    (b">", b"\\u003e"),
+    (b"&", b"\\u0026"),
+    ("\u2028".encode(), b"\\u2028"),
+    ("\u2029".encode(), b"\\u2029"),
 )
-_STRING_OR_SPACE: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[ \t\r\n]+', re.DOTALL)
+_MAYBE_HALF: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+_HIGH: Final = rb"\\u[dD][89abAB][0-9a-fA-F]{2}"
+_LOW: Final = rb"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_HALF: Final = re.compile(rb"%b(?!%b)|(?<!%b)%b" % (_HIGH, _LOW, _HIGH, _LOW))
 _SPACE: Final = re.compile(rb"[ \t\r\n]")
+MENDED_MAX: Final = 1 << 20
+"""In so many bytes what is no text is mended: some 25 ms, at the worst. In more there is none of that."""
+
 _encode: Final = msgspec.json.Encoder().encode
+_format: Final = msgspec.json.format
 
 
 def escaped(text: bytes) -> bytes:
     """JSON with what Go escapes in strings escaped; nowhere else is there any of that."""
-    if text.isascii() and b"<" not in text and b">" not in text and b"&" not in text:
-        return text
-    return _TO_ESCAPE.sub(lambda found: _ESCAPES[found[0]], text)
+    for sign, escape in _ESCAPES:
+        if sign in text:
+            text = text.replace(sign, escape)
+    return text
 
 
 def string(text: str) -> bytes:
@@ -38,21 +42,28 @@ def string(text: str) -> bytes:
 
 
 def compact(raw: bytes) -> bytes:
-    """A value as it came, without the white space around and in it, its strings escaped."""
-    if _SPACE.search(raw):
-        raw = _STRING_OR_SPACE.sub(lambda found: found[0] if found[0].startswith(b'"') else b"", raw)
-    return escaped(raw)
+    """A value as it came, without the white space around and in it. Raises `msgspec.DecodeError`."""
+    return _format(raw, indent=-1) if _SPACE.search(raw) else raw
+
+
+class UnreadableError(ValueError):
+    """There is too much to be mended."""
 
 
 def readable(data: bytes) -> bytes:
-    """The same JSON with U+FFFD for what is no UTF-8, and for halves of surrogate pairs."""
+    """The same JSON with U+FFFD for what is no UTF-8, and for halves of surrogate pairs. Raises `UnreadableError`."""
     try:
         data.decode()
     except UnicodeDecodeError:
+        if len(data) > MENDED_MAX:
+            raise UnreadableError(f"not UTF-8, in more than {MENDED_MAX} bytes") from None
         data = data.decode("utf-8", "replace").encode()
-    if b"\\u" not in data:
+    if _MAYBE_HALF.search(data) is None or b"\0" in data:  # with one it is no JSON
         return data
-    return _HALF.sub(lambda found: b"\\ufffd" if found[1] else found[0], data)
+    if len(data) > MENDED_MAX:
+        raise UnreadableError(f"surrogates in more than {MENDED_MAX} bytes")
+    apart = data.replace(rb"\\", b"\0\0")  # two of them are one sign, and begin no escape
+    return _HALF.sub(rb"\\ufffd", apart).replace(b"\0\0", rb"\\")
 
 
 KINDS: Final = {ord('"'): "string", ord("{"): "object", ord("["): "array", ord("t"): "bool", ord("f"): "bool"}

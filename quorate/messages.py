@@ -133,6 +133,7 @@ def item_of(message: Any) -> dict[str, Any]:
         "headers": checked_headers(message.headers),
         "expire": message.expire,
         "keep": message.keep,
+        "scope": message.scope,
     }
     return {**to_wire(message.data), **{name: value for name, value in options.items() if value is not None}}
 

@@ -54,6 +54,7 @@ class Action(IntEnum):
     WITHHOLD = 22
     SCAN = 23
     CLIENT = 24
+    FIND = 25
     NODE_MONITOR = 104
     NODE_LIST = 107
     NODE_STATUS = 108
@@ -188,7 +189,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `keep`: a message with `retry` 0 stays when it is delivered, until it is confirmed or expires. `in_turn`: of several
     queues one message of each is taken, again and again. `max_ready`: a produce is refused where so many are ready.
     `scope`: `key` is unique among all messages of a shard that have one of this scope, and names the message in
-    whatever queue it is. `held`: a confirm is about messages that are in flight, and no others.
+    whatever queue it is. `held`: a confirm is about messages that are in flight, and no others; with a msg_id and a
+    `scope` about none that has such a key.
     `nack`: false where a release does not mean that its consumer could not do it. `as_job`: a session of a protocol
     that knows jobs asks, and is told what it makes a job's id of; JSON has no such field. `early`: a confirm is
     answered before it is durable. `discard`: it stands in the log as a removal. `value`: what the setting `key` is set

@@ -150,6 +150,8 @@ class Trying:
     @property
     def holder(self) -> dict[str, Any]:
         """What show is asked about who holds the key."""
+        if self._body.get("scope") is not None:
+            return {"key": self._body["key"], "scope": self._body["scope"]}
         return {"queue": self._body["queue"], "key": self._body["key"]}
 
     def of_holder(self, reply: dict[str, Any], shown: dict[str, Any] | QuorateError) -> dict[str, Any]:
@@ -167,7 +169,13 @@ class Trying:
         raise refused(reply)
 
     def _is_ours(self, reply: dict[str, Any], held: dict[str, Any]) -> bool:
-        return bool(held["msg_id"] != reply["msg_id"] or from_wire(held) == from_wire(self._body))
+        if held["msg_id"] != reply["msg_id"]:
+            return True
+        if self._body.get("scope") is not None:  # the key may be of another queue's message
+            came_from = (held.get("dead") or held)["queue"]
+            if came_from != self._body["queue"]:
+                return False
+        return bool(from_wire(held) == from_wire(self._body))
 
     def _paused(self) -> float:
         pause_s, self._pause_s = self._pause_s, min(self._pause_s * 2, PAUSE_MAX_S)

@@ -13,8 +13,10 @@ from mypy_extensions import mypyc_attr
 
 from storage.records import (
     BURY,
+    BY_RETRY,
     DEAD,
     EXPIRE,
+    GMQ_MARKS,
     HEADERS,
     JOB_KEPT_MARKS,
     JOB_MARKS,
@@ -22,6 +24,7 @@ from storage.records import (
     NUMBERED_MARKS,
     SCOPE,
     SCOPE_MARKS,
+    TTR,
     Change,
     Produce,
 )
@@ -30,7 +33,9 @@ _fields_of: Final = astuple
 _JOB: Final = JOB_MARKS
 _JOB_KEPT: Final = JOB_KEPT_MARKS
 _SCOPE: Final = SCOPE_MARKS
-assert NUMBERED_MARKS == {1: _JOB, 2: _JOB_KEPT, 3: _SCOPE}, "what `record` writes"
+_GMQ: Final = GMQ_MARKS
+_NUMBERED: Final = NUMBERED_MARKS
+assert NUMBERED_MARKS == {1: _JOB, 2: _JOB_KEPT, 3: _SCOPE, 4: _GMQ}, "what `record` writes"
 _TAG: Final = 1
 assert Produce.__struct_config__.tag == _TAG
 assert Produce.__struct_config__.array_like
@@ -115,7 +120,14 @@ class Message:
         """What a `Produce` with these fields is encoded as; the encoder takes either."""
         marks: Any = self.marks
         if marks is not None:
-            marks = 1 if marks is _JOB else 2 if marks is _JOB_KEPT else 3 if marks is _SCOPE else marks
+            if marks is _JOB:
+                marks = 1
+            elif marks is _JOB_KEPT:
+                marks = 2
+            elif marks is _SCOPE:
+                marks = 3
+            elif marks is _GMQ:
+                marks = 4
         return (
             _TAG,
             self.queue,
@@ -162,8 +174,11 @@ def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
             return _JOB
         if len(marks) == 2 and KEEP in marks:
             return _JOB_KEPT
-    elif len(marks) == 1 and SCOPE in marks:
-        return _SCOPE
+    elif SCOPE in marks:
+        if len(marks) == 1:
+            return _SCOPE
+        if len(marks) == 2 and marks.get(TTR) == BY_RETRY:
+            return _GMQ
     return marks
 
 
@@ -185,7 +200,12 @@ def is_kept(marks: dict[str, Any] | None) -> bool:
 def is_of_all(message: Message) -> bool:
     """Whether a message's key is unique among all that are marked so, and stays its own in whatever queue it is."""
     marks = message.marks
-    return marks is not None and (marks is _SCOPE or SCOPE in marks)
+    return marks is not None and (marks is _GMQ or SCOPE in marks)
+
+
+def is_endless(message: Message) -> bool:
+    """Whether it never expires, in whatever queue it is: a job of gmq's."""
+    return message.marks is not None and TTR in message.marks
 
 
 Made = Message | Change
@@ -214,7 +234,7 @@ def message_of(record: Produce) -> Message:
         marks,
     ) = _fields_of(record)
     if isinstance(marks, int):
-        marks = _JOB if marks == 1 else _JOB_KEPT if marks == 2 else _SCOPE
+        marks = _NUMBERED[marks]
     return Message(
         queue,
         msg_id,

@@ -59,7 +59,10 @@ SCOPE: Final = "scope"
 ALL: Final = "all"
 
 TTR: Final = "ttr"
-"""The mark that says what a job's time to run (s) was asked to be, where `retry_s` does not tell."""
+"""The mark of a job of gmq's, which never expires: what its time to run (s) was asked to be, or `BY_RETRY`."""
+
+BY_RETRY: Final = "retry"
+"""It is what `retry_s` tells."""
 
 DEAD: Final = "dead"
 """The mark of a dead letter, which says where it was: `queue`, `at` (Unix seconds), `deliveries`, and `reason`."""
@@ -71,7 +74,10 @@ JOB_KEPT_MARKS: Final[dict[str, Any]] = {EXPIRE: BURY, KEEP: True}
 SCOPE_MARKS: Final[dict[str, Any]] = {SCOPE: ALL}
 """Those of nearly all messages whose key is unique in its shard."""
 
-NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS, 3: SCOPE_MARKS}
+GMQ_MARKS: Final[dict[str, Any]] = {SCOPE: ALL, TTR: BY_RETRY}
+"""Those of nearly all jobs of gmq's."""
+
+NUMBERED_MARKS: Final = {1: JOB_MARKS, 2: JOB_KEPT_MARKS, 3: SCOPE_MARKS, 4: GMQ_MARKS}
 """By the number that stands in a record in their place, from `JOBS_LEVEL` on: a restart reads a million of them."""
 
 
@@ -117,7 +123,7 @@ class Produce(msgspec.Struct, array_like=True, tag=1, gc=False, forbid_unknown_f
     place: int = 0
     last: int = 0
     encoding: int = 0
-    marks: dict[str, Any] | Literal[1, 2, 3] | None = None
+    marks: dict[str, Any] | Literal[1, 2, 3, 4] | None = None
 
     def all_marks(self) -> dict[str, Any] | None:
         """Its marks, of which those that a number stands for are not to be changed."""

@@ -196,17 +196,19 @@ class ShardState:
         """
         if self.messages.drop(count):
             return False
+        if _drop(self.keys, count):
+            return False
         while self.queues:
             name = next(iter(self.queues))
             queue = self.queues[name]
             if queue.ready.drop(count) or queue.waiting.drop(count) or queue.held.drop(count):
                 return False
-            queue.keys.clear()
+            if _drop(queue.keys, count):
+                return False
             del self.queues[name]
             count -= 1
             if count <= 0:
                 return False
-        self.keys.clear()
         self.names.clear()
         return True
 
@@ -415,6 +417,14 @@ class ShardState:
             if not self.loading:
                 self.names.remove(record.queue)
                 self.buckets.discard(record.queue)
+
+
+def _drop(keys: dict[str, int], count: int) -> bool:
+    """Let go of so many of them; whether that has taken a turn's time."""
+    is_long = len(keys) >= count
+    for _ in range(min(len(keys), count)):
+        keys.popitem()
+    return is_long
 
 
 def _kept_of(messages: LiveMessages, rest: Callable[[], None] | None) -> OrderedDict[int, None]:

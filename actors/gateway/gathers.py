@@ -91,19 +91,25 @@ class Gathered(Gather):
             whole.partial, whole.missing_shards = True, missing
 
 
+COUNTS: Final = ("confirmed", "elsewhere", "released", "extended", "buried", "withheld")
+"""What a reply counts that is about messages."""
+
+
 class Settled(Gathered):
     """What is said of messages of several shards, as confirm or bury: how many there were in all."""
 
     def reply(self) -> Reply:
         """The sum. Where a shard could not be asked, its refusal, which still says how many others were done."""
         request = self.call.request
+        if request.key is not None and request.scope is not None:
+            return self._of_one()
         total = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
         total.msg_id = request.msg_id
         any_done = False
         refusals: list[Reply] = []
         for reply in self.replies:
             any_done = any_done or reply.code == Code.OK
-            for name in ("confirmed", "elsewhere", "released", "extended", "buried", "withheld"):
+            for name in COUNTS:
                 count = getattr(reply, name)
                 if count is not None:
                     setattr(total, name, (getattr(total, name) or 0) + count)
@@ -116,6 +122,13 @@ class Settled(Gathered):
             if any_done and refused.error in UNDONE:
                 total.code, total.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # some are done, and some are not
         return total
+
+    def _of_one(self) -> Reply:
+        """Of a message that one shard has: what that says; else the refusal that says most, or that there is none."""
+        counted = [reply for reply in self.replies if any(getattr(reply, name) for name in COUNTS)]
+        refusals = [reply for reply in self.replies if reply.code != Code.OK]
+        refused = max(refusals, key=lambda reply: NOT_THERE.get(reply.error or "", 2), default=None)
+        return counted[0] if counted else refused or self.replies[0]
 
 
 class Found(Gathered):

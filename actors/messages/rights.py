@@ -123,6 +123,8 @@ class Rights:
             return None
         if request.action not in RIGHTS:
             return None if self.has_some else right  # who may nothing learns nothing, also of what there is not
+        if right == Right.ANY:
+            return None if self.has_some else right
         queue = request.queue
         if request.action in NAME_NO_QUEUE:
             return self._missing_over_node(right, request)
@@ -136,8 +138,6 @@ class Rights:
 
     def _missing_over_node(self, right: str, request: Request) -> str | None:
         """Of what names no queue. A status tells of all queues together, and of the node: not for who may see some."""
-        if right == Right.ANY:
-            return None if self.has_some else right
         if request.action in (Action.NODE_STATUS, Action.NODE_METRICS) or (
             request.action == Action.CLUSTER and request.command in CLUSTER_LOOKS
         ):

@@ -23,6 +23,7 @@ from actors.queues.readers import Readers
 from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
+from quorate.gmq_jobs import told_ttr
 from quorate.protocol import (
     BATCH_MAX,
     NO_DATA,
@@ -43,6 +44,7 @@ from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import (
     ALL,
     BURY,
+    BY_RETRY,
     DELAY,
     EXPIRE,
     HEADERS,
@@ -182,6 +184,7 @@ class Broker:
             Action.PEEK: self.queries.peek,
             Action.POSITION: self.readers.position,
             Action.SHOW: self.queries.show,
+            Action.FIND: self.queries.find,
             Action.NODE_METRICS: self.queries.measure,
             Action.NODE_DESCRIBE: lambda call: self.asked.append(StatusAsked(call, {})),
             Action.NODE_LEAVE: lambda call: self.asked.append(ClusterAsked(call)),
@@ -483,8 +486,7 @@ class Broker:
                 return None
             made.marks = _marks(headers, expire, keep=bool(keep) and not retry, is_of_all=scope is not None)
             if asked[ASKED_DELAY_AT] is not None or asked[TTR_AT] is not None:
-                own = {DELAY: asked[ASKED_DELAY_AT], TTR: asked[TTR_AT]}
-                made.marks = {**(made.marks or {}), **{name: mark for name, mark in own.items() if mark is not None}}
+                made.marks = _told_again(made, asked[ASKED_DELAY_AT], asked[TTR_AT])
             elif asked[AS_JOB_AT] and scope is None:
                 made.marks = self._job_marks(made, asked[REPLICATE_AT], due_at - now if delay else 0.0)
         return made
@@ -608,3 +610,13 @@ def _marks(headers: dict[str, str] | None, expire: str | None, *, keep: bool, is
     if is_of_all:
         marks[SCOPE] = ALL
     return shared_marks(marks) or None
+
+
+def _told_again(made: Message, delay: int | None, ttr: int | None) -> dict[str, Any]:
+    """A message's marks with what its protocol tells again of it: delay and TTR (s)."""
+    marks = {**(made.marks or {})}
+    if delay is not None:
+        marks[DELAY] = delay
+    if ttr is not None:
+        marks[TTR] = BY_RETRY if ttr == told_ttr(made.retry_s) else ttr
+    return shared_marks(marks)

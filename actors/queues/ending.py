@@ -7,7 +7,7 @@ buried.
 
 from actors.queues.ledger import Ledger
 from quorate.protocol import TIME_MAX_S
-from storage.message import Message, is_buried, is_dropped, is_kept
+from storage.message import Message, is_buried, is_dropped, is_endless, is_kept
 from storage.message_ids import named
 from storage.queue_state import QueueState
 from storage.records import WORKERS_LEVEL, Bury, Expire
@@ -52,5 +52,10 @@ class Ending:
         ledger.make_queue(to)
         expires_at = min(now + ledger.state.queue(to).default_ttl_s, TIME_MAX_S)
         counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
-        times = [now] * len(ids), [expires_at] * len(ids)
+        times = [now] * len(ids), [expiry_of(message, expires_at) for message in messages]
         ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))
+
+
+def expiry_of(message: Message, expires_at: float) -> float:
+    """When it expires in another queue, where others do so then (Unix s)."""
+    return message.expires_at if is_endless(message) else expires_at

@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from quorate.gmq_jobs import told_ttr
 from quorate.protocol import (
     PLAIN,
     Action,
@@ -20,6 +21,7 @@ from storage.message import Message
 from storage.message_ids import newest_record
 from storage.queue_state import ALL_READY
 from storage.records import (
+    BY_RETRY,
     CONSUMER,
     DEAD,
     DELAY,
@@ -157,6 +159,6 @@ def view_of(message: Message, led_by: int | None = None) -> MessageView:
         delay=marks.get(DELAY),
         replicate=marks.get(REPLICATE),
         scope=marks.get(SCOPE),
-        ttr=marks.get(TTR),
+        ttr=told_ttr(message.retry_s) if marks.get(TTR) == BY_RETRY else marks.get(TTR),
         job=None if led_by is None else facts_of(message, led_by),
     )

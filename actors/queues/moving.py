@@ -11,6 +11,7 @@ from typing import Any, Final
 from actors.messages.call import Call
 from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
+from actors.queues.ending import expiry_of
 from actors.queues.ledger import Ledger
 from actors.queues.positions import READY_KEY, key_of, told
 from quorate.actions import Right
@@ -184,7 +185,10 @@ class Moving:
         ledger.make_queue(target.name)
         ttl_s = ledger.state.queue(target.name).default_ttl_s
         due_ats = [max(now, message.due_at) for message in target.messages]
-        expires_ats = [min(due_at + ttl_s, TIME_MAX_S) for due_at in due_ats]
+        expires_ats = [
+            expiry_of(message, min(due_at + ttl_s, TIME_MAX_S))
+            for message, due_at in zip(target.messages, due_ats, strict=True)
+        ]
         ids, previous = named(target.messages)
         ledger.append(Move(origin, target.name, ids, previous, due_ats, expires_ats))
         for message in target.messages:

@@ -28,6 +28,7 @@ from quorate.protocol import (
     MonitorReply,
     PeekReply,
     QueueSettings,
+    Reply,
     ScanReply,
     ShowReply,
     done,
@@ -231,6 +232,17 @@ class Queries:
         view, now = self._view(call, message), self._ledger.now if request.as_job else None
         reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view, now=now)
         self._ledger.park(call, reply)
+
+    def find(self, call: Call) -> None:
+        """Whether a message has a key that is unique among all; nothing more, so that whoever produces may ask."""
+        request = call.request
+        if request.key is None or request.scope is None:
+            self._ledger.park(call, refusal(request, ErrorWord.FIELD, "key is missing, or scope"))
+        elif request.key in self._state.keys:
+            self._ledger.park(call, done(request, Reply))
+        else:
+            reason = f"there is no message with the key {request.key!r}"
+            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
 
     def _view(self, call: Call, message: Message) -> MessageView:
         """A message as it is told to who knows jobs, or not."""

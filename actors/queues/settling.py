@@ -10,7 +10,7 @@ from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
 from quorate.actions import Right
 from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done, refusal
-from storage.message import Message, is_buried, is_dropped, is_kept
+from storage.message import Message, is_buried, is_dropped, is_kept, is_of_all
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY
 from storage.records import DEAD, JOBS_LEVEL, NACKS, WORKERS_LEVEL, Clear, Confirm, Extend, Place, Release, Withhold
@@ -135,6 +135,8 @@ class Settling:
         if ids is None:
             return None
         found = self._found(call, ids)
+        if request.scope is not None and request.key is None:  # they are known by their keys alone
+            found = _only(found, lambda message: not is_of_all(message))
         held = self._meant(request, _only(found, lambda message: message.place == Place.IN_FLIGHT), le)
         if not held:
             one = next(iter(found.values()), [None])[0]

@@ -349,18 +349,19 @@ class Connection:
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
         self._open -= 1
-        if self._sizes:
-            self.account.take(-self._sizes.pop(order, 0))
+        size = self._sizes.pop(order, 0) if self._sizes else 0
+        if size:
+            self.account.take(-size)
         if self._is_alone or self._messages:
             length = reply_length(request)
             if length >= LONG:
                 self._is_alone = SHORT
             elif length == ONE_MESSAGE:
                 self._messages -= 1
-        self._reply(order, request, reply)
+        self._reply(order, request, reply, size)
 
-    def _reply(self, order: int, request: Request, reply: Reply) -> None:
-        """What the session makes of a reply: bytes, or what is to be asked next."""
+    def _reply(self, order: int, request: Request, reply: Reply, size: int = 0) -> None:
+        """What the session makes of a reply: bytes, or what is to be asked next. `size`: of a request that is large."""
         if self._state is _DEAD:
             return
         note = self._notes.pop(order, None) if self._notes else None
@@ -376,6 +377,9 @@ class Connection:
             self._send(order, data)
         else:  # it was not all that the client wants to know
             self._open += 1
+            if size:  # it is as large as it was
+                self._sizes[order] = size
+                self.account.take(size)
             request, note = data if isinstance(data, Ask) else (data, None)
             self._ask(order, request, note)
 

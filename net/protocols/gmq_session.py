@@ -23,6 +23,7 @@ from net.protocols.gmq_shapes import (
     Call,
     Job,
     JobAsItCame,
+    LooseCall,
     Params,
     Popped,
     Pushed,
@@ -31,8 +32,8 @@ from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.json_shapes import Batch
 from net.protocols.payload_text import payload_text
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
-from quorate.gmq_jobs import job_id, told_ttr, ttr_of
-from quorate.go_json import compact, kind_of, misfit, readable, string
+from quorate.gmq_jobs import job_id, ttr_of
+from quorate.go_json import UnreadableError, compact, escaped, kind_of, misfit, readable, string
 from quorate.protocol import (
     BATCH_MAX,
     MSG_ID_MAX,
@@ -54,6 +55,14 @@ NAMES_BYTES: Final = 8192
 
 ORDERED_BYTES: Final = 64 << 10
 """In a call of at most so many bytes it is found which of several ways to write a member comes last."""
+
+ANY_CASE_BYTES: Final = 512 << 10
+"""In a call of at most so many bytes names match without regard to case."""
+
+ID_BYTES_MAX: Final = 64 << 10
+"""Of a call's id, which is kept as long as the call is open, and may be six times as long in the reply."""
+
+METHOD_SHOWN: Final = 1024
 
 NULL: Final = b"null"
 NO_ID: Final = b'"job.id is empty"'
@@ -78,11 +87,12 @@ _WHOLE: Final = re.compile(rb"-?[0-9]+")
 _PRODUCE: Final = int(Action.PRODUCE)
 _CONSUME: Final = int(Action.CONSUME)
 _CONFIRM: Final = int(Action.CONFIRM)
-_SHOW: Final = int(Action.SHOW)
+_FIND: Final = int(Action.FIND)
 _OK: Final = int(Code.OK)
-_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, UnreadableError)
 
 _call_in: Final = msgspec.json.Decoder(Call).decode
+_loose_call_in: Final = msgspec.json.Decoder(LooseCall).decode
 _any_case_in: Final = msgspec.json.Decoder(AnyCase).decode
 _members_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _params_in: Final = msgspec.json.Decoder(Params).decode
@@ -105,12 +115,12 @@ class RefusedError(Exception):
 
 def done(call_id: bytes, result: bytes) -> bytes:
     """The reply to a call, with its result's JSON."""
-    return b'{"id":%b,"result":%b,"error":null}\n' % (call_id, result)
+    return b'{"id":%b,"result":%b,"error":null}\n' % (escaped(call_id), result)
 
 
 def failed(call_id: bytes, error: str) -> bytes:
     """The reply to a call that failed."""
-    return b'{"id":%b,"result":null,"error":%b}\n' % (call_id, string(error))
+    return b'{"id":%b,"result":null,"error":%b}\n' % (escaped(call_id), string(error))
 
 
 def refused(call_id: bytes, reply: Reply) -> bytes:
@@ -167,16 +177,23 @@ class GmqSession(Session):
             method, params, own_id = members
         if is_deeper(data, self._limits.depth_max):
             return Close()
-        call_id = NULL if own_id is UNSET else compact(readable(bytes(own_id)))
+        if own_id is not UNSET and len(memoryview(own_id)) > ID_BYTES_MAX:
+            return Close()
+        try:
+            call_id = NULL if own_id is UNSET else compact(readable(bytes(own_id)))
+        except _BROKEN:
+            return Close()
         serve = METHODS.get(method)
         if serve is None:
-            return Say(failed(call_id, _no_method(method)))
+            return Say(failed(call_id, _no_method(method[:METHOD_SHOWN])))
         if params is UNSET or bytes(params) == NULL:
             return Say(failed(call_id, NO_PARAMS))
         try:
             return serve(_Asker(call_id, self._facts), readable(bytes(params)))
         except RefusedError as refusal:
             return Say(failed(call_id, str(refusal)))
+        except UnreadableError as error:
+            return Say(failed(call_id, f"{ErrorWord.TOO_LARGE}: {error}"))
         except _BROKEN:
             return Close()
 
@@ -198,8 +215,11 @@ class _Asker(NamedTuple):
 
 def _members(data: bytes) -> tuple[str, Any, Any] | None:
     """Method, params and id of a call, however they are written; None: it is no call."""
-    data = readable(data)
     try:
+        data = readable(data)
+        if len(data) > ANY_CASE_BYTES:
+            loose = _loose_call_in(data)
+            return ("" if loose.method is UNSET else _text_in(loose.method)), loose.params, loose.id
         found = _any_case_in(data)
         chosen: list[Any] = []
         for ways in WAYS.values():
@@ -210,7 +230,7 @@ def _members(data: bytes) -> tuple[str, Any, Any] | None:
                 there = [_last_of(data, there)]
             chosen.append(getattr(found, there[0]) if there else UNSET)
         method, params, own_id = chosen
-        if method is UNSET or bytes(method) == NULL:
+        if method is UNSET:  # to Go it is empty then
             return "", params, own_id
         return _text_in(method), params, own_id
     except _BROKEN:
@@ -224,7 +244,7 @@ def _last_of(data: bytes, ways: list[str]) -> str:
     def noted(pairs: list[tuple[str, Any]]) -> None:
         names[:] = [name for name, _ in pairs if name in ways]  # the outermost object is the last that ends
 
-    json.loads(data, object_pairs_hook=noted)
+    json.loads(data, object_pairs_hook=noted, parse_int=str, parse_float=str)
     return names[-1]
 
 
@@ -321,7 +341,7 @@ def push(asker: _Asker, params: bytes) -> Found:
         key=job.id,
         as_job=True,
         scope="all",
-        ttr=None if ttr == told_ttr(retry) else ttr,
+        ttr=ttr,
         asked_delay=delay or None,
     )
 
@@ -339,11 +359,11 @@ def push(asker: _Asker, params: bytes) -> Found:
         """The shard of its topic sees no others' ids."""
         if reply.code == _OK:
             return _exists(call_id, job.id or "")
-        if reply.error in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NOT_ALLOWED):
+        if reply.error == ErrorWord.NO_SUCH_MESSAGE:
             return Ask(request, pushed)
         return refused(call_id, reply)
 
-    return Ask(Request(_SHOW, key=job.id, scope="all"), looked)
+    return Ask(Request(_FIND, key=job.id, scope="all"), looked)
 
 
 def _exists(call_id: bytes, job: str) -> bytes:
@@ -427,7 +447,7 @@ def job_map(message: MessageView) -> bytes:
     """A job as a Pop gives it: every value is a string, in the order of their names."""
     before = max(message.deliveries - 1, 0) if message.retry else 0
     return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
-        ttr_of(message.ttr, message.retry, message.scope, message.expires_at),
+        ttr_of(message.ttr, message.retry),
         string(payload_text(bytes(message.data), message.encoding)),
         before,
         delay_of(message),
@@ -456,7 +476,7 @@ def acknowledge(asker: _Asker, params: bytes) -> Found:
 
     def by_key(reply: Reply) -> Made:
         if reply.error == ErrorWord.NO_SUCH_MESSAGE and 0 < msg_id <= MSG_ID_MAX:
-            return Ask(Request(_CONFIRM, msg_id=msg_id, held=True), by_number)
+            return Ask(Request(_CONFIRM, msg_id=msg_id, scope="all", held=True), by_number)
         return _acknowledged(call_id, reply)
 
     return Ask(Request(_CONFIRM, key=job, scope="all", held=True), by_key)

@@ -21,6 +21,14 @@ class Call(msgspec.Struct, forbid_unknown_fields=True):
     id: Raw | UnsetType = UNSET
 
 
+class LooseCall(msgspec.Struct):
+    """A call that has more members, whatever they are."""
+
+    method: Raw | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    id: Raw | UnsetType = UNSET
+
+
 def _written(name: str) -> list[str]:
     return ["".join(letters) for letters in product(*({one, one.upper()} for one in name))]
 

@@ -12,9 +12,11 @@ import pytest
 from bench.gmq import Killed
 from bench.go_rpc import Gmq, GmqError
 from bench.resp import Resp
+from quorate import Key
 from tests.cluster import Cluster, wait_for
 from tests.conformance.disque import listening as disque_listening
 from tests.conftest import StartNode
+from tests.faults.security import access_file
 from tests.node import Node, free_port
 
 GONE = 'strconv.Atoi: parsing "": invalid syntax'
@@ -206,6 +208,9 @@ def test_jobs_and_messages_of_other_protocols_are_each_others(gmq_node: Node, gm
         assert message is not None
         assert (message.data, message.deliveries) == ("grüße", 1)
         assert gmq.acknowledge("a") is True
+        client.produce("t", "keyed", key="json", scope="all", retry=60)
+        assert gmq.pop("t")["TTR"] == "60"
+        assert gmq.acknowledge("json") is True
         plain = client.produce("t", {"n": 1}, retry=59.5)
         job = gmq.pop("t")
         assert (job["id"], job["TTR"], job["body"]) == (str(plain), "60", '{"n":1}')
@@ -216,6 +221,52 @@ def test_jobs_and_messages_of_other_protocols_are_each_others(gmq_node: Node, gm
         assert gmq.acknowledge(job["id"]) is True
         gmq.push("b", "t", "for disque")
         assert disque.line("GETJOB FROM t")[0][2] == b"for disque"
+
+
+def test_what_never_expires_does_not_in_another_queue_either(gmq_node: Node, gmq: Gmq) -> None:
+    with gmq_node.client() as client:
+        client.configure("t", dead_letter="dead")
+        gmq.push("a", "t", "x", ttr=4)
+        message = client.consume("t")
+        assert message is not None
+        client.bury(message)
+        assert gmq.push("a", "t") == "jobKey:gmq:jobpool:a,error:has exist"
+        assert client.show(key="a")["expires_at"] == 253_402_300_799
+        assert gmq.pop("dead")["TTR"] == "4"
+        client.release(Key("a"))
+        client.move("dead")
+        assert client.show(key="a")["expires_at"] == 253_402_300_799
+        assert client.confirm(Key("a")) == 1
+        assert client.confirm(Key("a")) == 0
+
+
+def test_an_ack_of_a_number_takes_no_other_job(gmq_node: Node, gmq: Gmq) -> None:
+    gmq.push("job-x", "t", ttr=60)
+    with gmq_node.client() as client:
+        number = str(client.show(key="job-x")["msg_id"])
+    assert gmq.pop("t")["id"] == "job-x"
+    gmq.push(number, "u", ttr=60)
+    gmq.pop("u")
+    assert gmq.acknowledge(number) is True
+    assert fails(gmq, "Ack", number) == GONE
+    assert gmq.acknowledge("job-x") is True
+
+
+def test_a_virtual_queue_takes_no_job(start_node: StartNode) -> None:
+    node = start_node(listeners=[listening()], virtual_queue_list={"fan": ["a", "b"]})
+    with Gmq(port_of(node)) as gmq:
+        said = fails(gmq, "Push", {"id": "a", "topic": "fan"})
+        assert said.startswith("not_supported: 'fan' is a virtual queue")
+        assert gmq.push("a", "a") == "success"
+
+
+def test_who_may_only_produce_and_consume_is_told_of_ids_in_all_shards(start_node: StartNode, tmp_path: Path) -> None:
+    access = access_file(tmp_path, anonymous=["produce", "consume"])
+    node = start_node(listeners=[listening()], shards=3, access_file=str(access))
+    with Gmq(port_of(node)) as gmq:
+        assert gmq.push("a", "t0") == "success"
+        for number in range(1, 9):
+            assert gmq.push("a", f"t{number}") == "jobKey:gmq:jobpool:a,error:has exist"
 
 
 def test_a_topic_that_is_empty_and_unused_goes(start_node: StartNode) -> None:

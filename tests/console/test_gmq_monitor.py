@@ -3,6 +3,7 @@
 import http.client
 import json
 import time
+from pathlib import Path
 
 import pytest
 
@@ -129,10 +130,10 @@ def test_its_pages_are_the_consoles(start_node: StartNode) -> None:
     assert ask(console, "/getReadyQueueStat").status == 200
 
 
-def test_who_may_see_nothing_is_told_nothing(start_node: StartNode, tmp_path: object) -> None:
-    _, _, port = with_monitor(start_node, access_file=str(access_file(tmp_path)))  # type: ignore[arg-type]
+def test_who_may_see_nothing_is_told_nothing(start_node: StartNode, tmp_path: Path) -> None:
+    _, _, port = with_monitor(start_node, access_file=str(access_file(tmp_path, viewer=["look"])))
     assert ask(port, "/getReadyQueueStat").status == 403
-    assert ask(port, "/getReadyQueueStat", Authorization=f"Bearer {TOKENS['admin']}").status == 200
+    assert ask(port, "/getReadyQueueStat", Authorization=f"Bearer {TOKENS['viewer']}").status == 200
 
 
 @pytest.mark.parametrize(

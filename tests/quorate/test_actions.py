@@ -20,7 +20,7 @@ def test_what_needs_space_writes_and_what_looks_does_not() -> None:
 
 def test_the_feature_level_that_an_action_needs_is_that_of_its_record() -> None:
     workers = dict.fromkeys((Action.CANCEL, Action.BURY, Action.MOVE), records.WORKERS_LEVEL)
-    jobs = dict.fromkeys((Action.WITHHOLD, Action.SCAN), records.JOBS_LEVEL)
+    jobs = dict.fromkeys((Action.WITHHOLD, Action.SCAN, Action.FIND), records.JOBS_LEVEL)
     assert {Action.POSITION: records.READERS_LEVEL, **workers, **jobs} == LATER
 
 

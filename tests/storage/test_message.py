@@ -64,7 +64,7 @@ def test_other_marks_are_told_by_their_names(marks: dict[str, Any]) -> None:
     assert record.marks == message_of(record).marks == marks
 
 
-@pytest.mark.parametrize("number", [0, 3, -1, True])
+@pytest.mark.parametrize("number", [0, 5, -1, True])
 def test_a_number_that_stands_for_no_marks_is_damage(number: int) -> None:
     row = msgspec.msgpack.encode((1, "q", 1, b"x", 1.0, 1.0, 2.0, 0.0, 0, None, 0, 0, 0, 0, number))
     with pytest.raises(msgspec.ValidationError):

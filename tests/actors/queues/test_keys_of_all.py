@@ -139,6 +139,37 @@ def test_a_message_keeps_its_key_in_whatever_queue_it_is(way: str) -> None:
         assert state.keys == {"k": msg_id}
 
 
+def test_a_number_confirms_nothing_that_has_such_a_key() -> None:
+    """A producer that counts had the id of another's message: its second Ack took that one away."""
+    shard = Shard()
+    keyed = shard.ask(1, queue="q", data=1, key="k", **OF_ALL)["msg_id"]
+    plain = shard.ask(1, queue="q", data=2, retry=60)["msg_id"]
+    shard.ask(2, queue="q", count=2)
+    assert shard.ask(3, msg_id=keyed, held=True, scope="all")["error"] == "no_such_message"
+    assert shard.ask(3, msg_id=plain, held=True, scope="all")["confirmed"] == 1
+    assert keyed in shard.state.messages
+
+
+def test_whether_a_key_is_there() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data=1, key="k", **OF_ALL)
+    assert shard.ask(25, key="k", scope="all") == {"action": 25, "code": 0}
+    assert shard.ask(25, key="other", scope="all")["error"] == "no_such_message"
+    assert shard.ask(25, key="k")["error"] == "field_error"
+
+
+def test_a_state_lets_go_of_its_keys_in_pieces() -> None:
+    shard = Shard()
+    for number in range(30):
+        shard.ask(1, queue="q", data=1, key=f"k{number}", **OF_ALL)
+        shard.ask(1, queue="q", data=1, key=f"k{number}", retry=9)
+    pieces = 1
+    while not shard.state.take_apart(10):
+        pieces += 1
+    assert pieces > 10
+    assert not shard.state.keys
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["produce", "plain", "consume", "confirm", "held", "clear", "remove", "time", "bury", "move"]),

@@ -1,6 +1,7 @@
 """gmq's protocol without a node: calls to requests, replies to lines."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_push_is_a_produce_with_a_key_that_is_unique_among_all() -> None:
     request = found.request
     assert (request.action, request.queue, request.key) == (Action.PRODUCE, "topic_3", "xxxx_id1574300000.12341234567")
     assert (request.delay, request.retry, request.ttl, request.scope) == (17.0, 7.0, float(TIME_MAX_S), "all")
-    assert (request.asked_delay, request.ttr, request.as_job) == (17, None, True)
+    assert (request.asked_delay, request.ttr, request.as_job) == (17, 4, True)
     assert bytes(request.data) == '"this is ü a/b test"'.encode()
     done = answer(found, Reply(action=1, code=Code.OK, msg_id=1))
     assert done == '{"id":"gmq5dd6a0c2b3f41","result":"success","error":null}\n'
@@ -73,12 +74,12 @@ def test_a_push_is_a_produce_with_a_key_that_is_unique_among_all() -> None:
 @pytest.mark.parametrize(
     ("delay", "ttr", "request_delay", "retry", "asked_delay", "told_ttr"),
     [
-        ("", "", None, 0.0, None, None),
-        ("x", "1.5", None, 0.0, None, None),
+        ("", "", None, 0.0, None, 0),
+        ("x", "1.5", None, 0.0, None, 0),
         ("-3", "-2", None, 0.0, -3, -2),
-        ("+07", "1", 7.0, 4.0, 7, None),
+        ("+07", "1", 7.0, 4.0, 7, 1),
         ("99999999999", "99999999999", 31_536_000.0, 31_536_000.0, 99_999_999_999, 99_999_999_999),
-        ("9223372036854775808", "9" * 30, None, 0.0, None, None),
+        ("9223372036854775808", "9" * 30, None, 0.0, None, 0),
     ],
 )
 def test_delay_and_ttr_as_they_are_pushed(
@@ -210,6 +211,42 @@ def test_an_id_is_told_as_it_came(came: str, told: str) -> None:
     assert said.startswith('{"id":' + told + ',"result":null,"error":"rpc')
 
 
+def test_a_call_with_more_members_of_any_size_is_a_call() -> None:
+    big = "x" * 600_000
+    assert asked(f'{{"jsonrpc":"2.0","params":["a"],"x":"{big}","id":1,"method":"Service.Ack"}}').request.key == "a"
+    number = "9" * 5000
+    found = asked(f'{{"Method":"Service.Nope","METHOD":"Service.Ack","n":{number},"params":["a"]}}')
+    assert found.request.key == "a"
+    assert call(f'{{"method":"Service.Ack","params":["a"],"id":"{"x" * 70_000}"}}') == Close()
+
+
+def pushed(body: bytes) -> bytes:
+    return b'{"method":"Service.Push","params":[{"id":"a","topic":"t","body":"' + body + b'"}]}'
+
+
+HOSTILE: dict[str, bytes] = {
+    "halves": pushed(b"\\ud800" * 600_000),
+    "half": pushed(b"\\ud800" + b"\\n" * 1_500_000),
+    "umlauts": pushed(b"\\u00e9" * 600_000),
+    "no UTF-8": pushed(b"\xff" * 3_000_000),
+    "backslashes": b'{"method":"Service.Ack","params":["' + b"\\\\" * 1_500_000 + b'"]}',
+    "methods": b'{"method":"' + b"<." * 1_500_000 + b'"}',
+    "spaces in an id": b'{"method":"Service.Nope","id":[' + b'"" ,' * 900_000 + b"1]}",
+    "spaces in params": b'{"method":"Service.Pop","params":[[' + b'"" ,' * 900_000 + b'"a"]]}',
+    "many members": b"{" + b",".join(b'"%d":1' % number for number in range(300_000)) + b"}",
+    "one id again and again": b"{" + b'"ID":1,' * 500_000 + b'"method":"x"}',
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_four_mebibytes_of_the_worst_are_judged_in_no_time(name: str) -> None:
+    """Compiled 60 ms at most, on a machine of its own; a second, when each sign was a call of a function."""
+    data = HOSTILE[name]
+    begun = time.process_time()
+    session().receive(data)
+    assert time.process_time() - begun < 0.5
+
+
 def test_halves_of_surrogate_pairs_and_bytes_that_are_no_utf8_are_one_sign() -> None:
     found = asked(
         b'{"method":"Service.Push","params":[{"id":"\\ud800a\xff","topic":"t","body":"\\\\ud800\\ud83d\\ude00"}]}'
@@ -222,7 +259,7 @@ def view(**fields: Any) -> MessageView:
     values: dict[str, Any] = {
         "msg_id": 2048, "queue": "topic_3", "data": Raw(b'"hello"'), "state": "in_flight", "produced_at": NOW,
         "due_at": NOW, "expires_at": float(TIME_MAX_S), "retry": 7.0, "priority": 0, "deliveries": 1, "trans_id": 1,
-        "key": "a1", "scope": "all",
+        "key": "a1", "scope": "all", "ttr": 4,
     }  # fmt: skip
     return MessageView(**{**values, **fields})
 
@@ -238,7 +275,7 @@ def view(**fields: Any) -> MessageView:
         ({"retry": 0.0, "deliveries": 3}, '"consume_num":"0","delay":"0"'),
         ({"retry": 0.0, "ttr": -2}, '{"TTR":"-2"'),
         ({"key": "k", "scope": None}, '"id":"2048"'),
-        ({"scope": None, "key": None, "retry": 59.5, "expires_at": NOW + 9}, '{"TTR":"60"'),
+        ({"scope": None, "key": None, "retry": 59.5, "ttr": None}, '{"TTR":"60"'),
         ({"data": Raw('"<é\u2028&>"'.encode())}, '"body":"\\u003cé\\u2028\\u0026\\u003e"'),
         ({"data": Raw(b'{"a": 1}')}, '"body":"{\\"a\\": 1}"'),
         ({"data": Raw(b"\xff\x00"), "encoding": "bytes"}, '"body":"/wA="'),
@@ -287,6 +324,7 @@ def test_an_ack_of_a_number_is_of_a_message_where_no_job_has_it() -> None:
     again = session().answered(found.request, missing, found.note)
     assert isinstance(again, Ask)
     assert (again.request.msg_id, again.request.key, again.request.held) == (2048, None, True)
+    assert again.request.scope == "all", "of a job, whose key is another, it is not about"
     assert answer(again, Reply(action=3, code=0, confirmed=1)) == result("true")
     zero = asked('{"method":"Service.Ack","params":["02048"],"id":1}')
     assert isinstance(session().answered(zero.request, missing, zero.note), bytes)
@@ -294,10 +332,10 @@ def test_an_ack_of_a_number_is_of_a_message_where_no_job_has_it() -> None:
 
 def test_where_there_are_several_shards_all_are_asked_for_the_id_first() -> None:
     found = asked(push('{"id":"a","topic":"t"}'), shards=3)
-    assert (found.request.action, found.request.key, found.request.scope) == (Action.SHOW, "a", "all")
-    exists = answer(found, ShowReply(action=12, code=0, msg_id=1, message=view()))
+    assert (found.request.action, found.request.key, found.request.scope) == (Action.FIND, "a", "all")
+    exists = answer(found, Reply(action=25, code=0))
     assert exists == result('"jobKey:gmq:jobpool:a,error:has exist"')
-    missing = Reply(action=12, code=-1, error=ErrorWord.NO_SUCH_MESSAGE, reason="x")
+    missing = Reply(action=25, code=-1, error=ErrorWord.NO_SUCH_MESSAGE, reason="x")
     produce = session(3).answered(found.request, missing, found.note)
     assert isinstance(produce, Ask)
     assert produce.request.action == Action.PRODUCE
@@ -320,3 +358,6 @@ def test_json_as_go_writes_it() -> None:
     assert escaped('"a<b>&\u2028\u2029é"'.encode()) == '"a\\u003cb\\u003e\\u0026\\u2028\\u2029é"'.encode()
     assert compact(b' { "a b" : [ 1 , 2 ] } ') == b'{"a b":[1,2]}'
     assert readable(b'"\\ud83d\\ude00\\udc00\\\\ud800"') == b'"\\ud83d\\ude00\\ufffd\\\\ud800"'
+    assert readable(b'"\\uD800\\ud800\\udc00\\udc00"') == b'"\\ufffd\\ud800\\udc00\\ufffd"'
+    assert readable(b'"\\\\\\ud800x"') == b'"\\\\\\ufffdx"'
+    assert readable(b'"\\\\\\\\ud800"') == b'"\\\\\\\\ud800"'

@@ -43,7 +43,7 @@ def string(text: str) -> bytes:
 
 def compact(raw: bytes) -> bytes:
     """A value as it came, without the white space around and in it. Raises `msgspec.DecodeError`."""
-    return _format(raw, indent=-1) if _SPACE.search(raw) else raw
+    return raw if raw.isalnum() or not _SPACE.search(raw) else _format(raw, indent=-1)
 
 
 class UnreadableError(ValueError):
@@ -52,13 +52,14 @@ class UnreadableError(ValueError):
 
 def readable(data: bytes) -> bytes:
     """The same JSON with U+FFFD for what is no UTF-8, and for halves of surrogate pairs. Raises `UnreadableError`."""
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        if len(data) > MENDED_MAX:
-            raise UnreadableError(f"not UTF-8, in more than {MENDED_MAX} bytes") from None
-        data = data.decode("utf-8", "replace").encode()
-    if _MAYBE_HALF.search(data) is None or b"\0" in data:  # with one it is no JSON
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            if len(data) > MENDED_MAX:
+                raise UnreadableError(f"not UTF-8, in more than {MENDED_MAX} bytes") from None
+            data = data.decode("utf-8", "replace").encode()
+    if b"\\u" not in data or _MAYBE_HALF.search(data) is None or b"\0" in data:  # with one it is no JSON
         return data
     if len(data) > MENDED_MAX:
         raise UnreadableError(f"surrogates in more than {MENDED_MAX} bytes")

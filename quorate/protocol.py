@@ -194,8 +194,8 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     `nack`: false where a release does not mean that its consumer could not do it. `as_job`: a session of a protocol
     that knows jobs asks, and is told what it makes a job's id of; JSON has no such field. `early`: a confirm is
     answered before it is durable. `discard`: it stands in the log as a removal. `value`: what the setting `key` is set
-    to. `ttr`, `asked_delay`: what a session's client calls the retry time and the delay of a job (s), where that is
-    told again; JSON has neither.
+    to. `ttr`, `asked_delay`: what a session's client calls the retry time and the delay of a job (s), which are told
+    again to whoever consumes with any `ttr`; JSON has neither.
     """
 
     action: Integer
@@ -327,13 +327,25 @@ class JobFacts(msgspec.Struct, array_like=True, gc=False, frozen=True):
     additional: int
 
 
+class Told(msgspec.Struct, array_like=True, gc=False, frozen=True):
+    """What a protocol with keys that are one among all tells of a message it gives: that key, the retry time (s), and
+    what its client said of delay and time to run (s), where it is a job of gmq's.
+    """
+
+    key: str | None
+    retry: float
+    ttr: int | None
+    delay: int | None
+
+
 class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     """What every reply says. `action` is 0 where the request could not be read that far.
 
     `confirmed`, `released`, `extended`, `buried`: how many of the messages named were there to be so. `elsewhere`: how
     many of those to be confirmed have been delivered again since, and are another's. `cancelled`: how many waits were
     ended. `withheld`: how many are not ready any more. `job`: of a message for who asked `as_job`. `state`: of a
-    message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it.
+    message that is not in flight, where a confirm is about those that are; `deliveries` stands beside it. `told`: of a
+    message for who asked with `ttr`.
     """
 
     action: int
@@ -358,6 +370,7 @@ class Reply(msgspec.Struct, gc=False, omit_defaults=True, kw_only=True):
     withheld: int | None = None
     job: JobFacts | None = None
     state: str | None = None
+    told: Told | None = None
 
 
 class MoveReply(Reply):

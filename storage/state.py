@@ -86,7 +86,7 @@ class ShardState:
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
-        self.keys: dict[str, int] = {}
+        self.keys: dict[str, Message] = {}
         self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
         self.buckets = NameBuckets()
@@ -222,7 +222,7 @@ class ShardState:
             self.queues[name].check(messages)
         assert list(self.names) == sorted(self.queues)
         assert sorted(self.buckets) == list(self.names)
-        of_all = {m.key: m.msg_id for m in self.messages.values() if m.key is not None and is_of_all(m)}
+        of_all = {m.key: m for m in self.messages.values() if m.key is not None and is_of_all(m)}
         assert self.keys == of_all
         in_hand = {m.msg_id for m in self.messages.values() if m.place == Place.IN_FLIGHT and not m.retry_s}
         assert set(self.kept) == in_hand
@@ -244,7 +244,7 @@ class ShardState:
         queue.max_id = max(queue.max_id, msg_id)
         if key is not None:
             if is_of_all(message):
-                self.keys[key] = msg_id
+                self.keys[key] = message
             else:
                 queue.keys[key] = msg_id
 
@@ -293,9 +293,11 @@ class ShardState:
             queue.size -= 1
             key = message.key
             if key is not None:
-                keys = self.keys if is_of_all(message) else queue.keys
-                if keys.get(key) == msg_id:  # see `_moved`
-                    del keys[key]
+                if is_of_all(message):
+                    if self.keys.get(key) is message:
+                        del self.keys[key]
+                elif queue.keys.get(key) == msg_id:  # see `_moved`
+                    del queue.keys[key]
 
     def _release(self, trans_id: int, record: Release | Withhold) -> None:
         counts, deliveries = (record.nacks, record.deliveries) if isinstance(record, Release) else (None, None)
@@ -419,7 +421,7 @@ class ShardState:
                 self.buckets.discard(record.queue)
 
 
-def _drop(keys: dict[str, int], count: int) -> bool:
+def _drop(keys: dict[str, Any], count: int) -> bool:
     """Let go of so many of them; whether that has taken a turn's time."""
     is_long = len(keys) >= count
     for _ in range(min(len(keys), count)):

@@ -47,6 +47,7 @@ from storage.records import (
     BY_RETRY,
     DELAY,
     EXPIRE,
+    GMQ_MARKS,
     HEADERS,
     JOBS_LEVEL,
     KEEP,
@@ -309,8 +310,9 @@ class Broker:
         if not self._has_room(call, queue, 1, weight(made)):
             return None
         if queue is None:
-            self.ledger.make_queue(name, is_transient=is_job)
-            if is_job:
+            is_transient = is_job or asked[TTR_AT] is not None
+            self.ledger.make_queue(name, is_transient=is_transient)
+            if is_transient:
                 self.delivery.idle.made(state.queues[name], self.ledger.now)
         else:
             queue.life.used_at = self.ledger.now
@@ -438,8 +440,7 @@ class Broker:
             if expires_at > TIME_MAX_S:
                 expires_at = TIME_MAX_S
         else:
-            is_relative = ttl < RELATIVE_TIME_LIMIT_S or (asked[AS_JOB_AT] and ttl != TIME_MAX_S)
-            expires_at = now + ttl if is_relative else ttl
+            expires_at = now + ttl if ttl < RELATIVE_TIME_LIMIT_S or asked[AS_JOB_AT] else ttl
             is_in_time = expires_at >= due_at if delay else expires_at >= now - NOW_S
             if not is_in_time or expires_at > TIME_MAX_S:
                 self.ledger.refuse(
@@ -469,7 +470,8 @@ class Broker:
             return None
         trans_id = self._state.trans_id + 1 + index
         if queue is None:
-            trans_id += self.ledger.records_to_make(name, is_transient=bool(call.request.as_job))
+            is_transient = bool(asked[AS_JOB_AT]) or asked[TTR_AT] is not None
+            trans_id += self.ledger.records_to_make(name, is_transient=is_transient)
         msg_id = message_id(trans_id, self._state.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
@@ -484,9 +486,13 @@ class Broker:
                 reason = f"headers, expire, keep: the cluster is at feature level {self.ledger.level}"
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
+            ttr, asked_delay = asked[TTR_AT], asked[ASKED_DELAY_AT]
+            if ttr is not None and asked_delay is None and not headers and ttr == told_ttr(retry):
+                made.marks = GMQ_MARKS  # nearly all jobs of gmq's
+                return made
             made.marks = _marks(headers, expire, keep=bool(keep) and not retry, is_of_all=scope is not None)
-            if asked[ASKED_DELAY_AT] is not None or asked[TTR_AT] is not None:
-                made.marks = _told_again(made, asked[ASKED_DELAY_AT], asked[TTR_AT])
+            if ttr is not None or asked_delay is not None:
+                made.marks = _told_again(made, asked_delay, ttr)
             elif asked[AS_JOB_AT] and scope is None:
                 made.marks = self._job_marks(made, asked[REPLICATE_AT], due_at - now if delay else 0.0)
         return made
@@ -505,7 +511,8 @@ class Broker:
     def _holder(self, queue: QueueState | None, key: str, *, is_of_all: bool) -> int | None:
         """The message that has the key already."""
         if is_of_all:
-            return self._state.keys.get(key)
+            message = self._state.keys.get(key)
+            return None if message is None else message.msg_id
         return None if queue is None else queue.keys.get(key)
 
     def _job_marks(self, made: Message, replicate: int | None, delay_s: float) -> dict[str, Any] | None:

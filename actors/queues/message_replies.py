@@ -16,8 +16,9 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
+    Told,
 )
-from storage.message import Message
+from storage.message import Message, is_of_all
 from storage.message_ids import newest_record
 from storage.queue_state import ALL_READY
 from storage.records import (
@@ -26,6 +27,7 @@ from storage.records import (
     DEAD,
     DELAY,
     EXPIRE,
+    GMQ_MARKS,
     HEADERS,
     KEEP,
     NACKED,
@@ -53,6 +55,7 @@ STATE_NAMES: Final = {
     Place.HELD: "delayed",
 }
 _JobFacts: Final = JobFacts
+_Told: Final = Told
 UNCOMMITTED: Final = "uncommitted"
 """The state of a message that is not ready before its record is committed, to who knows jobs."""
 
@@ -97,6 +100,7 @@ def delivered_reply(
             items = [_delivered(message, job) for message, job in zip(messages, facts, strict=True)]
         return _DeliveredReply(action=_CONSUME, code=0, queue=queue, seq=seq, messages=items)
     message = messages[0]
+    told = None if request.ttr is None else told_of(message)
     return _Reply(
         action=_CONSUME,
         code=0,
@@ -108,7 +112,21 @@ def delivered_reply(
         deliveries=message.deliveries,
         headers=None if message.marks is None else message.marks.get(HEADERS),
         job=None if facts is None else facts[0],
+        told=told,
     )
+
+
+def told_of(message: Message) -> Told:
+    """What is told of a message to who knows keys that are one among all."""
+    key = message.key if is_of_all(message) else None
+    marks = message.marks
+    if marks is GMQ_MARKS:
+        return _Told(key, message.retry_s, told_ttr(message.retry_s), None)
+    if marks is None:
+        return _Told(key, message.retry_s, None, None)
+    ttr, delay = marks.get(TTR), marks.get(DELAY)
+    delay_s = None if delay is None else int(delay)
+    return _Told(key, message.retry_s, told_ttr(message.retry_s) if ttr == BY_RETRY else ttr, delay_s)
 
 
 def _delivered(message: Message, job: JobFacts | None = None) -> DeliveredItem:

@@ -215,7 +215,8 @@ class Queries:
         request = call.request
         msg_id = request.msg_id
         if msg_id is None and request.scope is not None:
-            msg_id = None if request.key is None else self._state.keys.get(request.key)
+            keyed = None if request.key is None else self._state.keys.get(request.key)
+            msg_id = None if keyed is None else keyed.msg_id
         elif msg_id is None:
             if request.queue is None or request.key is None:
                 self._ledger.park(

@@ -48,8 +48,8 @@ class Settling:
         if request.msg_id is not None:
             return [request.msg_id]
         if request.scope is not None and request.key is not None:
-            msg_id = self._ledger.state.keys.get(request.key)
-            return [] if msg_id is None else [msg_id]
+            message = self._ledger.state.keys.get(request.key)
+            return [] if message is None else [message.msg_id]
         self._ledger.refuse_field(call, "msg_id", "is missing, and so is msg_ids")
         return None
 
@@ -134,6 +134,14 @@ class Settling:
         ids = self._named(call)
         if ids is None:
             return None
+        if len(ids) == 1 and request.delivery is None and (request.key is not None or request.scope is None):
+            message = self._message(call, ids[0])
+            if message is not None and message.place == Place.IN_FLIGHT:  # nearly always
+                kind = Clear if request.discard else _Confirm
+                self._ledger.append(kind(message.queue, ids, [newest_record(message)]))
+                reply = _Reply(action=_CONFIRM, code=0, queue=request.queue, seq=request.seq, confirmed=1)
+                reply.msg_id = request.msg_id
+                return self._ledger.park(call, reply)
         found = self._found(call, ids)
         if request.scope is not None and request.key is None:  # they are known by their keys alone
             found = _only(found, lambda message: not is_of_all(message))

@@ -87,6 +87,7 @@ def level_of(request: Request) -> int:
         or request.discard is not None
         or request.scope is not None
         or request.held is not None
+        or request.ttr is not None
         or request.expire == "bury"
         or isinstance(request.paused, str)
         or any(item.keep is not None or item.expire == "bury" or item.scope for item in request.messages or ())

@@ -32,7 +32,7 @@ from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.json_shapes import Batch
 from net.protocols.payload_text import payload_text
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
-from quorate.gmq_jobs import job_id, ttr_of
+from quorate.gmq_jobs import ttr_of
 from quorate.go_json import UnreadableError, compact, escaped, kind_of, misfit, readable, string
 from quorate.protocol import (
     BATCH_MAX,
@@ -41,10 +41,9 @@ from quorate.protocol import (
     Action,
     Code,
     ErrorWord,
-    MessageView,
     Reply,
     Request,
-    ShowReply,
+    Told,
     name_fault,
 )
 
@@ -152,6 +151,15 @@ class GmqSession(Session):
 
     def receive(self, data: bytes) -> list[Found]:
         """The calls that `data` completes, in order."""
+        if self._framer.is_idle and len(data) <= LARGE_BYTES:  # nearly always it is one call
+            try:
+                call = _call_in(data)
+            except _BROKEN:
+                pass  # the framer finds out whether it is wrong, or only not all there
+            else:
+                if self.large:
+                    self.large = {}
+                return [self._served(data, call.method, call.params, call.id)]
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
         if self.large:
@@ -175,6 +183,9 @@ class GmqSession(Session):
             if members is None:
                 return Close()
             method, params, own_id = members
+        return self._served(data, method, params, own_id)
+
+    def _served(self, data: bytes, method: str, params: Any, own_id: Any) -> Found:
         if is_deeper(data, self._limits.depth_max):
             return Close()
         if own_id is not UNSET and len(memoryview(own_id)) > ID_BYTES_MAX:
@@ -339,7 +350,6 @@ def push(asker: _Asker, params: bytes) -> Found:
         ttl=float(TIME_MAX_S),
         retry=float(retry),
         key=job.id,
-        as_job=True,
         scope="all",
         ttr=ttr,
         asked_delay=delay or None,
@@ -401,15 +411,15 @@ def pop(asker: _Asker, params: bytes) -> Found:
         topics[0] if is_one else None,
         queues=None if is_one else topics,
         wait=facts.gmq_pop_wait_s or None,
-        full=True,
+        ttr=0,
     )
 
     def popped(reply: Reply) -> Made:
         if reply.code != _OK:
             return refused(call_id, reply)
-        if not isinstance(reply, ShowReply) or reply.message is None:
+        if reply.msg_id is None or reply.told is None:
             return failed(call_id, EMPTY)
-        return done(call_id, job_map(reply.message))
+        return done(call_id, job_map(reply, reply.msg_id, reply.told))
 
     return Ask(request, popped)
 
@@ -438,21 +448,21 @@ def _names(params: bytes) -> list[str]:
     return names
 
 
-def delay_of(message: MessageView) -> int:
-    """The delay that it was pushed with (s)."""
-    return int(message.delay or 0)
-
-
-def job_map(message: MessageView) -> bytes:
+def job_map(reply: Reply, msg_id: int, told: Told) -> bytes:
     """A job as a Pop gives it: every value is a string, in the order of their names."""
-    before = max(message.deliveries - 1, 0) if message.retry else 0
+    before = max((reply.deliveries or 0) - 1, 0) if told.retry else 0
+    data = b"" if reply.data is None else bytes(reply.data)
+    if reply.encoding is None and data[:1] == b'"' and b"\\" not in data:  # nearly always
+        body = escaped(data)
+    else:
+        body = string(payload_text(data, reply.encoding))
     return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
-        ttr_of(message.ttr, message.retry),
-        string(payload_text(bytes(message.data), message.encoding)),
+        ttr_of(told.ttr, told.retry),
+        body,
         before,
-        delay_of(message),
-        string(job_id(message.key, message.scope, message.msg_id)),
-        string(message.queue),
+        told.delay or 0,
+        string(str(msg_id) if told.key is None else told.key),
+        string(reply.queue or ""),
     )
 
 

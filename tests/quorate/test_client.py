@@ -14,8 +14,10 @@ from quorate import (
     Client,
     ConnectionFailedError,
     DuplicateKeyError,
+    Key,
     Message,
     NewMessage,
+    NotInFlightError,
     ProtocolViolationError,
     RefusedError,
     UnknownOutcomeError,
@@ -226,6 +228,44 @@ def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(shown: Any, rai
     else:
         with pytest.raises(raises):
             trying.of_holder(reply, shown)
+
+
+@pytest.mark.parametrize(
+    ("held", "is_ours"),
+    [
+        ({"queue": "q", "data": 1}, True),
+        ({"queue": "other", "data": 1}, False),
+        ({"queue": "q.dead", "data": 1, "dead": {"queue": "q"}}, True),
+        ({"queue": "q", "data": 2}, False),
+    ],
+)
+def test_who_has_a_key_that_is_one_among_all_is_asked_by_it(held: dict[str, Any], is_ours: bool) -> None:
+    """It was asked by its queue, where such a key is never found: another's message was taken for this one's."""
+    trying = Trying(1, {"queue": "q", "key": "k", "scope": "all", "data": 1}, Nodes([("h", 1)]), 1.0, now=0.0)
+    assert trying.holder == {"key": "k", "scope": "all"}
+    reply = {"code": -1, "error": "duplicate_key", "reason": "taken", "msg_id": 1024}
+    if is_ours:
+        assert trying.of_holder(reply, {"message": {"msg_id": 1024, **held}})["code"] == 0
+    else:
+        with pytest.raises(DuplicateKeyError):
+            trying.of_holder(reply, {"message": {"msg_id": 1024, **held}})
+
+
+def test_keys_that_are_one_among_all(start_node: StartNode) -> None:
+    node = start_node()
+    with node.client() as client:
+        client.produce_many("a", [NewMessage(1, key="one", scope="all"), NewMessage(2, key="two")])
+        with pytest.raises(DuplicateKeyError):
+            client.produce("b", 1, key="one", scope="all")
+        client.produce("b", 2, key="two", scope="all")
+        assert client.show(key="two")["queue"] == "b"
+        with pytest.raises(NotInFlightError) as refused:
+            client.confirm(Key("one"), held=True)
+        assert (refused.value.reply["state"], refused.value.reply["deliveries"]) == ("ready", 0)
+        assert client.consume("a") is not None
+        assert client.extend(Key("one"), 90) == 1
+        assert client.confirm(Key("one"), held=True) == 1
+        assert client.confirm(Key("one")) == 0
 
 
 def test_credentials_travel_and_do_not_show_their_token(monkeypatch: pytest.MonkeyPatch) -> None:

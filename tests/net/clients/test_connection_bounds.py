@@ -4,6 +4,8 @@ from typing import Any
 
 from net.clients.connection import AT_ONCE, Connection
 from net.clients.held_bytes import OBJECT_BYTES
+from net.node_facts import NodeFacts
+from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply
 from net.protocols.session import Ask, Fault, Found, RequestLimits, Session
 from quorate.protocol import Reply, Request
@@ -84,6 +86,24 @@ def test_large_requests_count_as_long_as_they_are_open_also_when_their_client_is
     for order, request in end.requests:
         connection.answer(order, request, reply(1))
     assert end.ledger.used == 0
+
+
+def test_a_large_request_that_is_asked_in_two_steps_counts_in_both() -> None:
+    """128 produces of 1 MiB were open on one connection, and counted nothing behind the question for their ids."""
+    end = FakeEnd()
+    end.reads = True
+    session = GmqSession(WIDE.request, NodeFacts(shards=2))
+    connection = Connection(end, end, session, WIDE)
+    connection.receive(b'{"method":"Service.Push","params":[{"id":"a","topic":"t","body":"' + b"x" * 5000 + b'"}]}')
+    held = connection.account.open
+    assert held > 5000
+    order, find = end.requests[0]
+    connection.answer(order, find, Reply(action=25, code=-1, error="no_such_message", reason="x"))
+    assert connection.account.open == held
+    order, produce = end.requests[1]
+    connection.answer(order, produce, reply(1))
+    assert connection.account.open == 0
+    assert end.sent == [b'{"id":null,"result":"success","error":null}\n']
 
 
 def test_a_client_whose_open_requests_take_too_much_is_not_read() -> None:

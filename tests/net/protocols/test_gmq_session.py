@@ -11,7 +11,7 @@ from net.node_facts import NodeFacts
 from net.protocols.gmq_session import GONE, GmqSession, number_in
 from net.protocols.session import Ask, Close, Found, RequestLimits, Say
 from quorate.go_json import compact, escaped, readable
-from quorate.protocol import TIME_MAX_S, Action, Code, ErrorWord, MessageView, Reply, Request, ShowReply
+from quorate.protocol import TIME_MAX_S, Action, Code, ErrorWord, Reply, Request, Told
 
 NOW = 1_800_000_000.0
 OF_STRING = "json: cannot unmarshal {} into Go value of type string"
@@ -65,7 +65,7 @@ def test_a_push_is_a_produce_with_a_key_that_is_unique_among_all() -> None:
     request = found.request
     assert (request.action, request.queue, request.key) == (Action.PRODUCE, "topic_3", "xxxx_id1574300000.12341234567")
     assert (request.delay, request.retry, request.ttl, request.scope) == (17.0, 7.0, float(TIME_MAX_S), "all")
-    assert (request.asked_delay, request.ttr, request.as_job) == (17, 4, True)
+    assert (request.asked_delay, request.ttr, request.as_job) == (17, 4, None)
     assert bytes(request.data) == '"this is ü a/b test"'.encode()
     done = answer(found, Reply(action=1, code=Code.OK, msg_id=1))
     assert done == '{"id":"gmq5dd6a0c2b3f41","result":"success","error":null}\n'
@@ -255,13 +255,12 @@ def test_halves_of_surrogate_pairs_and_bytes_that_are_no_utf8_are_one_sign() -> 
     assert bytes(found.request.data) == '"\\\\ud800😀"'.encode()
 
 
-def view(**fields: Any) -> MessageView:
-    values: dict[str, Any] = {
-        "msg_id": 2048, "queue": "topic_3", "data": Raw(b'"hello"'), "state": "in_flight", "produced_at": NOW,
-        "due_at": NOW, "expires_at": float(TIME_MAX_S), "retry": 7.0, "priority": 0, "deliveries": 1, "trans_id": 1,
-        "key": "a1", "scope": "all", "ttr": 4,
-    }  # fmt: skip
-    return MessageView(**{**values, **fields})
+def popped(**fields: Any) -> Reply:
+    """A consume's reply, for who asked with `ttr`."""
+    facts: dict[str, Any] = {"key": "a1", "retry": 7.0, "ttr": 4, "delay": None}
+    told = Told(**{name: fields.pop(name, value) for name, value in facts.items()})
+    values: dict[str, Any] = {"queue": "topic_3", "msg_id": 2048, "data": Raw(b'"hello"'), "deliveries": 1}
+    return Reply(action=2, code=0, told=told, **{**values, **fields})
 
 
 @pytest.mark.parametrize(
@@ -274,18 +273,21 @@ def view(**fields: Any) -> MessageView:
         ({"deliveries": 3}, '"consume_num":"2"'),
         ({"retry": 0.0, "deliveries": 3}, '"consume_num":"0","delay":"0"'),
         ({"retry": 0.0, "ttr": -2}, '{"TTR":"-2"'),
-        ({"key": "k", "scope": None}, '"id":"2048"'),
-        ({"scope": None, "key": None, "retry": 59.5, "ttr": None}, '{"TTR":"60"'),
+        ({"key": None}, '"id":"2048"'),
+        ({"key": None, "retry": 59.5, "ttr": None}, '{"TTR":"60"'),
         ({"data": Raw('"<é\u2028&>"'.encode())}, '"body":"\\u003cé\\u2028\\u0026\\u003e"'),
+        ({"data": Raw(b'"a\\/\\u00fc"')}, '"body":"a/ü"'),
         ({"data": Raw(b'{"a": 1}')}, '"body":"{\\"a\\": 1}"'),
         ({"data": Raw(b"\xff\x00"), "encoding": "bytes"}, '"body":"/wA="'),
+        ({"data": Raw(b'"plain"'), "encoding": "bytes"}, '"body":"\\"plain\\""'),
+        ({"queue": "<t>", "key": "\u2028"}, '"id":"\\u2028","status":"3","topic":"\\u003ct\\u003e"'),
     ],
 )
 def test_a_job_as_a_pop_gives_it(fields: dict[str, Any], told: str) -> None:
     found = asked('{"method":"Service.Pop","params":[["b","a","b"]],"id":5}')
     assert found.request.queues == ["b", "a"]
     assert found.request.wait == 2.0
-    said = answer(found, ShowReply(action=2, code=0, queue="q", msg_id=1, message=view(**fields)))
+    said = answer(found, popped(**fields))
     assert said.startswith('{"id":5,"result":{"TTR":')
     assert said.endswith('},"error":null}\n')
     assert told in said

@@ -10,7 +10,7 @@ a consume over queues; a confirm by that key of what is in flight. docs/gmq.md s
 import json
 import re
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -33,10 +33,11 @@ from net.protocols.json_shapes import Batch
 from net.protocols.payload_text import payload_text
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.gmq_jobs import ttr_of
-from quorate.go_json import UnreadableError, compact, escaped, kind_of, misfit, readable, string
+from quorate.go_json import SIGNS, UnreadableError, compact, escaped, kind_of, misfit, readable
 from quorate.protocol import (
     BATCH_MAX,
     MSG_ID_MAX,
+    NAME_BYTES_MAX,
     TIME_MAX_S,
     Action,
     Code,
@@ -49,6 +50,8 @@ from quorate.protocol import (
 
 YEAR_S: Final = 31_536_000
 INT_MAX: Final = 2**63 - 1
+USUAL_DIGITS: Final = 10
+USUAL_NAME: Final = NAME_BYTES_MAX // 4
 NAMES_BYTES: Final = 8192
 """A list of topics that is longer is looked at before anything of it is made."""
 
@@ -112,14 +115,21 @@ class RefusedError(Exception):
     """A call that gets an error, which says so."""
 
 
+def _shown(text: str) -> bytes:
+    """A string's JSON, as Go writes it."""
+    data: bytes = _encode(text)
+    return data if len(data.translate(None, SIGNS)) == len(data) else escaped(data)
+
+
 def done(call_id: bytes, result: bytes) -> bytes:
     """The reply to a call, with its result's JSON."""
-    return b'{"id":%b,"result":%b,"error":null}\n' % (escaped(call_id), result)
+    told = call_id if call_id.isalnum() else escaped(call_id)
+    return b'{"id":%b,"result":%b,"error":null}\n' % (told, result)
 
 
 def failed(call_id: bytes, error: str) -> bytes:
     """The reply to a call that failed."""
-    return b'{"id":%b,"result":null,"error":%b}\n' % (escaped(call_id), string(error))
+    return b'{"id":%b,"result":null,"error":%b}\n' % (escaped(call_id), _shown(error))
 
 
 def refused(call_id: bytes, reply: Reply) -> bytes:
@@ -188,19 +198,23 @@ class GmqSession(Session):
     def _served(self, data: bytes, method: str, params: Any, own_id: Any) -> Found:
         if is_deeper(data, self._limits.depth_max):
             return Close()
-        if own_id is not UNSET and len(memoryview(own_id)) > ID_BYTES_MAX:
+        is_plain = data.isascii() and b"\\u" not in data  # nearly always
+        call_id = NULL if own_id is UNSET else bytes(own_id)
+        if len(call_id) > ID_BYTES_MAX:
             return Close()
         try:
-            call_id = NULL if own_id is UNSET else compact(readable(bytes(own_id)))
+            if not call_id.isalnum():
+                call_id = compact(call_id if is_plain else readable(call_id))
         except _BROKEN:
             return Close()
         serve = METHODS.get(method)
         if serve is None:
             return Say(failed(call_id, _no_method(method[:METHOD_SHOWN])))
-        if params is UNSET or bytes(params) == NULL:
+        given = NULL if params is UNSET else bytes(params)
+        if given == NULL:
             return Say(failed(call_id, NO_PARAMS))
         try:
-            return serve(_Asker(call_id, self._facts), readable(bytes(params)))
+            return serve(_Asker(call_id, self._facts), given if is_plain else readable(given))
         except RefusedError as refusal:
             return Say(failed(call_id, str(refusal)))
         except UnreadableError as error:
@@ -217,11 +231,12 @@ class GmqSession(Session):
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
 
 
-class _Asker(NamedTuple):
+class _Asker:
     """A call's id, as it is told again, and the node that is asked."""
 
-    call_id: bytes
-    facts: NodeFacts
+    def __init__(self, call_id: bytes, facts: NodeFacts) -> None:
+        self.call_id = call_id
+        self.facts = facts
 
 
 def _members(data: bytes) -> tuple[str, Any, Any] | None:
@@ -283,7 +298,11 @@ def _first(params: bytes, wanted: str) -> bytes:
 
 def number_in(text: str | None) -> int:
     """A decimal number of 64 bits; 0 where it is none."""
-    if text is None or not _NUMBER.fullmatch(text):
+    if text is None:
+        return 0
+    if len(text) < USUAL_DIGITS and text.isascii() and text.isdigit():  # nearly always
+        return int(text)
+    if not _NUMBER.fullmatch(text):
         return 0
     number = int(text)
     return number if -INT_MAX - 1 <= number <= INT_MAX else 0
@@ -327,7 +346,7 @@ def _only_name(text: bytes) -> str | None:
 
 def push(asker: _Asker, params: bytes) -> Found:
     """Service.Push: a job."""
-    call_id, facts = asker
+    call_id, facts = asker.call_id, asker.facts
     try:
         job = _pushed_in(params).first or Job()
     except msgspec.ValidationError:
@@ -337,9 +356,10 @@ def push(asker: _Asker, params: bytes) -> Found:
     if not job.topic:
         return Say(done(call_id, NO_TOPIC))
     for what, name in (("id", job.id), ("topic", job.topic)):
-        fault = name_fault(name)
-        if fault is not None:
-            raise RefusedError(f"{ErrorWord.FIELD}: {what} {fault}")
+        if len(name) > USUAL_NAME or not name.isprintable():
+            fault = name_fault(name)
+            if fault is not None:
+                raise RefusedError(f"{ErrorWord.FIELD}: {what} {fault}")
     delay, ttr = number_in(job.delay), number_in(job.TTR)
     retry = min(min(ttr, YEAR_S) + facts.gmq_ttr_grace_s, YEAR_S) if ttr > 0 else 0.0
     request = Request(
@@ -377,7 +397,7 @@ def push(asker: _Asker, params: bytes) -> Found:
 
 
 def _exists(call_id: bytes, job: str) -> bytes:
-    return done(call_id, string(f"jobKey:gmq:jobpool:{job},error:has exist"))
+    return done(call_id, _shown(f"jobKey:gmq:jobpool:{job},error:has exist"))
 
 
 # -- Pop ---------------------------------------------------------------------------------------------------------------
@@ -385,7 +405,7 @@ def _exists(call_id: bytes, job: str) -> bytes:
 
 def pop(asker: _Asker, params: bytes) -> Found:
     """Service.Pop: a job of the first topic that has one."""
-    call_id, facts = asker
+    call_id, facts = asker.call_id, asker.facts
     if len(params) > NAMES_BYTES:
         raw = _first(params, STRINGS)
         if raw != NULL:
@@ -400,9 +420,10 @@ def pop(asker: _Asker, params: bytes) -> Found:
     if len(topics) > BATCH_MAX:
         raise RefusedError(f"{ErrorWord.FIELD}: {len(topics)} topics, and {BATCH_MAX} are allowed")
     for name in topics:
-        fault = name_fault(name)
-        if fault is not None:
-            raise RefusedError(f"{ErrorWord.FIELD}: topic {fault}")
+        if len(name) > USUAL_NAME or not name.isprintable():
+            fault = name_fault(name)
+            if fault is not None:
+                raise RefusedError(f"{ErrorWord.FIELD}: topic {fault}")
     if not topics:
         raise RefusedError(EMPTY)
     is_one = len(topics) == 1
@@ -453,16 +474,16 @@ def job_map(reply: Reply, msg_id: int, told: Told) -> bytes:
     before = max((reply.deliveries or 0) - 1, 0) if told.retry else 0
     data = b"" if reply.data is None else bytes(reply.data)
     if reply.encoding is None and data[:1] == b'"' and b"\\" not in data:  # nearly always
-        body = escaped(data)
+        body = data if len(data.translate(None, SIGNS)) == len(data) else escaped(data)
     else:
-        body = string(payload_text(data, reply.encoding))
+        body = _shown(payload_text(data, reply.encoding))
     return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
         ttr_of(told.ttr, told.retry),
         body,
         before,
         told.delay or 0,
-        string(str(msg_id) if told.key is None else told.key),
-        string(reply.queue or ""),
+        _shown(str(msg_id) if told.key is None else told.key),
+        _shown(reply.queue or ""),
     )
 
 
@@ -471,14 +492,14 @@ def job_map(reply: Reply, msg_id: int, told: Told) -> bytes:
 
 def acknowledge(asker: _Asker, params: bytes) -> Found:
     """Service.Ack: a job is done."""
-    call_id, _ = asker
+    call_id = asker.call_id
     try:
         job = _acknowledged_in(params).first or ""
     except msgspec.ValidationError:
         raw = _first(params, STRING)
         job = "" if raw == NULL else _text_in(raw)
-    if not job or name_fault(job) is not None:  # nothing was pushed with it
-        raise RefusedError(GONE)
+    if not job or (not job.isprintable() and name_fault(job) is not None) or len(job) > NAME_BYTES_MAX:
+        raise RefusedError(GONE)  # nothing was pushed with it
     msg_id = int(job) if job.isascii() and job.isdigit() and len(job) <= 16 and str(int(job)) == job else 0
 
     def by_number(reply: Reply) -> Made:

@@ -88,6 +88,7 @@ MODULES: Final = (
     "actors.queues.replicated",
     "actors.queues.row_description",
     "actors.queues.moving",
+    "actors.queues.new_marks",
     "actors.queues.totals",
     "actors.queues.settling",
     "actors.queues.soonest",

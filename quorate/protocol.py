@@ -260,15 +260,6 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
     asked_delay: Integer | None = None
 
 
-def host_fault(host: str) -> str | None:
-    """What is wrong with the name or address of a host; None if it could be looked up."""
-    try:
-        encoded = host.encode("idna")
-    except UnicodeError as error:
-        return f"is no host's name: {error}"
-    return None if encoded.isascii() and encoded.decode().isprintable() and " " not in host else "is no host's name"
-
-
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
     """What is wrong with a queue's name, a key or a pattern; None if it may be used.
 
@@ -283,35 +274,12 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
     return None
 
 
-def headers_fault(headers: dict[str, str]) -> str | None:
-    """What is wrong with a message's headers; None if it may have them."""
-    size = 0
-    for name, text in headers.items():
-        if not name:
-            return "has an empty name"
-        size += len(name.encode()) + len(text.encode())
-    return f"has {size} bytes, and {HEADER_BYTES_MAX} are allowed" if size > HEADER_BYTES_MAX else None
-
-
 def goes_to(request: Request) -> str | None:
     """The other queue that a request lets messages move to, if it names one."""
     if request.action == Action.MOVE:
         return request.to
     dead_letter = request.dead_letter if request.action == Action.CONFIGURE else None
     return dead_letter if isinstance(dead_letter, str) and dead_letter else None
-
-
-def delivery_fault(request: Request) -> str | None:
-    """What is wrong with a request's `delivery`; None if it says one for each message, or none."""
-    delivery = request.delivery
-    if delivery is None:
-        return None
-    if isinstance(delivery, int):
-        return None if request.msg_ids is None else "is a number, and with msg_ids it must be a list"
-    if request.msg_ids is None or request.msg_id is not None:
-        return "is a list, which stands beside msg_ids alone"
-    wanted = len(request.msg_ids)
-    return None if len(delivery) == wanted else f"has {len(delivery)} numbers for {wanted} msg_ids"
 
 
 class JobFacts(msgspec.Struct, array_like=True, gc=False, frozen=True):

@@ -25,7 +25,8 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Hello, TakeOver
 from quorate.actions import COMMANDS
 from quorate.node_replies import DescribeReply
-from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, done, host_fault, refusal
+from quorate.protocol import Action, ClusterReply, Code, ErrorWord, Reply, done, refusal
+from quorate.request_faults import host_fault
 from storage.records import Member, Members
 
 CHANGE_S: Final = 8.0

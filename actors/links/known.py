@@ -4,7 +4,7 @@ from actors.links.contact import Contact
 from actors.messages.peers import Introduce
 from net.peers.greeting import Greeting
 from net.peers.messages import PEER_MAJOR, Hello
-from quorate.protocol import host_fault
+from quorate.request_faults import host_fault
 from storage.records import Member
 from storage.vote_file import Identity
 

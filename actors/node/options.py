@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from net.protocols import PORTS, PROTOCOLS
-from quorate.protocol import host_fault, name_fault
+from quorate.protocol import name_fault
+from quorate.request_faults import host_fault
 
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 MIB: Final = 1 << 20

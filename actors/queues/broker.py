@@ -17,6 +17,7 @@ from actors.queues.handing_out import KEPT_MAX
 from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
+from actors.queues.new_marks import marks_of, marks_of_job, told_again
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
@@ -38,23 +39,14 @@ from quorate.protocol import (
     done,
     refusal,
 )
-from storage.message import Message, shared_marks, weight
+from storage.message import Message, weight
 from storage.message_ids import message_id
 from storage.queue_state import ORIGINAL, NewQueue, QueueState
 from storage.records import (
-    ALL,
     BURY,
-    BY_RETRY,
-    DELAY,
-    EXPIRE,
     GMQ_MARKS,
-    HEADERS,
     JOBS_LEVEL,
-    KEEP,
     PAYLOADS_LEVEL,
-    REPLICATE,
-    SCOPE,
-    TTR,
     WORKERS_LEVEL,
     Encoding,
 )
@@ -487,14 +479,15 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
                 return None
             ttr, asked_delay = asked[TTR_AT], asked[ASKED_DELAY_AT]
-            if ttr is not None and asked_delay is None and not headers and ttr == told_ttr(retry):
-                made.marks = GMQ_MARKS  # nearly all jobs of gmq's
+            if ttr is not None and asked_delay is None and ttr == told_ttr(retry):  # nearly all jobs of gmq's
+                made.marks = GMQ_MARKS
                 return made
-            made.marks = _marks(headers, expire, keep=bool(keep) and not retry, is_of_all=scope is not None)
+            made.marks = marks_of(headers, expire, keep=bool(keep) and not retry, is_of_all=scope is not None)
             if ttr is not None or asked_delay is not None:
-                made.marks = _told_again(made, asked_delay, ttr)
+                made.marks = told_again(made, asked_delay, ttr)
             elif asked[AS_JOB_AT] and scope is None:
-                made.marks = self._job_marks(made, asked[REPLICATE_AT], due_at - now if delay else 0.0)
+                usual = min(USUAL_NODES, self.queries.around.voters)
+                made.marks = marks_of_job(made, asked[REPLICATE_AT], usual, due_at - now if delay else 0.0)
         return made
 
     def _may_be_of_all(self, call: Call, key: str | None) -> bool:
@@ -514,13 +507,6 @@ class Broker:
             message = self._state.keys.get(key)
             return None if message is None else message.msg_id
         return None if queue is None else queue.keys.get(key)
-
-    def _job_marks(self, made: Message, replicate: int | None, delay_s: float) -> dict[str, Any] | None:
-        """The marks of a job with what it was asked for with, where that is not what all are."""
-        own: dict[str, Any] = {DELAY: delay_s} if delay_s else {}
-        if replicate is not None and made.retry_s and replicate != min(USUAL_NODES, self.queries.around.voters):
-            own[REPLICATE] = replicate
-        return {**(made.marks or {}), **own} if own else made.marks
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""
@@ -605,25 +591,3 @@ class Broker:
             if delivery.lines.named_by_strangers + names > allowed:
                 return f"{allowed} consumers without a token wait already"
         return None
-
-
-def _marks(headers: dict[str, str] | None, expire: str | None, *, keep: bool, is_of_all: bool) -> dict[str, Any] | None:
-    """The marks of a new message."""
-    marks: dict[str, Any] = {HEADERS: headers} if headers else {}
-    if expire is not None:
-        marks[EXPIRE] = expire
-    if keep:
-        marks[KEEP] = True
-    if is_of_all:
-        marks[SCOPE] = ALL
-    return shared_marks(marks) or None
-
-
-def _told_again(made: Message, delay: int | None, ttr: int | None) -> dict[str, Any]:
-    """A message's marks with what its protocol tells again of it: delay and TTR (s)."""
-    marks = {**(made.marks or {})}
-    if delay is not None:
-        marks[DELAY] = delay
-    if ttr is not None:
-        marks[TTR] = BY_RETRY if ttr == told_ttr(made.retry_s) else ttr
-    return shared_marks(marks)

@@ -9,7 +9,8 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
 from quorate.actions import Right
-from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, delivery_fault, done, refusal
+from quorate.protocol import RELATIVE_TIME_LIMIT_S, Action, ErrorWord, Reply, Request, done, refusal
+from quorate.request_faults import delivery_fault
 from storage.message import Message, is_buried, is_dropped, is_kept, is_of_all
 from storage.message_ids import named, newest_record
 from storage.queue_state import ALL_READY

@@ -31,9 +31,9 @@ from quorate.protocol import (
     ScanReply,
     SettingsReply,
     ShowReply,
-    headers_fault,
     name_fault,
 )
+from quorate.request_faults import headers_fault
 
 SHORT_NAME: Final = 64
 """A name of fewer characters has at most 255 bytes of UTF-8."""

@@ -32,9 +32,9 @@ from quorate.protocol import (
     Request,
     ScanReply,
     ShowReply,
-    headers_fault,
     name_fault,
 )
+from quorate.request_faults import headers_fault
 
 NAMED_BYTES_MAX: Final = 64 << 10
 """In a request of at most so many bytes the field that stands there twice is named."""

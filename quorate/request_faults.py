@@ -1,0 +1,35 @@
+"""What can be wrong with a request's fields beyond their types; names are `quorate.protocol`'s."""
+
+from quorate.protocol import HEADER_BYTES_MAX, Request
+
+
+def host_fault(host: str) -> str | None:
+    """What is wrong with the name or address of a host; None if it could be looked up."""
+    try:
+        encoded = host.encode("idna")
+    except UnicodeError as error:
+        return f"is no host's name: {error}"
+    return None if encoded.isascii() and encoded.decode().isprintable() and " " not in host else "is no host's name"
+
+
+def headers_fault(headers: dict[str, str]) -> str | None:
+    """What is wrong with a message's headers; None if it may have them."""
+    size = 0
+    for name, text in headers.items():
+        if not name:
+            return "has an empty name"
+        size += len(name.encode()) + len(text.encode())
+    return f"has {size} bytes, and {HEADER_BYTES_MAX} are allowed" if size > HEADER_BYTES_MAX else None
+
+
+def delivery_fault(request: Request) -> str | None:
+    """What is wrong with a request's `delivery`; None if it says one for each message, or none."""
+    delivery = request.delivery
+    if delivery is None:
+        return None
+    if isinstance(delivery, int):
+        return None if request.msg_ids is None else "is a number, and with msg_ids it must be a list"
+    if request.msg_ids is None or request.msg_id is not None:
+        return "is a list, which stands beside msg_ids alone"
+    wanted = len(request.msg_ids)
+    return None if len(delivery) == wanted else f"has {len(delivery)} numbers for {wanted} msg_ids"

@@ -59,5 +59,10 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What goes one after the other in one process, and so takes longest in all (Spark's), begins first."""
-    items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+    """What goes one after the other in one process, and so takes longest in all (Spark's), begins first; then what is
+    slow by itself: so that none is left over when the others are done."""
+
+    def place(item: pytest.Item) -> tuple[bool, bool]:
+        return item.get_closest_marker("xdist_group") is None, item.get_closest_marker("slow") is None
+
+    items.sort(key=place)

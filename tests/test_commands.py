@@ -278,7 +278,7 @@ def test_the_page_about_security_in_its_order(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("page")
 def test_the_page_about_the_pipeline_in_its_order(shell: Shell) -> None:
     install, archive, report, trace, replay, stream, compact, *_ = [
         one for one in blocks("docs/pipeline.md") if one.startswith(("pip ", "qctl "))

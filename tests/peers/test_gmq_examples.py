@@ -32,7 +32,8 @@ def run(words: list[str]) -> str:
 def test_pythons_example_and_the_way_to_move_run(start_node: StartNode, tmp_path: Path) -> None:
     port, old = free_port(), free_port()
     start_node(listeners=[{"protocol": "gmq", "port": port}])
-    start_node(listeners=[{"protocol": "gmq", "port": old}], gmq_pop_wait_s=0.1)  # as one of gmq's own
+    folder = str(tmp_path / "old")  # as one of gmq's own
+    start_node(listeners=[{"protocol": "gmq", "port": old}], gmq_pop_wait_s=0.1, data_dir=folder)
     script = tmp_path / "example.py"
     drain = f'drain(socket.create_connection(("127.0.0.1", {old})), queue, ["t", "u"])'
     script.write_text(f"{example('Python', port)}\n{drain}\n")

@@ -407,7 +407,7 @@ def _extended_to_expiry(patch: pytest.MonkeyPatch) -> None:
 
 def _headers_lost(patch: pytest.MonkeyPatch) -> None:
     """A message that was delivered has its consumer for its only mark."""
-    patch.setattr("actors.queues.broker.HEADERS", "forgotten")
+    patch.setattr("actors.queues.new_marks.HEADERS", "forgotten")
 
 
 def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:

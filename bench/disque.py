@@ -16,47 +16,22 @@ from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Final
 
-from bench.load import FULL_RECORDS, fill, load
-from bench.node import BenchNode, cpu_seconds, resident_bytes, running_node
+from bench import beside
+from bench.load import FULL_RECORDS, fill
+from bench.node import BenchNode, resident_bytes, running_node
 from bench.resp import Resp
 from quorate import Client
 
 PORT: Final = 11_700
 DISQUE: Final = PORT + 100
 LISTENERS: Final = [{"protocol": "disque", "host": "127.0.0.1", "port": DISQUE}]
-DATA_BYTES: Final = 100
 CHUNK: Final = 500
-
-
-def _cpu_s(node: BenchNode) -> float:
-    return sum(cpu_seconds(pid) for pid in (node.supervisor_pid, *node.worker_pids))
-
-
-def _timed(node: BenchNode, protocol: str, connections: int, requests: int, batch: int = 1) -> tuple[float, float]:
-    """Messages, or requests, a second, and CPU each (us)."""
-    before = _cpu_s(node)
-    port = PORT if protocol == "quorate" else DISQUE
-    figures = load(protocol, port, connections, requests, data_bytes=DATA_BYTES, batch=batch)
-    rate = figures["mps" if batch > 1 else "rps"]
-    return rate, (_cpu_s(node) - before) / (requests * (batch if protocol == "addjob" else 1)) * 1e6
 
 
 def work(rounds: int, count: int) -> None:
     """The same work by both protocols."""
     with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
-        fill(PORT)
-        for connections, wanted in ((8, 0.85), (64, 0.80)):
-            found: dict[str, list[tuple[float, float]]] = {"quorate": [], "disque": []}
-            for _ in range(rounds):
-                for protocol, rows in found.items():
-                    rows.append(_timed(node, protocol, connections, 12_000 if connections == 8 else 36_000))
-            medians = {p: [statistics.median(one) for one in zip(*rows, strict=True)] for p, rows in found.items()}
-            json, disque = medians["quorate"], medians["disque"]
-            print(
-                f"work, {connections} connections: JSON {json[0]:.0f}/s {json[1]:.1f} us, Disque {disque[0]:.0f}/s "
-                f"{disque[1]:.1f} us of CPU: {disque[0] / json[0]:.2f} (wanted {wanted})",
-                flush=True,
-            )
+        beside.work(node, "disque", (PORT, DISQUE), rounds, {8: 0.85, 64: 0.80})
 
 
 def pipeline(rounds: int, count: int) -> None:
@@ -66,7 +41,7 @@ def pipeline(rounds: int, count: int) -> None:
         found: dict[int, list[float]] = {1: [], 16: []}
         for _ in range(rounds):
             for batch, rates in found.items():
-                rates.append(_timed(node, "addjob", 8, 6_000 if batch == 1 else 1_600, batch)[0])
+                rates.append(beside.timed(node, "addjob", DISQUE, 8, 6_000 if batch == 1 else 1_600, batch)[0])
                 with Resp(DISQUE, 60.0) as client:
                     client.ask("QFLUSH", "bench0")
         one, many = (statistics.median(rates) for rates in found.values())

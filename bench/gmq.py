@@ -13,49 +13,25 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from bench import beside
 from bench.go_rpc import Gmq, GmqError
-from bench.load import FULL_RECORDS, fill, load
-from bench.node import BenchNode, cpu_seconds, resident_bytes, running_node
+from bench.load import FULL_RECORDS, fill
+from bench.node import resident_bytes, running_node
 from quorate import Client, NewMessage
 
 PORT: Final = 11_720
 GMQ: Final = PORT + 100
 LISTENERS: Final = [{"protocol": "gmq", "host": "127.0.0.1", "port": GMQ}]
-DATA_BYTES: Final = 100
 FEW: Final = 1000
 DELAYED: Final = 10_000
 SPAN_S: Final = 60
 WORKERS: Final = 4
 
 
-def _cpu_s(node: BenchNode) -> float:
-    return sum(cpu_seconds(pid) for pid in (node.supervisor_pid, *node.worker_pids))
-
-
-def _timed(node: BenchNode, protocol: str, connections: int, requests: int) -> tuple[float, float]:
-    """Requests a second, and CPU each (us)."""
-    before = _cpu_s(node)
-    port = PORT if protocol == "quorate" else GMQ
-    figures = load(protocol, port, connections, requests, data_bytes=DATA_BYTES)
-    return figures["rps"], (_cpu_s(node) - before) / requests * 1e6
-
-
 def work(rounds: int, count: int) -> None:
     """The same work by both protocols."""
     with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
-        fill(PORT)
-        for connections in (8, 64):
-            found: dict[str, list[tuple[float, float]]] = {"quorate": [], "gmq": []}
-            for _ in range(rounds):
-                for protocol, rows in found.items():
-                    rows.append(_timed(node, protocol, connections, 12_000 if connections == 8 else 36_000))
-            medians = {p: [statistics.median(one) for one in zip(*rows, strict=True)] for p, rows in found.items()}
-            json, gmq = medians["quorate"], medians["gmq"]
-            print(
-                f"work, {connections} connections: JSON {json[0]:.0f}/s {json[1]:.1f} us, gmq {gmq[0]:.0f}/s "
-                f"{gmq[1]:.1f} us of CPU: {gmq[0] / json[0]:.2f} (wanted 0.8)",
-                flush=True,
-            )
+        beside.work(node, "gmq", (PORT, GMQ), rounds, {8: 0.80, 64: 0.80})
 
 
 def _fill_in(count: int, prefix: str | None) -> None:
@@ -64,7 +40,7 @@ def _fill_in(count: int, prefix: str | None) -> None:
         for begin in range(0, count, FEW):
             keys = [None if prefix is None else f"{prefix}{n:07}" for n in range(begin, min(begin + FEW, count))]
             scope = None if prefix is None else "all"
-            client.produce_many("live", [NewMessage("x" * DATA_BYTES, key=key, scope=scope) for key in keys])
+            client.produce_many("live", [NewMessage("x" * beside.DATA_BYTES, key=key, scope=scope) for key in keys])
 
 
 def ids(rounds: int, count: int) -> None:
@@ -82,7 +58,7 @@ def ids(rounds: int, count: int) -> None:
         for live in (FEW, count):
             _fill_in(live - there, f"{live}.")
             there = live
-            cpu[live] = statistics.median(_timed(node, "gmq", 64, 36_000)[1] for _ in range(rounds))
+            cpu[live] = statistics.median(beside.timed(node, "gmq", GMQ, 64, 36_000)[1] for _ in range(rounds))
     print(
         f"ids: {cpu[FEW]:.1f} us of CPU a request with {FEW}, {cpu[count]:.1f} with {count}: "
         f"{cpu[count] / cpu[FEW]:.2f} (wanted 1.1); {used['ids'] - used['no ids']:.0f} bytes a job more than without "

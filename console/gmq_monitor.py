@@ -18,7 +18,7 @@ from console.views import View
 from quorate import AsyncClient, NotAllowedError, QuorateError, RefusedError
 from quorate.gmq_jobs import job_id, ttr_of
 from quorate.go_json import escaped
-from quorate.protocol import BATCH_MAX, Action
+from quorate.protocol import BATCH_MAX, Action, ErrorWord
 
 BUCKET: Final = "gmq:bucket:"
 TTR_BUCKET: Final = "gmq:bucket:TTR:"
@@ -29,6 +29,12 @@ JOBS: Final = 20
 JOBS_MAX: Final = 199
 DAY_S: Final = 86_400
 LETTERS: Final = 26
+LETTERS_MAX: Final = 3
+DIGITS_MAX: Final = 4
+"""Of the names of buckets: so many letters, or digits."""
+
+LIMIT_DIGITS_MAX: Final = 5
+
 
 DELAYED: Final = "delayed"
 RESERVED: Final = "in_flight"
@@ -85,13 +91,13 @@ def bucket_of(key: str) -> tuple[int, str] | None:
     if key.startswith(TTR_BUCKET):
         name = key.removeprefix(TTR_BUCKET)
         shard = 0
-        if not name or len(name) > 3 or not all("A" <= letter <= "Z" for letter in name):
+        if not name or len(name) > LETTERS_MAX or not all("A" <= letter <= "Z" for letter in name):
             return None
         for letter in name:
             shard = shard * LETTERS + ord(letter) - ord("A") + 1
         return shard - 1, RESERVED
     name = key.removeprefix(BUCKET)
-    if not key.startswith(BUCKET) or not name.isascii() or not name.isdigit() or len(name) > 4:
+    if not key.startswith(BUCKET) or not name.isascii() or not name.isdigit() or len(name) > DIGITS_MAX:
         return None
     return int(name), DELAYED
 
@@ -161,14 +167,14 @@ async def jobs(client: AsyncClient, request: Request) -> list[dict[str, Any]]:
     """A bucket's jobs in the order of their times: one more than `limit`, as gmq gives them."""
     found = bucket_of(request.query_params.get("bucketKey", ""))
     limit = request.query_params.get("limit", "")
-    wanted = int(limit) if limit.isascii() and limit.isdigit() and len(limit) < 6 else JOBS
+    wanted = int(limit) if limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX else JOBS
     if found is None:
         return []
     shard, state = found
     try:
         messages = await soonest(client, shard, state, min(wanted, JOBS_MAX) + 1)
     except RefusedError as refused:
-        if refused.error == "field_error":  # there is no such shard
+        if refused.error == ErrorWord.FIELD:  # there is no such shard
             return []
         raise
     return [job_of(message) for message in messages]

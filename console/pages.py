@@ -336,15 +336,8 @@ class Pages:
     async def _found(self, visit: Visit) -> tuple[int, dict[str, Any] | None]:
         """The message that is meant: by `id`, by `queue` and `key`, by a `key` that is one among all; or by either."""
         either, key, queue = visit.said("find").strip(), visit.said("key"), visit.said("queue")
-        if visit.said("id") or (either.isascii() and either.isdigit() and not await self._keyed(visit, either)):
-            msg_id = number(visit.said("id") or either, "id")
-            try:
-                return msg_id, await visit.client.show(msg_id)
-            except RefusedError as refused:
-                if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
-                    raise
-            newest = await self._gone(visit, either) if either else None
-            return newest or msg_id, None
+        if visit.said("id"):
+            return await self._by_id(visit, number(visit.said("id"), "id"))
         if queue:
             message = await visit.client.show(queue=queue, key=key)
             return int(message["msg_id"]), message
@@ -354,10 +347,24 @@ class Pages:
         found = await self._keyed(visit, key)
         if found is not None:
             return int(found["msg_id"]), found
-        newest = await self._gone(visit, key)
-        if newest is None:
+        numbered: tuple[int, dict[str, Any] | None] = (0, None)
+        if either.isascii() and either.isdigit():
+            numbered = await self._by_id(visit, number(either, "id"))
+            if numbered[1] is not None:
+                return numbered
+        newest = await self._gone(visit, key) or numbered[0]
+        if not newest:
             raise WrongError(404, f"There is no message with the key {key[:80]!r}, as far as the log can be read.")
         return newest, None
+
+    @staticmethod
+    async def _by_id(visit: Visit, msg_id: int) -> tuple[int, dict[str, Any] | None]:
+        try:
+            return msg_id, await visit.client.show(msg_id)
+        except RefusedError as refused:
+            if refused.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.FIELD):  # an id that there can't be
+                raise
+            return msg_id, None
 
     @staticmethod
     async def _gone(visit: Visit, key: str) -> int | None:

@@ -31,8 +31,8 @@ from quorate.nodes import Address
 
 log = logging.getLogger("quorate.console")
 
-SERVES: Final = ("console", "metrics", "health", "gmq-monitor")
-USUAL: Final = frozenset({"console", "metrics", "health"})
+USUAL: Final = ("console", "metrics", "health")
+SERVES: Final = (*USUAL, "gmq-monitor")
 PORT: Final = 1180
 CONNECTIONS_MAX: Final = 64
 HEAD_BYTES_MAX: Final = 16 << 10
@@ -66,7 +66,7 @@ class HttpListener:
 
     host: str = "127.0.0.1"
     port: int = PORT
-    serves: frozenset[str] = field(default=USUAL)
+    serves: frozenset[str] = field(default=frozenset(USUAL))
     hosts: tuple[str, ...] = ()
     cert: str | None = None
     key: str | None = None

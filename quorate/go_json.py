@@ -27,7 +27,6 @@ _SPACE: Final = re.compile(rb"[ \t\r\n]")
 MENDED_MAX: Final = 1 << 20
 """In so many bytes what is no text is mended: some 25 ms, at the worst. In more there is none of that."""
 
-_encode: Final = msgspec.json.Encoder().encode
 _format: Final = msgspec.json.format
 
 
@@ -40,14 +39,9 @@ def escaped(text: bytes) -> bytes:
     return text
 
 
-def string(text: str) -> bytes:
-    """A string's JSON."""
-    return escaped(_encode(text))
-
-
 def compact(raw: bytes) -> bytes:
     """A value as it came, without the white space around and in it. Raises `msgspec.DecodeError`."""
-    return raw if raw.isalnum() or not _SPACE.search(raw) else _format(raw, indent=-1)
+    return raw if not _SPACE.search(raw) else _format(raw, indent=-1)
 
 
 class UnreadableError(ValueError):

@@ -91,6 +91,11 @@ class Gathered(Gather):
             whole.partial, whole.missing_shards = True, missing
 
 
+def _how_telling(refusal: Reply) -> int:
+    """How much it says of a message: the most, where it is not that there is none."""
+    return NOT_THERE.get(refusal.error or "", 2)
+
+
 COUNTS: Final = ("confirmed", "elsewhere", "released", "extended", "buried", "withheld")
 """What a reply counts that is about messages."""
 
@@ -115,7 +120,7 @@ class Settled(Gathered):
                     setattr(total, name, (getattr(total, name) or 0) + count)
             if reply.code != Code.OK:
                 refusals.append(reply)
-        refused = max(refusals, key=lambda reply: NOT_THERE.get(reply.error or "", 2), default=None)
+        refused = max(refusals, key=_how_telling, default=None)
         if refused is not None and not (any_done and refused.error in NOT_THERE):
             total.code, total.error, total.reason = refused.code, refused.error, refused.reason
             total.state, total.deliveries = refused.state, refused.deliveries
@@ -127,7 +132,7 @@ class Settled(Gathered):
         """Of a message that one shard has: what that says; else the refusal that says most, or that there is none."""
         counted = [reply for reply in self.replies if any(getattr(reply, name) for name in COUNTS)]
         refusals = [reply for reply in self.replies if reply.code != Code.OK]
-        refused = max(refusals, key=lambda reply: NOT_THERE.get(reply.error or "", 2), default=None)
+        refused = max(refusals, key=_how_telling, default=None)
         return counted[0] if counted else refused or self.replies[0]
 
 
@@ -137,7 +142,7 @@ class Found(Gathered):
     def reply(self) -> Reply:
         """That shard's; otherwise the refusal that says most."""
         found = next((reply for reply in self.replies if reply.code == Code.OK), None)
-        return found or max(self.replies, key=lambda reply: NOT_THERE.get(reply.error or "", 2))
+        return found or max(self.replies, key=_how_telling)
 
 
 class All(Gathered):

@@ -79,8 +79,7 @@ class ScatterGather:
         facts = BY_NUMBER[request.action]
         how = COMMAND_OF[request.command].gathered if facts.about == About.CLUSTER else facts.gathered
         if how in (How.SUM, How.FOUND):
-            has_ids = request.msg_id is not None or request.msg_ids is not None
-            parts = sharding.by_ids(request) if has_ids else sharding.by_key(request)
+            parts = sharding.of_messages(request)
             if len(parts) == 1:
                 return Parted([(parts[0].shard, call)], [], [])
         elif how == How.AFTER_ALL:

@@ -106,8 +106,10 @@ class Sharding:
                 groups.append((shard, [name]))
         return groups
 
-    def by_ids(self, request: Request) -> list[Part]:
-        """A request about messages, for each shard that has some of them."""
+    def of_messages(self, request: Request) -> list[Part]:
+        """A request about messages, for each shard that has some of them; by a key, for all: any may have it."""
+        if request.msg_id is None and request.msg_ids is None:
+            return [Part(shard, request) for shard in range(self.shards)]
         ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
         by_shard: dict[int, list[int]] = {}
         for msg_id in dict.fromkeys(ids):
@@ -119,10 +121,6 @@ class Sharding:
             for part in parts:
                 part.request.delivery = [counts[msg_id] for msg_id in part.request.msg_ids or ()]
         return parts
-
-    def by_key(self, request: Request) -> list[Part]:
-        """A request about a message with a key that is unique among all: whichever shard has it, for each of them."""
-        return [Part(shard, request) for shard in range(self.shards)]
 
     def every(self, request: Request) -> list[Part]:
         """A request about all shards, for each of them."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from net.protocols import PORTS, PROTOCOLS
+from net.protocols import PORTS
 from quorate.protocol import name_fault
 from quorate.request_faults import host_fault
 
@@ -82,7 +82,7 @@ def is_wildcard(host: str) -> bool:
 GMQ_MONITOR: Final = "gmq-monitor"
 """No protocol of a worker's: the console's process answers there. It may stand among `listeners` all the same."""
 
-GMQ_MONITOR_PORT: Final = 8000
+LISTENERS_PORTS: Final = {**PORTS, GMQ_MONITOR: 8000}
 
 
 def listeners(value: Any) -> list[dict[str, Any]]:
@@ -94,10 +94,9 @@ def listeners(value: Any) -> list[dict[str, Any]]:
         if not isinstance(one, dict) or set(one) - {"protocol", "host", "port", "tls", "debug"}:
             raise ValueError(f"entry {index} is not an object with protocol, host, port, tls and debug")
         protocol, host = one.get("protocol", "json"), one.get("host", "127.0.0.1")
-        if protocol not in PROTOCOLS and protocol != GMQ_MONITOR:
-            raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(PROTOCOLS)}, {GMQ_MONITOR}")
-        usual = GMQ_MONITOR_PORT if protocol == GMQ_MONITOR else None if protocol == "json" else PORTS[protocol]
-        port = one.get("port", usual)
+        if protocol not in LISTENERS_PORTS:
+            raise ValueError(f"entry {index}: protocol {protocol!r} is none of {', '.join(LISTENERS_PORTS)}")
+        port = one.get("port", None if protocol == "json" else LISTENERS_PORTS[protocol])
         if not isinstance(host, str) or not isinstance(port, int) or not 1 <= port <= 65535:
             raise ValueError(f"entry {index}: a host and a port from 1 to 65535 are wanted")
         tls, debug = one.get("tls", False), one.get("debug", False)
@@ -116,8 +115,8 @@ HTTP_FIELDS: Final = {
     "key": str,
     "insecure_http": bool,
 }
-HTTP_SERVES: Final = ("console", "metrics", "health", "gmq-monitor")
 HTTP_USUAL: Final = ("console", "metrics", "health")
+HTTP_SERVES: Final = (*HTTP_USUAL, GMQ_MONITOR)
 
 
 def http_listeners(value: Any) -> list[dict[str, Any]]:

@@ -302,7 +302,7 @@ class Broker:
         if not self._has_room(call, queue, 1, weight(made)):
             return None
         if queue is None:
-            is_transient = is_job or asked[TTR_AT] is not None
+            is_transient = _is_of_jobs(asked)
             self.ledger.make_queue(name, is_transient=is_transient)
             if is_transient:
                 self.delivery.idle.made(state.queues[name], self.ledger.now)
@@ -462,8 +462,7 @@ class Broker:
             return None
         trans_id = self._state.trans_id + 1 + index
         if queue is None:
-            is_transient = bool(asked[AS_JOB_AT]) or asked[TTR_AT] is not None
-            trans_id += self.ledger.records_to_make(name, is_transient=is_transient)
+            trans_id += self.ledger.records_to_make(name, is_transient=_is_of_jobs(asked))
         msg_id = message_id(trans_id, self._state.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
@@ -473,7 +472,7 @@ class Broker:
                 return None
             made.encoding = Encoding.PLAIN
         if headers or expire is not None or keep or scope is not None:
-            wanted = JOBS_LEVEL if keep or expire == BURY or scope is not None else WORKERS_LEVEL
+            wanted = JOBS_LEVEL if keep or expire == BURY else WORKERS_LEVEL
             if self.ledger.level < wanted:
                 reason = f"headers, expire, keep: the cluster is at feature level {self.ledger.level}"
                 self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
@@ -591,3 +590,8 @@ class Broker:
             if delivery.lines.named_by_strangers + names > allowed:
                 return f"{allowed} consumers without a token wait already"
         return None
+
+
+def _is_of_jobs(asked: tuple[Any, ...]) -> bool:
+    """Whether a queue that a request with those fields makes is one that goes when it is empty."""
+    return bool(asked[AS_JOB_AT]) or asked[TTR_AT] is not None

@@ -40,6 +40,9 @@ from storage.name_buckets import BUCKETS
 from storage.queue_state import QueueState
 from storage.records import Place
 
+KINDS: Final = 3
+"""Of what is found in pieces: lists, sums, and what is soon."""
+
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
 """Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
@@ -124,13 +127,15 @@ class Queries:
 
     def go_on(self) -> None:
         """Look at some more names for a list of very many, for sums, or for what is soon: by turns."""
-        for _ in range(3):
-            self._turn = (self._turn + 1) % 3
-            if self._turn == 0 and self._summing.has_more:
-                return self._summing.go_on(self._ledger.now)
-            if self._turn == 1 and self._listings.has_more:
-                return self._listings.go_on()
-            if self._turn == 2 and self._soonest.has_more:
+        for _ in range(KINDS):
+            self._turn = (self._turn + 1) % KINDS
+            if self._turn == 0:
+                if self._summing.has_more:
+                    return self._summing.go_on(self._ledger.now)
+            elif self._turn == 1:
+                if self._listings.has_more:
+                    return self._listings.go_on()
+            elif self._soonest.has_more:
                 return self._soonest.go_on()
         return None
 

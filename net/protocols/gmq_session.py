@@ -51,7 +51,11 @@ from quorate.protocol import (
 YEAR_S: Final = 31_536_000
 INT_MAX: Final = 2**63 - 1
 USUAL_DIGITS: Final = 10
+"""A number of fewer digits is one of 64 bits."""
+
 USUAL_NAME: Final = NAME_BYTES_MAX // 4
+"""A name of so many characters has no more bytes than it may have."""
+
 NAMES_BYTES: Final = 8192
 """A list of topics that is longer is looked at before anything of it is made."""
 
@@ -96,7 +100,6 @@ _BROKEN: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Unrea
 _call_in: Final = msgspec.json.Decoder(Call).decode
 _loose_call_in: Final = msgspec.json.Decoder(LooseCall).decode
 _any_case_in: Final = msgspec.json.Decoder(AnyCase).decode
-_members_in: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _params_in: Final = msgspec.json.Decoder(Params).decode
 _pushed_in: Final = msgspec.json.Decoder(Pushed).decode
 _popped_in: Final = msgspec.json.Decoder(Popped).decode
@@ -115,21 +118,24 @@ class RefusedError(Exception):
     """A call that gets an error, which says so."""
 
 
+def _escaped(data: bytes) -> bytes:
+    """As `escaped`, which is not compiled, and is called for nothing nearly always."""
+    return data if len(data.translate(None, SIGNS)) == len(data) else escaped(data)
+
+
 def _shown(text: str) -> bytes:
     """A string's JSON, as Go writes it."""
-    data: bytes = _encode(text)
-    return data if len(data.translate(None, SIGNS)) == len(data) else escaped(data)
+    return _escaped(_encode(text))
 
 
 def done(call_id: bytes, result: bytes) -> bytes:
     """The reply to a call, with its result's JSON."""
-    told = call_id if call_id.isalnum() else escaped(call_id)
-    return b'{"id":%b,"result":%b,"error":null}\n' % (told, result)
+    return b'{"id":%b,"result":%b,"error":null}\n' % (_escaped(call_id), result)
 
 
 def failed(call_id: bytes, error: str) -> bytes:
     """The reply to a call that failed."""
-    return b'{"id":%b,"result":null,"error":%b}\n' % (escaped(call_id), _shown(error))
+    return b'{"id":%b,"result":null,"error":%b}\n' % (_escaped(call_id), _shown(error))
 
 
 def refused(call_id: bytes, reply: Reply) -> bytes:
@@ -143,6 +149,7 @@ class GmqSession(Session):
     def __init__(self, limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> None:
         super().__init__(is_ordered=False)
         self._limits = limits
+        self._usual_bytes = min(LARGE_BYTES, limits.request_bytes_max)
         self._framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
         self._facts = facts or NodeFacts()
 
@@ -156,24 +163,19 @@ class GmqSession(Session):
         """Nothing, where the next byte begins something new."""
         return b"" if self._framer.is_idle else None
 
-    def resume(self, state: bytes) -> None:
-        """There is nothing to go on with."""
-
     def receive(self, data: bytes) -> list[Found]:
         """The calls that `data` completes, in order."""
-        if self._framer.is_idle and len(data) <= LARGE_BYTES:  # nearly always it is one call
+        if self.large:
+            self.large = {}
+        if self._framer.is_idle and len(data) <= self._usual_bytes:  # nearly always it is one call
             try:
                 call = _call_in(data)
             except _BROKEN:
                 pass  # the framer finds out whether it is wrong, or only not all there
             else:
-                if self.large:
-                    self.large = {}
                 return [self._served(data, call.method, call.params, call.id)]
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
-        if self.large:
-            self.large = {}
         found: list[Found] = []
         for frame in frames:
             asked = Close() if isinstance(frame, Fault) else self._asked(frame)
@@ -244,9 +246,9 @@ def _members(data: bytes) -> tuple[str, Any, Any] | None:
     try:
         data = readable(data)
         if len(data) > ANY_CASE_BYTES:
-            loose = _loose_call_in(data)
+            loose: Any = _loose_call_in(data)
             return ("" if loose.method is UNSET else _text_in(loose.method)), loose.params, loose.id
-        found = _any_case_in(data)
+        found: Any = _any_case_in(data)
         chosen: list[Any] = []
         for ways in WAYS.values():
             there = [way for way in ways if getattr(found, way) is not UNSET]
@@ -293,6 +295,16 @@ def _first(params: bytes, wanted: str) -> bytes:
     return raw
 
 
+def _is_name(text: str) -> bool:
+    """Whether it may be a topic or an id, if it is not empty."""
+    return (len(text) <= USUAL_NAME and text.isprintable()) or name_fault(text) is None
+
+
+def _must_be_name(what: str, text: str) -> None:
+    if not _is_name(text):
+        raise RefusedError(f"{ErrorWord.FIELD}: {what} {name_fault(text)}")
+
+
 # -- Push --------------------------------------------------------------------------------------------------------------
 
 
@@ -314,7 +326,7 @@ def _job(params: bytes) -> Job:
     job = Job()
     if raw == NULL:
         return job
-    came = _job_in(raw)
+    came: Any = _job_in(raw)
     for name in ("id", "topic", "body", "delay", "TTR"):
         value: Any = getattr(came, name)
         if value is UNSET:
@@ -356,10 +368,7 @@ def push(asker: _Asker, params: bytes) -> Found:
     if not job.topic:
         return Say(done(call_id, NO_TOPIC))
     for what, name in (("id", job.id), ("topic", job.topic)):
-        if len(name) > USUAL_NAME or not name.isprintable():
-            fault = name_fault(name)
-            if fault is not None:
-                raise RefusedError(f"{ErrorWord.FIELD}: {what} {fault}")
+        _must_be_name(what, name)
     delay, ttr = number_in(job.delay), number_in(job.TTR)
     retry = min(min(ttr, YEAR_S) + facts.gmq_ttr_grace_s, YEAR_S) if ttr > 0 else 0.0
     request = Request(
@@ -420,10 +429,7 @@ def pop(asker: _Asker, params: bytes) -> Found:
     if len(topics) > BATCH_MAX:
         raise RefusedError(f"{ErrorWord.FIELD}: {len(topics)} topics, and {BATCH_MAX} are allowed")
     for name in topics:
-        if len(name) > USUAL_NAME or not name.isprintable():
-            fault = name_fault(name)
-            if fault is not None:
-                raise RefusedError(f"{ErrorWord.FIELD}: topic {fault}")
+        _must_be_name("topic", name)
     if not topics:
         raise RefusedError(EMPTY)
     is_one = len(topics) == 1
@@ -474,7 +480,7 @@ def job_map(reply: Reply, msg_id: int, told: Told) -> bytes:
     before = max((reply.deliveries or 0) - 1, 0) if told.retry else 0
     data = b"" if reply.data is None else bytes(reply.data)
     if reply.encoding is None and data[:1] == b'"' and b"\\" not in data:  # nearly always
-        body = data if len(data.translate(None, SIGNS)) == len(data) else escaped(data)
+        body = _escaped(data)
     else:
         body = _shown(payload_text(data, reply.encoding))
     return b'{"TTR":"%d","body":%b,"consume_num":"%d","delay":"%d","id":%b,"status":"3","topic":%b}' % (
@@ -498,7 +504,7 @@ def acknowledge(asker: _Asker, params: bytes) -> Found:
     except msgspec.ValidationError:
         raw = _first(params, STRING)
         job = "" if raw == NULL else _text_in(raw)
-    if not job or (not job.isprintable() and name_fault(job) is not None) or len(job) > NAME_BYTES_MAX:
+    if not job or not _is_name(job):
         raise RefusedError(GONE)  # nothing was pushed with it
     msg_id = int(job) if job.isascii() and job.isdigit() and len(job) <= 16 and str(int(job)) == job else 0
 

@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from net.protocols.json_shapes import as_it_came
+
 NAMES: Final = ("method", "params", "id")
 
 
@@ -21,12 +23,8 @@ class Call(msgspec.Struct, forbid_unknown_fields=True):
     id: Raw | UnsetType = UNSET
 
 
-class LooseCall(msgspec.Struct):
-    """A call that has more members, whatever they are."""
-
-    method: Raw | UnsetType = UNSET
-    params: Raw | UnsetType = UNSET
-    id: Raw | UnsetType = UNSET
+LooseCall: Final = as_it_came(Call)
+"""A call that has more members, whatever they are."""
 
 
 def _written(name: str) -> list[str]:
@@ -49,14 +47,8 @@ class Job(msgspec.Struct):
     TTR: str | None = None
 
 
-class JobAsItCame(msgspec.Struct):
-    """The same, of any values."""
-
-    id: Raw | UnsetType = UNSET
-    topic: Raw | UnsetType = UNSET
-    body: Raw | UnsetType = UNSET
-    delay: Raw | UnsetType = UNSET
-    TTR: Raw | UnsetType = UNSET
+JobAsItCame: Final = as_it_came(Job)
+"""The same, of any values."""
 
 
 class Pushed(msgspec.Struct, array_like=True):

@@ -16,7 +16,7 @@ class Loose(msgspec.Struct):
     seq: Any = None
 
 
-def _as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
+def as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
     """A Struct with the fields of `kind`, each as its text stands there; `UNSET` where it does not."""
     fields = [(name, Raw | UnsetType, UNSET) for name in kind.__struct_fields__]
     return msgspec.defstruct(f"{kind.__name__}AsItCame", fields)
@@ -31,8 +31,8 @@ def _list_of_at_most(count: int) -> type[msgspec.Struct]:
 Batch = _list_of_at_most(BATCH_MAX)
 """A list in a request, as long as it may be; the decoder of a request would make all of a longer one first."""
 
-RequestAsItCame = _as_it_came(Request)
-ItemAsItCame = _as_it_came(ProduceItem)
+RequestAsItCame = as_it_came(Request)
+ItemAsItCame = as_it_came(ProduceItem)
 
 
 class Noted(dict[str, Any]):

@@ -97,7 +97,7 @@ def test_queues_are_grouped_in_their_order_of_preference() -> None:
 def test_ids_are_asked_of_their_shards_and_summed() -> None:
     ids = [1024, 1025, 2048, 2049, 1024]
     asked = call(Request(Action.CONFIRM, msg_ids=ids, seq="s"))
-    parts = SHARDING.by_ids(asked.request)
+    parts = SHARDING.of_messages(asked.request)
     assert [(part.shard, part.request.msg_ids) for part in parts] == [(0, [1024, 2048]), (1, [1025, 2049])]
     gathered = Settled(asked, parts)
     is_complete: list[bool] = []
@@ -122,7 +122,7 @@ def test_ids_are_asked_of_their_shards_and_summed() -> None:
 )
 def test_a_part_that_was_not_done_is_told(errors: tuple[str | None, ...], error: str | None) -> None:
     asked = call(Request(Action.RELEASE, msg_ids=[1024, 1025]))
-    gathered = Settled(asked, SHARDING.by_ids(asked.request))
+    gathered = Settled(asked, SHARDING.of_messages(asked.request))
     for order, word in enumerate(errors):
         request = gathered.parts[order].request
         is_done = Reply(action=9, code=0, released=1)

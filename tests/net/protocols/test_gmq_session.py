@@ -224,6 +224,16 @@ def pushed(body: bytes) -> bytes:
     return b'{"method":"Service.Push","params":[{"id":"a","topic":"t","body":"' + body + b'"}]}'
 
 
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_call_is_never_larger_than_it_may_be(pieces: int) -> None:
+    """Read whole it was not looked at, where calls may be shorter than what counts as large."""
+    data = pushed(b"x" * 1500)
+    small = GmqSession(RequestLimits(request_bytes_max=1024))
+    cut = len(data) // pieces
+    found = [one for at in range(0, len(data), cut) for one in small.receive(data[at : at + cut])]
+    assert found == [Close()]
+
+
 HOSTILE: dict[str, bytes] = {
     "halves": pushed(b"\\ud800" * 600_000),
     "half": pushed(b"\\ud800" + b"\\n" * 1_500_000),

@@ -2,14 +2,17 @@
 
 Push, Pop and Ack of 100 bytes beside produce, consume and confirm, fsynced, with 8 and 64 connections; the same with a
 million live ids beside a thousand, and what ids take in memory; how soon a Pop that waits is answered; jobs with delays
-over a minute, and how late each is; kill -9 again and again under pushes, pops and acknowledgements.
-`--only work ids wait delays kills`, `--rounds N`, `--count N` (instead of a million).
+over a minute, and how late each is; kill -9 again and again under pushes, pops and acknowledgements; the monitor's
+addresses with a thousand topics and a million jobs, and what whoever polls them takes from the others.
+`--only work ids wait delays kills monitor`, `--rounds N`, `--count N` (instead of a million).
 """
 
 import argparse
+import json
 import statistics
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Final
 
@@ -26,6 +29,14 @@ FEW: Final = 1000
 DELAYED: Final = 10_000
 SPAN_S: Final = 60
 WORKERS: Final = 4
+MONITOR: Final = PORT + 200
+TOPICS: Final = 1000
+ADDRESSES: Final = (
+    "/getReadyQueueStat",
+    "/getBucketStat",
+    "/getTTRBucketStat",
+    "/getJobsByBucketKey?bucketKey=gmq:bucket:0&limit=20",
+)
 
 
 def work(rounds: int, count: int) -> None:
@@ -53,18 +64,23 @@ def ids(rounds: int, count: int) -> None:
             used[name] = (sum(resident_bytes(pid) for pid in node.worker_pids) - before) / count
     with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
         fill(PORT)
-        cpu: dict[int, float] = {}
+        cpu: dict[tuple[str, int], float] = {}
         there = 0
         for live in (FEW, count):
             _fill_in(live - there, f"{live}.")
             there = live
-            cpu[live] = statistics.median(beside.timed(node, "gmq", GMQ, 64, 36_000)[1] for _ in range(rounds))
-    print(
-        f"ids: {cpu[FEW]:.1f} us of CPU a request with {FEW}, {cpu[count]:.1f} with {count}: "
-        f"{cpu[count] / cpu[FEW]:.2f} (wanted 1.1); {used['ids'] - used['no ids']:.0f} bytes a job more than without "
-        "(wanted 150)",
-        flush=True,
-    )
+            found: dict[str, list[float]] = {"gmq": [], "quorate": []}
+            for _ in range(rounds):
+                found["gmq"].append(beside.timed(node, "gmq", GMQ, 64, 36_000)[1])
+                found["quorate"].append(beside.timed(node, "quorate", PORT, 64, 36_000)[1])
+            cpu |= {(name, live): statistics.median(times) for name, times in found.items()}
+    for name, protocol in (("ids", "gmq"), ("JSON, without, beside as many", "quorate")):
+        few, many = cpu[protocol, FEW], cpu[protocol, count]
+        print(
+            f"{name}: {few:.1f} us of CPU a request with {FEW}, {many:.1f} with {count}: {many / few:.2f} (wanted 1.1)",
+            flush=True,
+        )
+    print(f"ids: {used['ids'] - used['no ids']:.0f} bytes a job more than without (wanted 150)", flush=True)
 
 
 def wait(rounds: int, count: int) -> None:
@@ -97,7 +113,7 @@ def delays(rounds: int, count: int) -> None:
         for number in range(DELAYED):
             delay = 5 + number % SPAN_S
             begun = time.time()
-            client.push(f"d{number}", f"t{number % 7}", delay=delay, ttr=60)
+            client.push(f"d{number}", f"t{number % 7}", delay=delay)  # taken with its pop: no ack is timed
             due[f"d{number}"] = begun + delay  # a little before the node's: so it may only seem later than it was
         while due:
             try:
@@ -193,7 +209,63 @@ def kills(rounds: int, count: int) -> None:
         )
 
 
-PARTS: Final = {"work": work, "ids": ids, "wait": wait, "delays": delays, "kills": kills}
+def _jobs_in_all_states(count: int) -> None:
+    """Jobs of `TOPICS` topics: seven of ten ready, two delayed, one popped."""
+    with Client("127.0.0.1", PORT, timeout=60) as client:
+        tenth = count // TOPICS // 10
+        for topic in range(TOPICS):
+            name = f"topic_{topic:04}"
+
+            def produce(kind: str, part: int, name: str = name, delay: float | None = None) -> None:
+                keys = (f"{name}.{kind}{n}" for n in range(part))
+                batch = [NewMessage("x" * beside.DATA_BYTES, key=key, scope="all", delay=delay) for key in keys]
+                client.produce_many(name, batch, retry=6000)
+
+            produce("popped", tenth)
+            assert len(client.consume_many(name, tenth)) == tenth
+            produce("delayed", 2 * tenth, delay=600 + topic)
+            produce("ready", 7 * tenth)
+
+
+def monitor(rounds: int, count: int) -> None:
+    """How soon the addresses answer, and what a poller of all four, each second, takes from 64 connections of gmq's."""
+    asked = [{"port": MONITOR, "serves": ["gmq-monitor"]}]
+    with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS, http_listeners=asked) as node:
+        _jobs_in_all_states(count)
+        fill(PORT)
+        slowest = {path: max(_get_s(path) for _ in range(20)) for path in ADDRESSES}
+        for path, seconds in slowest.items():
+            print(f"monitor: {path} {seconds * 1000:.0f} ms at most, of 20 (wanted 200)", flush=True)
+        found: dict[str, list[float]] = {"alone": [], "polled": []}
+        over, is_asking = threading.Event(), threading.Event()
+
+        def poll() -> None:
+            while not over.wait(1):
+                if is_asking.is_set():
+                    for path in ADDRESSES:
+                        _get_s(path)
+
+        thread = threading.Thread(target=poll)
+        thread.start()
+        for at in range(rounds * 2):
+            name = ("alone", "polled", "polled", "alone")[at % 4]
+            (is_asking.set if name == "polled" else is_asking.clear)()
+            found[name].append(beside.timed(node, "gmq", GMQ, 64, 72_000)[0])
+        over.set()
+        thread.join()
+        alone, polled = (statistics.median(rates) for rates in found.values())
+        print(f"monitor: {alone:.0f}/s alone, {polled:.0f}/s polled: {polled / alone:.3f} (wanted 0.97)", flush=True)
+
+
+def _get_s(path: str) -> float:
+    begun = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{MONITOR}{path}", timeout=10) as answer:
+        assert answer.status == 200
+        assert json.load(answer)["data"]
+    return time.monotonic() - begun
+
+
+PARTS: Final = {"work": work, "ids": ids, "wait": wait, "delays": delays, "kills": kills, "monitor": monitor}
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from console.views import View
+from console.views import View, soonest_of
 from quorate import AsyncClient, NotAllowedError, QuorateError, RefusedError
 from quorate.gmq_jobs import job_id, ttr_of
 from quorate.go_json import escaped
@@ -42,12 +42,13 @@ BADGES: Final = {"delayed": ("orange", "delay"), "ready": ("red", "ready"), "in_
 NO_KEY: Final = "bucketKey不能为空"
 KIND: Final = "application/json; charset=utf-8"
 
+DUE: Final = "/due"
 PAGES: Final = {
     "/": "/",
     "/home": "/",
-    "/bucketList": "/queues?sort=delayed&down=1",
+    "/bucketList": DUE,
     "/readyQueueList": "/queues?sort=ready&down=1",
-    "/bucketJobList": "/queues?sort=in_flight&down=1",
+    "/bucketJobList": DUE,
 }
 """Of its pages, those of the console that show the same."""
 
@@ -134,18 +135,12 @@ async def ready_queues(client: AsyncClient, request: Request) -> list[dict[str, 
     return [{"id": number, **row} for number, row in enumerate(rows, 1)]
 
 
-async def soonest(client: AsyncClient, shard: int, state: str, count: int) -> list[dict[str, Any]]:
-    """The jobs of a shard in that state whose time comes first."""
-    reply = await client.request(Action.SCAN, shard=shard, full=True, state=state, sort="due", count=count)
-    return list(reply.get("messages") or ())
-
-
 async def _buckets(client: AsyncClient, state: str) -> list[dict[str, Any]]:
     reply = await client.request(Action.LIST, count=1, sums=True)
     rows = []
     for number, row in enumerate(sorted(reply.get("sums") or (), key=lambda row: row["shard"]), 1):
         shard = row["shard"]
-        first = await soonest(client, shard, state, 1) if row["messages"][state] else []
+        first = (await soonest_of(client, shard, state, 1)).get("messages") if row["messages"][state] else None
         next_at = first[0]["due_at"] if first else time.time() + DAY_S
         name = TTR_BUCKET + letters_of(shard) if state == RESERVED else f"{BUCKET}{shard}"
         told_row = {"bucket_name": name, "job_num": row["messages"][state], "next_time": local(next_at)}
@@ -172,12 +167,12 @@ async def jobs(client: AsyncClient, request: Request) -> list[dict[str, Any]]:
         return []
     shard, state = found
     try:
-        messages = await soonest(client, shard, state, min(wanted, JOBS_MAX) + 1)
+        reply = await soonest_of(client, shard, state, min(wanted, JOBS_MAX) + 1)
     except RefusedError as refused:
         if refused.error == ErrorWord.FIELD:  # there is no such shard
             return []
         raise
-    return [job_of(message) for message in messages]
+    return [job_of(message) for message in reply.get("messages") or ()]
 
 
 class GmqMonitor:
@@ -225,6 +220,9 @@ class GmqMonitor:
         path = PAGES.get(request.url.path)
         if path is None:
             path = "/message?" + urlencode({"find": request.query_params.get("jobId", "")}, quote_via=quote)
+        elif path == DUE:
+            found = bucket_of(request.query_params.get("bucketKey", ""))
+            path += f"?state={found[1]}" if found else ""
         host = request.url.hostname or "127.0.0.1"
         named = f"[{host}]" if ":" in host else host
         return RedirectResponse(f"{request.url.scheme}://{named}:{self._console}{path}", 302)

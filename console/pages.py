@@ -27,6 +27,10 @@ HERE: Final = Path(__file__).parent
 PAGE_ROWS: Final = 100
 MESSAGES: Final = 50
 DEAD_LOOKED_AT: Final = 1000
+DUE: Final = 20
+DUE_MAX: Final = 200
+DUE_STATES: Final = ("delayed", "in_flight")
+MOST_READY: Final = 10
 SORTS: Final = (
     *("name", "ready", "delayed", "in_flight", "oldest", "came", "left", "dead_letters", "wait_status"),
     *("paused", "produced", "size"),
@@ -123,6 +127,7 @@ class Pages:
             "/queue": self._queue,
             "/message": self._message,
             "/message/data": self._data,
+            "/due": self._due,
             "/dead": self._dead,
             "/act": self._act,
             "/samples": self._samples,
@@ -268,10 +273,16 @@ class Pages:
     async def _overview(self, visit: Visit) -> Response:
         view = visit.view
         sums, status = await asyncio.gather(view.sums(), view.status())
-        with_dead, fast = await asyncio.gather(
+        with_dead, fast, most = await asyncio.gather(
             view.page(sort="dead_letters", descending=True, count=TROUBLED),
             view.page(sort="came", descending=True, count=GROWING_LOOKED_AT),
+            view.page(sort="ready", descending=True, count=MOST_READY),
         )
+        next_at = dict.fromkeys(DUE_STATES, 0.0)
+        for state in DUE_STATES:
+            if sums.is_of_all and sums.counts[state]:
+                for message in await view.soonest(state, 1, sums.missing):
+                    next_at[state] = message["due_at"]
         troubled = {row["name"]: row for row in fast["rows"] if is_growing(row)}
         troubled |= {row["name"]: row for row in with_dead["rows"] if row["dead_letters"]}
         return self._shown(
@@ -279,6 +290,8 @@ class Pages:
             "overview.html",
             sums=sums,
             status=status,
+            next_at=next_at,
+            most=[row for row in most["rows"] if row["ready"]],
             troubled=list(troubled.values())[:TROUBLED],
             is_growing=is_growing,
         )
@@ -295,6 +308,7 @@ class Pages:
             visit,
             "queues.html",
             rows=found["rows"],
+            most=max((row["ready"] for row in found["rows"]), default=0),
             count=found["queue_count"],
             missing=found.get("missing_shards") or [],
             next=found.get("next", ""),
@@ -332,6 +346,18 @@ class Pages:
             settings=counts["settings"],
             names=SETTINGS,
         )
+
+    async def _due(self, visit: Visit) -> Response:
+        """The messages of all queues whose time comes first."""
+        state, count = visit.said("state", "delayed"), number(visit.said("count", str(DUE)), "count")
+        if state not in DUE_STATES:
+            raise WrongError(400, f"state is {state[:40]!r}: one of {', '.join(DUE_STATES)}")
+        listed = await visit.view.page(count=1)
+        missing = listed.get("missing_shards") or []
+        count = min(max(count, 1), DUE_MAX)
+        messages = await visit.view.soonest(state, count, missing)
+        more = min(count * 2, DUE_MAX) if len(messages) == count < DUE_MAX else 0
+        return self._shown(visit, "due.html", state=state, messages=messages, missing=missing, more=more)
 
     async def _found(self, visit: Visit) -> tuple[int, dict[str, Any] | None]:
         """The message that is meant: by `id`, by `queue` and `key`, by a `key` that is one among all; or by either."""

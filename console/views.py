@@ -142,9 +142,7 @@ class View:
                 reply = await self.client.request(Action.LIST, full=True, **asked)
                 now = time.time()
                 found = {**reply, "rows": [_told(row, now) for row in reply["queue_list"]]}
-            self._pages[repr(asked)] = (asked_at, found)
-            while len(self._pages) > PAGES_MAX:
-                self._pages.popitem(last=False)
+            self._keep(repr(asked), asked_at, found)
             return found
 
     async def queues(self, pattern: str, most: int) -> dict[str, Any]:
@@ -162,6 +160,26 @@ class View:
         row = _told(reply["row"], time.time())
         self.watch(name).add(time.time(), row, row["came"] or 0.0, row["left"] or 0.0)
         return {**reply, "row": row}
+
+    async def soonest(self, state: str, count: int, missing: list[int]) -> list[dict[str, Any]]:
+        """Of all queues the messages in that state whose time comes first, a second old at most.
+
+        `missing`: shards that can't be asked. Raises what `AsyncClient` does.
+        """
+        async with self._lock:
+            name = f"soonest {state} {count} {missing}"
+            asked_at, found = self._pages.pop(name, (-math.inf, {}))
+            if not self._is_fresh(asked_at):
+                asked_at = time.monotonic()
+                found = {"messages": await soonest_of_all(self.client, state, count, missing)}
+            self._keep(name, asked_at, found)
+            messages: list[dict[str, Any]] = found["messages"]
+            return messages
+
+    def _keep(self, name: str, asked_at: float, found: dict[str, Any]) -> None:
+        self._pages[name] = (asked_at, found)
+        while len(self._pages) > PAGES_MAX:
+            self._pages.popitem(last=False)
 
     def changed(self) -> None:
         """Who looks has done something: what was asked before is not shown any more, also when it comes later."""
@@ -211,6 +229,33 @@ class View:
             self._watched.pop(name, None)  # it is gone
             return
         samples.add(time.time(), row, row.get("came") or 0.0, row.get("left") or 0.0)
+
+
+async def soonest_of(client: AsyncClient, shard: int, state: str, count: int) -> dict[str, Any]:
+    """A reply with the `messages` of a shard in that state whose time comes first, and how many `shards` there are."""
+    return await client.request(Action.SCAN, shard=shard, full=True, state=state, sort="due", count=count)
+
+
+async def soonest_of_all(client: AsyncClient, state: str, count: int, missing: list[int]) -> list[dict[str, Any]]:
+    """The messages in that state whose time comes first, of all shards but the `missing` ones.
+
+    Any shard's reply says how many there are.
+    """
+    messages: list[dict[str, Any]] = []
+    shard, shards = 0, max(missing, default=-1) + 2
+    while shard < shards:
+        if shard not in missing:
+            try:
+                reply = await soonest_of(client, shard, state, count)
+            except RefusedError as refused:
+                if refused.error == ErrorWord.FIELD and missing:  # all are missing: there are no more shards
+                    break
+                raise
+            shards = reply["shards"]
+            messages += reply.get("messages") or ()
+        shard += 1
+    messages.sort(key=lambda message: (message["due_at"], message["msg_id"]))
+    return messages[:count]
 
 
 def _told(row: dict[str, Any], now: float) -> dict[str, Any]:

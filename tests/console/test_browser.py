@@ -125,7 +125,7 @@ def test_every_page_fits_wide_and_narrow_screens_and_complains_of_nothing(
 ) -> None:
     msg_id = fill(node, queues) if queues else 0
     browser = open_browser(start_console(node))
-    pages = {"overview": "/", "queues": "/queues", "dead": "/dead"}
+    pages = {"overview": "/", "queues": "/queues", "due": "/due", "dead": "/dead"}
     if queues:
         name = quote("queue.0000.dead")
         pages |= {"queue": f"/queue?name={name}", "message": f"/message?id={msg_id}"}

@@ -121,6 +121,15 @@ def test_its_pages_are_the_consoles(start_node: StartNode) -> None:
         assert answer.status == 302
         assert answer.headers["location"].startswith(f"http://127.0.0.1:{console}/")
         assert ask(console, answer.headers["location"].partition(str(console))[2]).status == 200
+    with Gmq(gmq) as client:
+        client.push("later", "t", "", delay=100)
+        client.push("now", "popped", "", ttr=100)
+        client.pop("popped")
+    for bucket, job in (("gmq:bucket:0", "later"), ("gmq:bucket:TTR:A", "now")):
+        shown = ask(port, f"/bucketJobList?bucketKey={bucket}").headers["location"].partition(str(console))[2]
+        wait_for(
+            lambda shown=shown, job=job: f">{job}<" in ask(console, shown).text, 5
+        )  # what is shown is a second old
     detail = ask(port, "/jobDetail?jobId=%3Cjob%3E%261").headers["location"]
     page = ask(console, detail.partition(str(console))[2])
     assert page.status == 200

@@ -79,6 +79,32 @@ def test_each_page_says_what_the_node_says(node: Node, console: Console) -> None
     assert "later" in console.get("/message", queue="mail", key="later").text
 
 
+def test_what_is_due_next_is_told_of_all_queues_in_the_order_of_its_time(node: Node, console: Console) -> None:
+    with node.client() as client:
+        for number in range(30):
+            client.produce(f"due.{number % 7}", number, delay=1000 + number * 37 % 30, key=f"key-{number}")
+        client.produce("many", 1)
+        for _ in range(3):
+            client.produce("most", 1, retry=50)
+        assert client.consume("most") is not None
+    page = console.get("/due").text
+    keys = [int(key) for key in re.findall(r">key-(\d+)<", page)]
+    assert keys == sorted(range(30), key=lambda number: number * 37 % 30)[:20]
+    [more] = re.findall(r'href="(/due\?[^"]*count=40)"', page)
+    assert len(re.findall(r">key-\d+<", console.get(html.unescape(more)).text)) == 30
+    assert "count=" not in console.get(html.unescape(more)).text, "there are no more"
+    assert ">most<" in console.get("/due", state="in_flight").text
+    assert console.get("/due", state="ready").status == 400
+    overview = console.get("/").text
+    assert re.search(r"next due in 16 m", overview)
+    assert re.search(r"next back in (50|49) s", overview)
+    assert [float(width) for width in re.findall(r'<rect width="([\d.]+)"', overview)] == [100.0, 50.0]
+    assert [float(width) for width in re.findall(r'<rect width="([\d.]+)"', console.get("/queues").text)][-2:] == [
+        50,
+        100,
+    ]
+
+
 def test_actions_ask_first_say_what_came_of_it_and_a_get_changes_nothing(node: Node, console: Console) -> None:
     with node.client() as client:
         ids = filled(client)

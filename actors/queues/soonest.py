@@ -19,20 +19,28 @@ from storage.records import Place
 SOONEST_NAMES: Final = 200
 """Queues that one piece looks at: some 1 ms, where each has some that are soon."""
 
-LOOKED_AT: Final = 200
-"""Of a queue, so many that wait are looked at for those that are wanted."""
+SOONEST_LOOKED: Final = 5000
+"""Messages that one piece looks at: some 1.5 ms."""
+
+SOONEST_LOOKED_MAX: Final = 200_000
+"""Of a queue: what stands behind so many of the other state is not found."""
 
 PLACES: Final = {"delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 
 
 class _Search:
-    """For one call: the `best` so far, the latest of them first (a heap of negated times and ids)."""
+    """For one call: the `best` so far, the latest of them first (a heap of negated times and ids).
+
+    `seen`: up to this queue all are looked at, of itself what stands up to `key`, if there is one: `looked` messages.
+    """
 
     def __init__(self, call: Call, place: int, count: int) -> None:
         self.call = call
         self.place = place
         self.count = count
         self.seen = ""
+        self.key: tuple[float, int] | None = None
+        self.looked = 0
         self.best: list[tuple[float, int]] = []
 
 
@@ -59,35 +67,46 @@ class Soonest:
         if search.call.client.is_gone:
             self._done(search.call, [])  # nobody reads it
             return
-        names = self._state.names
-        at = names.bisect_right(search.seen)
-        some = list(names.islice(at, at + SOONEST_NAMES))
-        rights = search.call.principal.rights
+        names, rights = self._state.names, search.call.principal.rights
+        at = names.bisect_right(search.seen) if search.key is None else names.bisect_left(search.seen)
+        room, some = SOONEST_LOOKED, list(names.islice(at, at + SOONEST_NAMES))
         for name in some:
+            if search.key is not None and name != search.seen:  # the queue that it stopped in is gone
+                search.key = None
+            search.seen = name
             if rights.may(Right.LOOK, name):
-                self._look(search, self._state.queues[name])
-        if len(some) == SOONEST_NAMES:
-            search.seen = some[-1]
+                room -= self._look(search, self._state.queues[name], room)
+            if room <= 0:
+                break
+        if len(some) == SOONEST_NAMES or room <= 0:
             self._open.append(search)
             return
         live = self._state.messages
         found = [live.get(-msg_id) for _, msg_id in sorted(search.best, reverse=True)]
         self._done(search.call, [message for message in found if message is not None])
 
-    def _look(self, search: _Search, queue: QueueState) -> None:
-        place, best, count = search.place, search.best, search.count
+    def _look(self, search: _Search, queue: QueueState, room: int) -> int:
+        """Look at up to `room` of the queue's messages; how many there were. `key` tells where to go on."""
+        place, best, count, live = search.place, search.best, search.count, self._state.messages
+        begun, search.key = search.key, None
+        if begun is None:
+            search.looked = 0
         if not (queue.delayed if place == Place.DELAYED else queue.in_flight):
-            return
-        live = self._state.messages
-        for due_at, msg_id in islice(queue.waiting, LOOKED_AT):
+            return 0
+        looked = 0
+        for due_at, msg_id in islice(queue.waiting if begun is None else queue.waiting.behind(begun), room):
             if len(best) >= count and due_at >= -best[0][0]:
-                return
-            if live[msg_id].place != place:
-                continue
-            if len(best) < count:
-                heappush(best, (-due_at, -msg_id))
-            else:
-                heappushpop(best, (-due_at, -msg_id))
+                return looked
+            looked += 1
+            if live[msg_id].place == place:
+                if len(best) < count:
+                    heappush(best, (-due_at, -msg_id))
+                else:
+                    heappushpop(best, (-due_at, -msg_id))
+        search.looked += looked
+        if looked == room and search.looked < SOONEST_LOOKED_MAX:
+            search.key = (due_at, msg_id)
+        return looked
 
     def take_open(self) -> list[Call]:
         """The calls that are not answered; they do not go on."""

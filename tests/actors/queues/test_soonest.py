@@ -5,9 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actors.messages.call import Call
 from actors.queues import soonest
-from actors.queues.soonest import SOONEST_NAMES
-from tests.actors.queues.shard import Shard
+from actors.queues.soonest import SOONEST_LOOKED, SOONEST_NAMES
+from quorate.protocol import Request
+from tests.actors.queues.shard import _NOBODY, Shard
 
 
 def scan(shard: Shard, state: str, **fields: Any) -> list[int]:
@@ -38,6 +40,29 @@ def test_very_many_queues_are_looked_at_in_pieces_and_others_have_their_turn() -
     order = shard.send(23, full=True, state="delayed", sort="due", count=3)
     shard.commit()
     assert [one["msg_id"] for one in shard.replies[order]["messages"]] == ids[:-4:-1]
+
+
+def test_what_stands_behind_very_many_of_the_other_state_is_found_in_pieces() -> None:
+    shard = Shard()
+    flying = [shard.ask(1, queue="b", data=n, retry=5000)["msg_id"] for n in range(5)]
+    for _ in flying:
+        shard.ask(2, queue="b")
+    for n in range(2 * SOONEST_LOOKED // 1000 + 1):
+        shard.ask(1, queue="b", messages=[{"data": n}] * 1000, delay=1000)
+    shard.ask(1, queue="a", data=1, delay=900)
+    shard.ask(1, queue="c", data=1, delay=900)
+    assert scan(shard, "in_flight", count=4) == flying[:4]
+    for is_gone in (False, True):
+        request = Request(23, full=True, state="in_flight", sort="due")
+        call = Call(request, shard, 1000 + is_gone, _NOBODY)
+        shard.broker.execute(shard.now, [call])
+        shard.broker.go_on(shard.now)
+        if is_gone:
+            shard.broker.execute(shard.now, [Call(Request(13, "b"), shard, 2000, _NOBODY)])
+        assert shard.broker.has_more
+        shard.settle()
+        found = shard.replies[1000 + is_gone].get("messages") or []
+        assert [one["msg_id"] for one in found] == ([] if is_gone else flying)
 
 
 def test_what_is_gone_or_asked_wrong() -> None:

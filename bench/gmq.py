@@ -228,7 +228,7 @@ def _jobs_in_all_states(count: int) -> None:
 
 
 def monitor(rounds: int, count: int) -> None:
-    """How soon the addresses answer, and what a poller of all four, every two seconds, takes from 64 connections of gmq's."""
+    """How soon the addresses answer, and what a poller of all four, every two seconds, takes from 64 connections."""
     asked = [{"port": MONITOR, "serves": ["gmq-monitor"]}]
     with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS, http_listeners=asked) as node:
         _jobs_in_all_states(count)

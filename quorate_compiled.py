@@ -121,6 +121,7 @@ MODULES: Final = (
     "net.protocols.disque_client",
     "net.protocols.disque_jobs",
     "net.protocols.disque_session",
+    "net.protocols.gmq_reading",
     "net.protocols.gmq_session",
     "net.protocols.payload_text",
     "storage.entry_codec",

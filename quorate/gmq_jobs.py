@@ -1,15 +1,5 @@
 """How a message is told as a job of gmq's: its protocol's session and its monitor go by the same rules."""
 
-from typing import Final
-
-GRACE_S: Final = 3
-"""A job's TTR runs so much longer (s); where it is another time, each job's message says what its TTR is."""
-
-
-def told_ttr(retry_s: float) -> int:
-    """The TTR of a job whose message says no other (s)."""
-    return max(round(retry_s) - GRACE_S, 0)
-
 
 def ttr_of(ttr: int | None, retry_s: float) -> int:
     """The TTR that a job was pushed with; of a message of another protocol its retry time, rounded up (s)."""

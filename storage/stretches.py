@@ -16,7 +16,7 @@ which the log is trimmed. So stretches end where entries do, and a trim ends whe
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
@@ -92,31 +92,30 @@ class Stretches:
         for record in records:
             kind = type(record)
             if kind is _Message or kind is _Produce:
-                assert isinstance(record, Message | Produce)
-                produced.append(record.msg_id)
-                self._bytes += weight(record)
-                name = record.queue
+                made = cast("Message", record)
+                produced.append(made.msg_id)
+                self._bytes += weight(made)
+                name = made.queue
                 if name != self._last_name:
                     self._last_name = name
                     self._note_queue(name)
             elif kind is _Deliver or kind is _Confirm:
-                assert isinstance(record, Deliver | Confirm)
-                previous = record.previous
+                known = cast("Deliver", record)
+                previous = known.previous
                 if len(previous) == 1:
                     if previous[0] <= start:
-                        self._touch(record.msg_ids[0])
+                        self._touch(known.msg_ids[0])
                 else:
-                    self._touch_those(record.msg_ids, previous)
+                    self._touch_those(known.msg_ids, previous)
             else:
-                assert not isinstance(record, Message | Produce)
-                self._note_rare(record)
+                self._note_rare(cast("Record", record))
         self.noted = until
         is_full = until - start >= self.records_max or self._bytes >= STRETCH_BYTES
         if is_full or len(produced) + len(self._touched) >= STRETCH_IDS:
             self._close(vote_id)
 
     def _note_rare(self, record: Record) -> None:
-        if isinstance(record, Configure | Remove):
+        if isinstance(record, (Configure, Remove)):
             self._note_queue(record.queue)
         elif isinstance(record, Moving):
             self._note_queue(record.to)

@@ -376,9 +376,9 @@ class Router(LoopActor):
 
     def _peer_said(self, said: PeerSaid) -> None:
         message, key = said.message, said.node_id
-        if isinstance(message, ForwardAnswers | ForwardReturned) and message.session not in (0, self._asked.session):
+        if isinstance(message, (ForwardAnswers, ForwardReturned)) and message.session not in (0, self._asked.session):
             return  # it is about requests of an earlier life of this node, whose numbers begin anew
-        if isinstance(message, Forward | StillHere | ClientLeft):
+        if isinstance(message, (Forward, StillHere, ClientLeft)):
             self._serving.said(key, message)
         elif isinstance(message, ForwardAnswers):
             self._answers_came(key, message)

@@ -17,14 +17,13 @@ from actors.queues.handing_out import KEPT_MAX
 from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
-from actors.queues.new_marks import marks_of, marks_of_job, told_again
+from actors.queues.new_marks import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.settling import Settling
 from actors.queues.surroundings import Surroundings
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
-from quorate.gmq_jobs import told_ttr
 from quorate.protocol import (
     BATCH_MAX,
     NO_DATA,

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
-from quorate.gmq_jobs import told_ttr
+from actors.queues.new_marks import told_ttr
 from quorate.protocol import (
     PLAIN,
     Action,

@@ -1,10 +1,17 @@
 """What a new message is marked with: what its producer said beside what all messages have."""
 
-from typing import Any
+from typing import Any, Final
 
-from quorate.gmq_jobs import told_ttr
 from storage.message import Message, shared_marks
 from storage.records import ALL, BY_RETRY, DELAY, EXPIRE, HEADERS, KEEP, REPLICATE, SCOPE, TTR
+
+GRACE_S: Final = 3
+"""A TTR of gmq's runs so much longer (s); where it is another time, each job's message says what its TTR is."""
+
+
+def told_ttr(retry_s: float) -> int:
+    """The TTR of a job whose message says no other (s)."""
+    return max(round(retry_s) - GRACE_S, 0)
 
 
 def marks_of(

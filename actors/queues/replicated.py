@@ -99,7 +99,7 @@ class ReplicatedReplies:
 
     def noted(self, record: Made) -> None:
         """A record was made: who waits for a message that has expired, or was removed, waits no more."""
-        if isinstance(record, Expire | Clear):
+        if isinstance(record, (Expire, Clear)):
             for msg_id in record.msg_ids:
                 waiting = self.of_messages.get(msg_id)
                 if waiting is not None:

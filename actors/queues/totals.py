@@ -90,10 +90,10 @@ class Counting:
             self.all.confirmed += count
         elif isinstance(record, Remove):
             self._of.pop(record.queue, None)
-        elif isinstance(record, Take | Release | Expire | Clear | Bury | Move):
+        elif isinstance(record, (Take, Release, Expire, Clear, Bury, Move)):
             for totals in (self._there(record.queue), self.all):
                 _count_rare(totals, record, len(record.msg_ids))
-            if isinstance(record, Bury | Move):
+            if isinstance(record, (Bury, Move)):
                 self._there(record.to).arrived += len(record.msg_ids)
 
 

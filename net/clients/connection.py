@@ -240,7 +240,8 @@ class Connection:
             if not isinstance(found, Ask):
                 self._say(found)
                 return
-            found, note = found
+            note = found.note
+            found = found.request
         self._open += 1
         if size and not self.account.may_open(size):
             self._sink.overdrawn(self, size)
@@ -367,7 +368,7 @@ class Connection:
         note = self._notes.pop(order, None) if self._notes else None
         try:
             data = self._session.answered(None if request is NOBODYS else request, reply, note)
-            if not isinstance(data, bytes | Request | Ask):
+            if not isinstance(data, (bytes, Request, Ask)):
                 raise TypeError(f"{type(data).__name__} is no answer")
         except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
             self._sink.broken(self, error)
@@ -380,8 +381,10 @@ class Connection:
             if size:  # it is as large as it was
                 self._sizes[order] = size
                 self.account.take(size)
-            request, note = data if isinstance(data, Ask) else (data, None)
-            self._ask(order, request, note)
+            if isinstance(data, Ask):
+                self._ask(order, data.request, data.note)
+            else:
+                self._ask(order, data, None)
 
     def _send(self, order: int, data: bytes) -> None:
         """A reply's bytes, in their place."""

@@ -216,7 +216,7 @@ def unpacked_reply(packed: PackedReply) -> Reply:
         raise ValueError("a reply lacks a payload") from None
     if isinstance(reply, ClusterReply) and not all(map(_is_member_row, reply.members)):
         raise ValueError("a member without its number and address")
-    if isinstance(reply, StatusReply | MetricsReply) and not all(map(_is_shard_row, reply.shards)):
+    if isinstance(reply, (StatusReply, MetricsReply)) and not all(map(_is_shard_row, reply.shards)):
         raise ValueError("a shard without its number")
     return reply
 

@@ -5,7 +5,7 @@ one, so that a call of any size is read without making an object of each of its 
 """
 
 from itertools import product
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -67,6 +67,31 @@ class Acknowledged(msgspec.Struct, array_like=True):
     """Those of an Ack."""
 
     first: str | None = None
+
+
+class PushCall(msgspec.Struct, tag_field="method", tag="Service.Push", forbid_unknown_fields=True, gc=False):
+    """A whole call that pushes a job of strings."""
+
+    params: Pushed
+    id: Raw | UnsetType = UNSET
+
+
+class PopCall(msgspec.Struct, tag_field="method", tag="Service.Pop", forbid_unknown_fields=True, gc=False):
+    """A whole call that asks for a job."""
+
+    params: Popped
+    id: Raw | UnsetType = UNSET
+
+
+class AckCall(msgspec.Struct, tag_field="method", tag="Service.Ack", forbid_unknown_fields=True, gc=False):
+    """A whole call that acknowledges one."""
+
+    params: Acknowledged
+    id: Raw | UnsetType = UNSET
+
+
+UsualCall: TypeAlias = PushCall | PopCall | AckCall
+"""Nearly every call: it is read at once, where `Call` is read in two steps."""
 
 
 class Params(msgspec.Struct, array_like=True):

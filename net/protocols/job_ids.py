@@ -9,8 +9,8 @@
 They fit no other cluster's message by accident. They are no secret: who may read a message may read its id.
 """
 
-from base64 import b64decode, b64encode
-from binascii import Error
+from base64 import b64decode
+from binascii import Error, b2a_base64
 from functools import lru_cache
 from hashlib import blake2b, sha1
 from typing import Final
@@ -50,7 +50,7 @@ def job_id(facts: NodeFacts, msg_id: int, job: JobFacts) -> bytes:
     packed = msg_id.to_bytes(8, "big")
     minutes = min(round(ttl * MS) // (60 * MS), MINUTES_MAX)
     minutes = minutes | 1 if retry else minutes & ~1
-    body = b64encode(packed + _proof(facts.cluster_id, packed))
+    body = b2a_base64(packed + _proof(facts.cluster_id, packed), newline=False)  # b64encode is interpreted
     made = b"D-%b-%b-%04x" % (node_hex(facts.cluster_id, job.led_by)[:8], body, minutes)
     if len(facts.job_ids) >= RECENT_MAX:  # a job is asked about soon after it was told of, mostly
         facts.job_ids.clear()

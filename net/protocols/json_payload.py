@@ -99,7 +99,7 @@ def _shown_item(item: DeliveredItem | MessageView) -> DeliveredItem | MessageVie
 
 def shown(reply: Reply) -> Reply:
     """The reply as JSON says it, a copy where it holds plain bytes."""
-    if isinstance(reply, DeliveredReply | PeekReply | ScanReply):
+    if isinstance(reply, (DeliveredReply, PeekReply, ScanReply)):
         if any(item.encoding is not None for item in reply.messages or ()):
             return replace(reply, messages=[_shown_item(item) for item in reply.messages or ()])
     elif isinstance(reply, ShowReply):

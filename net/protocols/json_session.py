@@ -183,7 +183,7 @@ def fault_reply(fault: Fault) -> Reply:
             reply.action = loose.action
         if isinstance(loose.queue, str) and name_fault(loose.queue) is None:
             reply.queue = loose.queue
-        if isinstance(loose.seq, int | float | str):
+        if isinstance(loose.seq, (int, float, str)):
             reply.seq = loose.seq
     return reply
 

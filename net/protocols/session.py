@@ -33,11 +33,17 @@ class Fault(NamedTuple):
     body: bytes = b""
 
 
-class Ask(NamedTuple):
-    """A request, and what the session wants to be told again with its reply: which command it is a part of, say."""
+class Ask:
+    """A request, and what the session wants to be told again with its reply: which command it is a part of, say.
 
-    request: Request
-    note: Any
+    A plain class, since one is made for nearly each request: a named tuple's is made by interpreted code.
+    """
+
+    __slots__ = ("note", "request")
+
+    def __init__(self, request: Request, note: Any) -> None:
+        self.request = request
+        self.note = note
 
 
 class Say(NamedTuple):

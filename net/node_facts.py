@@ -1,14 +1,16 @@
 """What a worker's sessions know of the node that they are on."""
 
+from typing import Any
+
 
 class NodeFacts:
     """Written by its shard's actors, on the same loop, and read by sessions, which ask nobody.
 
     `cluster_id` 0: it is in no cluster yet. `voters`: the members that vote. `leader`: who leads this worker's shard,
     0: nobody that is known. `shards`: there are so many. `is_leaving`: its clients are to go to other nodes, and it
-    does not want to lead. `said`, `heard`: messages to and from other nodes and workers. `job_ids`, `messages` and
-    `names` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`). `gmq_ttr_grace_s`: so
-    much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
+    does not want to lead. `said`, `heard`: messages to and from other nodes and workers. `job_ids`, `messages`,
+    `names` and `keyed` are what sessions have worked out lately (`net.protocols.job_ids`, `disque_client`).
+    `gmq_ttr_grace_s`: so much longer than its TTR a job of gmq's may take; `gmq_pop_wait_s`: so long a Pop waits (s).
     """
 
     def __init__(
@@ -28,9 +30,10 @@ class NodeFacts:
         self.leader = 0
         self.shards = shards
         self.is_leaving = False
-        self.job_ids: dict[tuple[int, float, float, int], bytes] = {}
+        self.job_ids: dict[int, tuple[float, float, int, bytes]] = {}
         self.messages: dict[bytes, int] = {}
         self.names: dict[bytes, str] = {}
+        self.keyed: Any = None
         self.said = 0
         self.heard = 0
 
@@ -40,3 +43,4 @@ class NodeFacts:
             self.cluster_id = cluster_id
             self.job_ids.clear()
             self.messages.clear()
+            self.keyed = None

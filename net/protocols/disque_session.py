@@ -174,9 +174,9 @@ class DisqueSession(Session):
             before = client.silence
             if before == SKIPS:
                 client.silence = SPEAKS
-            asked = self._asked(one)
-            found.append(asked if before == client.silence == SPEAKS else _unanswered(asked))
             name = one[0].lower()
+            asked = self._asked(name, one)
+            found.append(asked if before == client.silence == SPEAKS else _unanswered(asked))
             if name == b"quit" and len(one) == 1:
                 found.append(Close())
                 return found
@@ -185,8 +185,8 @@ class DisqueSession(Session):
                 return found
         return found
 
-    def _asked(self, arguments: Arguments) -> Answered:
-        command = COMMANDS.get(arguments[0].lower())
+    def _asked(self, name: bytes, arguments: Arguments) -> Answered:
+        command = COMMANDS.get(name)
         if command is None:
             shown = arguments[0][:NAME_SHOWN].decode("utf-8", "replace")
             return Say(error(f"ERR unknown command '{shown}'"))

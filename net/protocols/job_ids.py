@@ -21,8 +21,8 @@ from quorate.protocol import MSG_ID_MAX, JobFacts
 ID_BYTES: Final = 40
 LETTER: Final = ord("D")
 DASH: Final = ord("-")
-RECENT_MAX: Final = 8192
-"""So many ids are kept as they were worked out; all go when there would be more."""
+RECENT_MAX: Final = 1024
+"""So many ids are kept as they were worked out; all go when there would be more: more of them miss the caches."""
 
 PROOF_BYTES: Final = 10
 MINUTES_MAX: Final = 0xFFFF
@@ -36,26 +36,30 @@ def node_hex(cluster_id: int, node_id: int) -> bytes:
     return sha1(named, usedforsecurity=False).hexdigest().encode()
 
 
-def _proof(cluster_id: int, packed: bytes) -> bytes:
-    return blake2b(packed, digest_size=PROOF_BYTES, key=cluster_id.to_bytes(8, "big")).digest()
+def _proof(facts: NodeFacts, packed: bytes) -> bytes:
+    if facts.keyed is None:
+        facts.keyed = blake2b(digest_size=PROOF_BYTES, key=facts.cluster_id.to_bytes(8, "big"))
+    made = facts.keyed.copy()  # the key is taken in already
+    made.update(packed)
+    return bytes(made.digest())
 
 
 def job_id(facts: NodeFacts, msg_id: int, job: JobFacts) -> bytes:
     """The id of a message as a job."""
     ttl, retry = job.ttl, job.retry
-    key = (msg_id, ttl, retry, job.led_by)
+    key = msg_id ^ msg_id >> 10  # one to one; ids end in the same ten bits, and would collide in a dict
     known = facts.job_ids.get(key)
-    if known is not None:
-        return known
+    if known is not None and known[0] == ttl and known[1] == retry and known[2] == job.led_by:
+        return known[3]
     packed = msg_id.to_bytes(8, "big")
     minutes = min(round(ttl * MS) // (60 * MS), MINUTES_MAX)
     minutes = minutes | 1 if retry else minutes & ~1
-    body = b2a_base64(packed + _proof(facts.cluster_id, packed), newline=False)  # b64encode is interpreted
+    body = b2a_base64(packed + _proof(facts, packed), newline=False)  # b64encode is interpreted
     made = b"D-%b-%b-%04x" % (node_hex(facts.cluster_id, job.led_by)[:8], body, minutes)
     if len(facts.job_ids) >= RECENT_MAX:  # a job is asked about soon after it was told of, mostly
         facts.job_ids.clear()
         facts.messages.clear()
-    facts.job_ids[key] = made
+    facts.job_ids[key] = (ttl, retry, job.led_by, made)
     facts.messages[made] = msg_id
     return made
 
@@ -75,7 +79,7 @@ def msg_id_of(facts: NodeFacts, given: bytes) -> int | None:
     except (Error, ValueError):
         return None
     packed = decoded[:8]
-    if len(decoded) != 8 + PROOF_BYTES or decoded[8:] != _proof(facts.cluster_id, packed):
+    if len(decoded) != 8 + PROOF_BYTES or decoded[8:] != _proof(facts, packed):
         return None
     msg_id = int.from_bytes(packed, "big")
     return msg_id if 0 < msg_id <= MSG_ID_MAX else None

@@ -162,6 +162,9 @@ KNOWN_LENGTHS: Final = 256
 _LENGTHS: Final = [b"$%d" % length for length in range(KNOWN_LENGTHS)]
 """What stands before an argument of that length; nearly all are short."""
 
+_COUNTS: Final = {b"*%d" % count: count for count in range(1, 64)}
+"""What an array of so many begins with; nearly all are short."""
+
 
 def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int) -> int:
     """Cut apart the requests at the beginning of `data` that are whole arrays; gives the place behind them.
@@ -174,9 +177,11 @@ def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int
     index, at, last = 0, 0, len(pieces) - 1
     while index < last:
         head = pieces[index]
-        if not 2 <= len(head) <= HEAD_BYTES_MAX or head[0] != ARRAY or not head[1:].isdigit():
-            break
-        count = int(head[1:])
+        count = _COUNTS.get(head, 0)
+        if not count:
+            if not 2 <= len(head) <= HEAD_BYTES_MAX or head[0] != ARRAY or not head[1:].isdigit():
+                break
+            count = int(head[1:])
         stop = index + 1 + 2 * count
         if not count or stop > last or len(found) >= REQUESTS_MAX:
             break

@@ -16,7 +16,7 @@ which the log is trimmed. So stretches end where entries do, and a trim ends whe
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from typing import Final, cast
+from typing import Final
 
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
@@ -92,23 +92,24 @@ class Stretches:
         for record in records:
             kind = type(record)
             if kind is _Message or kind is _Produce:
-                made = cast("Message", record)
-                produced.append(made.msg_id)
-                self._bytes += weight(made)
-                name = made.queue
+                assert isinstance(record, (Message, Produce))
+                produced.append(record.msg_id)
+                self._bytes += weight(record)
+                name = record.queue
                 if name != self._last_name:
                     self._last_name = name
                     self._note_queue(name)
             elif kind is _Deliver or kind is _Confirm:
-                known = cast("Deliver", record)
-                previous = known.previous
+                assert isinstance(record, (Deliver, Confirm))
+                previous = record.previous
                 if len(previous) == 1:
                     if previous[0] <= start:
-                        self._touch(known.msg_ids[0])
+                        self._touch(record.msg_ids[0])
                 else:
-                    self._touch_those(known.msg_ids, previous)
+                    self._touch_those(record.msg_ids, previous)
             else:
-                self._note_rare(cast("Record", record))
+                assert not isinstance(record, (Message, Produce))
+                self._note_rare(record)
         self.noted = until
         is_full = until - start >= self.records_max or self._bytes >= STRETCH_BYTES
         if is_full or len(produced) + len(self._touched) >= STRETCH_IDS:

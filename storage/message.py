@@ -157,6 +157,8 @@ def weight(message: Message | Produce) -> int:
 
 def marks_bytes(marks: dict[str, Any]) -> int:
     """Of those, what its marks hold. Characters of names and texts count four times, as they may need."""
+    if marks is _JOB or marks is _GMQ:  # nearly always: they have neither
+        return 0
     size = 0
     headers: Any = marks.get(HEADERS)
     if headers is not None:

@@ -29,6 +29,19 @@ Made = bytes | Request | Ask
 """Of a reply: the answer, or what is to be asked next."""
 
 Step = Callable[[Reply], Made]
+
+
+class Awaited:
+    """A step that is taken for nearly each request: compiled, a method of it is called at once."""
+
+    def told(self, reply: Reply) -> Made:
+        """What is made of the reply."""
+        raise NotImplementedError
+
+    def __call__(self, reply: Reply) -> Made:
+        return self.told(reply)
+
+
 Found = Ask | Say
 
 SYNTAX: Final = Say(b"-ERR syntax error\r\n")

@@ -14,6 +14,7 @@ from net.protocols.disque_client import (
     NOREPL_FEW,
     SYNTAX,
     TEXTS,
+    Awaited,
     DisqueClient,
     Found,
     Made,
@@ -207,15 +208,24 @@ def add_job(client: DisqueClient, arguments: list[bytes]) -> Found:
         max_ready=None if options.max_ready is None else min(options.max_ready, MSG_ID_MAX),
         as_job=True,
     )
-    return Ask(request, lambda reply: _added(client, reply, ttl, retry))
+    return Ask(request, _Added(client, ttl, retry))
 
 
-def _added(client: DisqueClient, reply: Reply, ttl: float, retry: float) -> Made:
-    if reply.code != _OK:
-        return _not_added(client, reply)
-    assert reply.msg_id is not None
-    job = reply.job or JobFacts(client.facts.leader, ttl, retry, 0, 0)  # of a copy's, the first
-    return simple(job_id(client.facts, reply.msg_id, job))
+class _Added(Awaited):
+    """A job was added, or not."""
+
+    def __init__(self, client: DisqueClient, ttl: float, retry: float) -> None:
+        self.client = client
+        self.ttl = ttl
+        self.retry = retry
+
+    def told(self, reply: Reply) -> Made:
+        facts = self.client.facts
+        if reply.code != _OK:
+            return _not_added(self.client, reply)
+        assert reply.msg_id is not None
+        job = reply.job or JobFacts(facts.leader, self.ttl, self.retry, 0, 0)  # of a copy's, the first
+        return simple(job_id(facts, reply.msg_id, job))
 
 
 def _not_added(client: DisqueClient, reply: Reply) -> Made:
@@ -307,7 +317,20 @@ def _get_from(client: DisqueClient, wanted: _Wanted, names: list[bytes]) -> Foun
         in_turn=None if count is None or is_one else True,
         as_job=True,
     )
-    return Ask(request, lambda reply: _got(client, request, wanted, [], reply))
+    return Ask(request, _Got(client, request, wanted, []))
+
+
+class _Got(Awaited):
+    """Jobs came, or none did; `before`: those that have come already."""
+
+    def __init__(self, client: DisqueClient, request: Request, wanted: _Wanted, before: list[bytes]) -> None:
+        self.client = client
+        self.request = request
+        self.wanted = wanted
+        self.before = before
+
+    def told(self, reply: Reply) -> Made:
+        return _got(self.client, self.request, self.wanted, self.before, reply)
 
 
 def _got(client: DisqueClient, request: Request, wanted: _Wanted, before: list[bytes], reply: Reply) -> Made:
@@ -327,7 +350,7 @@ def _got(client: DisqueClient, request: Request, wanted: _Wanted, before: list[b
     count = request.count
     if rows and count is not None and len(rows) < count and request.in_turn and client.facts.shards > 1:
         more = replace(request, wait=None, count=count - len(rows))
-        return Ask(more, lambda reply: _got(client, more, wanted, [*before, *rows], reply))
+        return Ask(more, _Got(client, more, wanted, [*before, *rows]))
     if before or rows:
         return array([*before, *rows])
     return LEAVING if wanted.may_wait and client.facts.is_leaving else client.nil_array

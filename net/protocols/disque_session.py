@@ -12,7 +12,7 @@ from net.node_facts import NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
-from net.protocols.disque_client import SKIPS, SPEAKS, DisqueClient, Made, Step, failed
+from net.protocols.disque_client import SKIPS, SPEAKS, Awaited, DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
 from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
@@ -201,6 +201,8 @@ class DisqueSession(Session):
         """The reply as Disque says it, or what its command asks next."""
         if note is None:
             return _said(reply)
+        if isinstance(note, Awaited):
+            return note.told(reply)
         return cast("Step", note)(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:

@@ -63,12 +63,12 @@ def ids(rounds: int, count: int) -> None:
             _fill_in(count, "xxxx_id1574300000." if name == "ids" else None)
             used[name] = (sum(resident_bytes(pid) for pid in node.worker_pids) - before) / count
     with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
-        fill(PORT)
         cpu: dict[tuple[str, int], float] = {}
         there = 0
         for live in (FEW, count):
             _fill_in(live - there, f"{live}.")
             there = live
+            fill(PORT)  # or the log's trimming stores each of them once meanwhile, with ids or without
             found: dict[str, list[float]] = {"gmq": [], "quorate": []}
             for _ in range(rounds):
                 found["gmq"].append(beside.timed(node, "gmq", GMQ, 64, 36_000)[1])

@@ -17,7 +17,7 @@ from multiprocessing.connection import Connection
 from typing import Final
 
 from bench import beside
-from bench.load import FULL_RECORDS, fill
+from bench.load import FULL_RECORDS, fill, wait_until_trimmed
 from bench.node import BenchNode, resident_bytes, running_node
 from bench.resp import Resp
 from quorate import Client
@@ -67,18 +67,6 @@ def _produce(count: int) -> None:
             client.produce_many("many", [f"{n:0100}" for n in range(begin, begin + CHUNK)], retry=60, ttl=86_400)
 
 
-def _wait_until_trimmed() -> None:
-    """The log's head goes behind what is written, and a restart reads what stays: so that both read the same."""
-    with Client("127.0.0.1", PORT) as client:
-        until = time.monotonic() + 120
-        while True:
-            shard = client.status()["shards"][0]
-            if shard["trans_id"] - shard["first_trans_id"] < 1.2 * FULL_RECORDS:
-                return
-            assert time.monotonic() < until, shard
-            time.sleep(0.1)
-
-
 def memory(rounds: int, count: int) -> None:
     """What so many take, and a restart, and scans of them."""
     found: dict[str, tuple[float, float]] = {}
@@ -90,7 +78,7 @@ def memory(rounds: int, count: int) -> None:
             else:
                 _add(count, ["RETRY", 60])
             used = _resident(node) - before
-            _wait_until_trimmed()
+            wait_until_trimmed(PORT)
             restarts: list[float] = []
             for _ in range(rounds):
                 node.kill()

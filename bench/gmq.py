@@ -18,7 +18,7 @@ from typing import Final
 
 from bench import beside
 from bench.go_rpc import Gmq, GmqError
-from bench.load import FULL_RECORDS, fill
+from bench.load import FULL_RECORDS, fill, wait_until_trimmed
 from bench.node import resident_bytes, running_node
 from quorate import Client, NewMessage
 
@@ -68,7 +68,8 @@ def ids(rounds: int, count: int) -> None:
         for live in (FEW, count):
             _fill_in(live - there, f"{live}.")
             there = live
-            fill(PORT)  # or the log's trimming stores each of them once meanwhile, with ids or without
+            fill(PORT)
+            wait_until_trimmed(PORT)  # each of them is stored once by that, with ids or without
             found: dict[str, list[float]] = {"gmq": [], "quorate": []}
             for _ in range(rounds):
                 found["gmq"].append(beside.timed(node, "gmq", GMQ, 64, 36_000)[1])

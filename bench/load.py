@@ -3,9 +3,12 @@
 import os
 import subprocess
 import tempfile
+import time
 from functools import cache
 from pathlib import Path
 from typing import Final
+
+from quorate import Client
 
 
 @cache
@@ -24,6 +27,18 @@ FULL_RECORDS: Final = 20_000
 def fill(port: int) -> None:
     """Let a node whose `queue_log_size` is `FULL_RECORDS` make twice as many: from then on it trims, as for years."""
     load("quorate", port, 64, 2 * FULL_RECORDS)
+
+
+def wait_until_trimmed(port: int) -> None:
+    """The log's head goes behind what is written: what lives on is stored, and a restart reads what stays."""
+    with Client("127.0.0.1", port) as client:
+        until = time.monotonic() + 120
+        while True:
+            shard = client.status()["shards"][0]
+            if shard["trans_id"] - shard["first_trans_id"] < 1.2 * FULL_RECORDS:
+                return
+            assert time.monotonic() < until, shard
+            time.sleep(0.1)
 
 
 def load(

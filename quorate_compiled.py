@@ -10,6 +10,11 @@ insides. `QUORATE_COMPILE` says what is wanted, of a build and of a process alik
 | 0 | does not compile | runs interpreted, also where extension modules are there |
 | 1 | fails if it can't compile | ends if it would not run compiled |
 
+Some of what is usual in Python is slow in compiled code that runs for each request (`perf` and gdb show it): a union in
+`isinstance` is made anew with each call, so there it is a tuple; `b"..." in data` raises and catches inside, where a
+number or `find` does not; a named tuple, and whatever is not compiled, is made or done by the interpreter. A `cast` to
+a compiled class is a check, too.
+
 The packages `actors`, `net` and `storage` call `choose()` before any of their modules is imported.
 """
 

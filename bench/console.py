@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.load import load
-from bench.node import running_node
+from bench.node import cpu_seconds, running_node
 from quorate import Client
 
 PORT: Final = 11_590
@@ -88,12 +88,6 @@ def beside(port: int, rounds: int) -> None:
     print(f"64 connections: {alone:,.0f}/s alone, {looked:,.0f}/s while somebody looks: {looked / alone:.2f}")
 
 
-def cpu_s(pid: int) -> float:
-    """What a process has used."""
-    words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) / 100
-
-
 def tabs(pid: int, count: int, seconds: float) -> None:
     """The part of a core that so many open tabs of all pages take, each of which renews itself every two seconds."""
     over = threading.Event()
@@ -108,9 +102,9 @@ def tabs(pid: int, count: int, seconds: float) -> None:
     for thread in threads:
         thread.start()
     time.sleep(3)
-    before, begun = cpu_s(pid), time.perf_counter()
+    before, begun = cpu_seconds(pid), time.perf_counter()
     time.sleep(seconds)
-    part = (cpu_s(pid) - before) / (time.perf_counter() - begun)
+    part = (cpu_seconds(pid) - before) / (time.perf_counter() - begun)
     over.set()
     for thread in threads:
         thread.join()

@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  # as everybody calls it
 
 from bench.load import load
-from bench.node import running_node
+from bench.node import cpu_seconds, running_node
 from data import frames
 from data.archive_folder import ArchiveFolder
 from data.decode import Selection, batches
@@ -91,11 +91,6 @@ def decode(folder: Path) -> None:
           f" (wanted: 500,000)")  # fmt: skip
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def _worker(supervisor: int) -> int:
     said = subprocess.run(["pgrep", "-P", str(supervisor)], capture_output=True, text=True, check=True)
     return int(said.stdout.split()[0])
@@ -113,17 +108,17 @@ def wire(folder: Path) -> None:
         cpu: list[float] = []
         for _ in range(2 * ROUNDS):
             after = size = 0
-            cpu_before, begun = _cpu_s(worker), time.perf_counter()
+            cpu_before, begun = cpu_seconds(worker), time.perf_counter()
             while after < end:
                 reply = client.raw_log(after)
                 size += len(reply["entries"])
                 after = int(reply["last_trans_id"])
             rates.append(size / (time.perf_counter() - begun) / 1e6)
-            cpu.append((_cpu_s(worker) - cpu_before) / end * 1e6)
-        cpu_before, after = _cpu_s(worker), 0
+            cpu.append((cpu_seconds(worker) - cpu_before) / end * 1e6)
+        cpu_before, after = cpu_seconds(worker), 0
         while after < end // 4:
             after = int(client.log(after, 1000)["last_trans_id"])
-        json_us = (_cpu_s(worker) - cpu_before) / after * 1e6
+        json_us = (cpu_seconds(worker) - cpu_before) / after * 1e6
         print(f"raw log over the wire: {statistics.median(rates):.0f} MB/s, best {max(rates):.0f} (wanted: 200); the "
               f"node's CPU: {statistics.median(cpu):.3f} us a record raw, {json_us:.2f} us as JSON, "
               f"{statistics.median(cpu) / json_us:.3f} of it (wanted: 0.1)")  # fmt: skip

@@ -83,7 +83,8 @@ def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
             for name, (kind, default) in SHOWN.items()
         ]
-        run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])  # type: ignore[attr-defined]  # typer reads it
+        read_by_typer: Any = run
+        read_by_typer.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *more])
         run.__annotations__ = {**run.__annotations__, **{name: kind for name, (kind, _) in SHOWN.items()}}
     return run
 

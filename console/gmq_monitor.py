@@ -140,8 +140,10 @@ async def _buckets(client: AsyncClient, state: str) -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(sorted(reply.get("sums") or (), key=lambda row: row["shard"]), 1):
         shard = row["shard"]
-        first = (await soonest_of(client, shard, state, 1)).get("messages") if row["messages"][state] else None
-        next_at = first[0]["due_at"] if first else time.time() + DAY_S
+        next_at = time.time() + DAY_S
+        if row["messages"][state]:
+            for first in (await soonest_of(client, shard, state, 1)).get("messages") or ():
+                next_at = first["due_at"]
         name = TTR_BUCKET + letters_of(shard) if state == RESERVED else f"{BUCKET}{shard}"
         told_row = {"bucket_name": name, "job_num": row["messages"][state], "next_time": local(next_at)}
         rows.append({"id": number, **told_row})

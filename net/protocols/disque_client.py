@@ -12,7 +12,7 @@ import msgspec
 
 from net.node_facts import NodeFacts
 from net.protocols.resp_framing import error
-from net.protocols.session import Ask, Say
+from net.protocols.session import Ask, Awaited, Say
 from quorate.authentication import NotAllowedReply
 from quorate.protocol import PLAIN, ErrorWord, JobFacts, MessageView, Reply, Request, name_fault
 
@@ -28,20 +28,7 @@ INT_MAX: Final = 2**63 - 1
 Made = bytes | Request | Ask
 """Of a reply: the answer, or what is to be asked next."""
 
-Step = Callable[[Reply], Made]
-
-
-class Awaited:
-    """A step that is taken for nearly each request: compiled, a method of it is called at once."""
-
-    def told(self, reply: Reply) -> Made:
-        """What is made of the reply."""
-        raise NotImplementedError
-
-    def __call__(self, reply: Reply) -> Made:
-        return self.told(reply)
-
-
+Step = Callable[[Reply], Made] | Awaited
 Found = Ask | Say
 
 SYNTAX: Final = Say(b"-ERR syntax error\r\n")

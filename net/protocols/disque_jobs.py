@@ -14,7 +14,6 @@ from net.protocols.disque_client import (
     NOREPL_FEW,
     SYNTAX,
     TEXTS,
-    Awaited,
     DisqueClient,
     Found,
     Made,
@@ -27,7 +26,7 @@ from net.protocols.disque_client import (
 )
 from net.protocols.job_ids import is_well_formed, job_id, msg_id_of, node_hex
 from net.protocols.resp_framing import array, bulk, error, integer, simple
-from net.protocols.session import Ask, Say
+from net.protocols.session import Ask, Awaited, Say
 from quorate.protocol import (
     BATCH_MAX,
     MSG_ID_MAX,

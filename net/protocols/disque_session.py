@@ -12,11 +12,11 @@ from net.node_facts import NodeFacts
 from net.protocols import disque_jobs as jobs
 from net.protocols import disque_queues as queues
 from net.protocols import disque_server as server
-from net.protocols.disque_client import SKIPS, SPEAKS, Awaited, DisqueClient, Made, Step, failed
+from net.protocols.disque_client import SKIPS, SPEAKS, DisqueClient, Made, Step, failed
 from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
 from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
-from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
+from net.protocols.session import LARGE_BYTES, Ask, Awaited, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request
 
 NAME_SHOWN: Final = 128
@@ -199,15 +199,18 @@ class DisqueSession(Session):
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> Made:
         """The reply as Disque says it, or what its command asks next."""
-        if note is None:
-            return _said(reply)
-        if isinstance(note, Awaited):
-            return note.told(reply)
-        return cast("Step", note)(reply)
+        return _said(reply) if note is None else _told(note, reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault."""
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+
+
+def _told(step: Any, reply: Reply) -> Made:
+    """What a step makes of a reply."""
+    if isinstance(step, Awaited):
+        return step.told(reply)
+    return cast("Callable[[Reply], Made]", step)(reply)
 
 
 def _unanswered(found: Answered) -> Answered:
@@ -219,7 +222,7 @@ def _unanswered(found: Answered) -> Answered:
 
 def _silently(step: Step) -> Step:
     def told(reply: Reply) -> Made:
-        made = step(reply)
+        made = _told(step, reply)
         if isinstance(made, bytes):
             return b""
         return Ask(made.request, _silently(made.note)) if isinstance(made, Ask) else made

@@ -41,7 +41,7 @@ from net.protocols.gmq_shapes import (
 )
 from net.protocols.json_framing import ObjectFramer, is_deeper
 from net.protocols.payload_text import payload_text
-from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, RequestLimits, Say, Session
+from net.protocols.session import LARGE_BYTES, Ask, Awaited, Close, Fault, Found, RequestLimits, Say, Session
 from quorate.gmq_jobs import ttr_of
 from quorate.go_json import SIGNS, UnreadableError, compact, escaped, readable
 from quorate.protocol import (
@@ -106,18 +106,19 @@ _encode: Final = msgspec.json.Encoder().encode
 Made = bytes | Ask
 
 
-class Step:
-    """The note to a call's request: what is made of the reply. A class, since compiled it is called at once."""
+class Step(Awaited):
+    """The note to a call's request, which is told again under the call's id."""
 
     def __init__(self, call_id: bytes) -> None:
         self.call_id = call_id
 
-    def told(self, reply: Reply) -> Made:
-        """The call's reply, or what is asked next."""
-        raise NotImplementedError
-
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.call_id!r})"
+
+
+def _is_plain(data: bytes) -> bool:
+    """Whether no half of a surrogate pair can be in it, and no byte that is no UTF-8."""
+    return data.isascii() and (BACKSLASH not in data or data.find(b"\\u") < 0)
 
 
 def _escaped(data: bytes) -> bytes:
@@ -173,12 +174,6 @@ class GmqSession(Session):
             usual = self._usual(data)
             if usual is not None:
                 return [usual]
-            try:
-                call = _call_in(data)
-            except BROKEN:
-                pass  # the framer finds out whether it is wrong, or only not all there
-            else:
-                return [self._served(data, call.method, call.params, call.id)]
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
         found: list[Found] = []
@@ -192,8 +187,8 @@ class GmqSession(Session):
         return found
 
     def _usual(self, data: bytes) -> Found | None:
-        """What a call makes that is as nearly all are; None: it is another one, or not whole."""
-        if BACKSLASH in data or not data.isascii():
+        """What a call makes that is as nearly all are; None: it is another one, not whole, or wrong."""
+        if not _is_plain(data):
             return None
         try:
             call = _usual_in(data)
@@ -229,7 +224,7 @@ class GmqSession(Session):
     def _served(self, data: bytes, method: str, params: Any, own_id: Any) -> Found:
         if is_deeper(data, self._limits.depth_max):
             return Close()
-        is_plain = data.isascii() and (BACKSLASH not in data or data.find(b"\\u") < 0)  # nearly always
+        is_plain = _is_plain(data)
         call_id = NULL if own_id is UNSET else bytes(own_id)
         if len(call_id) > ID_BYTES_MAX:
             return Close()
@@ -255,7 +250,7 @@ class GmqSession(Session):
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
         """The reply as gmq says it, or what is to be asked next. What is no call's is not said at all."""
-        return b"" if note is None else cast("Step", note).told(reply)
+        return b"" if note is None else cast("Awaited", note).told(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault, which nobody gets."""

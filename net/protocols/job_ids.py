@@ -56,7 +56,7 @@ def job_id(facts: NodeFacts, msg_id: int, job: JobFacts) -> bytes:
     minutes = minutes | 1 if retry else minutes & ~1
     body = b2a_base64(packed + _proof(facts, packed), newline=False)  # b64encode is interpreted
     made = b"D-%b-%b-%04x" % (node_hex(facts.cluster_id, job.led_by)[:8], body, minutes)
-    if len(facts.job_ids) >= RECENT_MAX:  # a job is asked about soon after it was told of, mostly
+    if len(facts.messages) >= RECENT_MAX:  # a job is asked about soon after it was told of, mostly
         facts.job_ids.clear()
         facts.messages.clear()
     facts.job_ids[key] = (ttl, retry, job.led_by, made)

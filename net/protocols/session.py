@@ -46,6 +46,19 @@ class Ask:
         self.note = note
 
 
+class Awaited:
+    """A note that makes the answer itself, for what is asked with nearly each request: compiled, its method is called
+    at once. What a subclass lacks raises when it is called, as with `Session`.
+    """
+
+    def told(self, reply: Reply) -> "bytes | Request | Ask":
+        """The reply's bytes, or what is asked next."""
+        raise NotImplementedError  # abstract: the class says why there is a body
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
 class Say(NamedTuple):
     """An answer that needs no node."""
 

@@ -3,6 +3,7 @@
 import http.client
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,10 @@ def ask(port: int, path: str, method: str = "GET", **headers: str) -> Answer:
         return Answer(connection.getresponse())
     finally:
         connection.close()
+
+
+def shows(port: int, path: str, text: str) -> bool:
+    return text in ask(port, path).text
 
 
 def is_up(port: int) -> bool:
@@ -127,8 +132,7 @@ def test_its_pages_are_the_consoles(start_node: StartNode) -> None:
         client.pop("popped")
     for bucket, job in (("gmq:bucket:0", "later"), ("gmq:bucket:TTR:A", "now")):
         shown = ask(port, f"/bucketJobList?bucketKey={bucket}").headers["location"].partition(str(console))[2]
-        time.sleep(1.1)  # what is shown is a second old
-        assert f">{job}<" in ask(console, shown).text
+        wait_for(partial(shows, console, shown, f">{job}<"), 5)  # what is shown may be a second old
     detail = ask(port, "/jobDetail?jobId=%3Cjob%3E%261").headers["location"]
     page = ask(console, detail.partition(str(console))[2])
     assert page.status == 200

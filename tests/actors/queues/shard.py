@@ -34,7 +34,7 @@ class Shard:
         request = decode_request(msgspec.json.encode({"action": action, **fields}), RequestLimits())
         assert isinstance(request, Request)
         self._calls += 1
-        call = Call(request, client or self, self._calls, _NOBODY)
+        call = Call(request, client or self, self._calls, NOBODY)
         self.broker.execute(self.now, [call])
         self.settle()
         return self._calls
@@ -100,4 +100,4 @@ class _Nobody:
         raise AssertionError("answers are taken from the ledger")
 
 
-_NOBODY = _Nobody()
+NOBODY = _Nobody()

@@ -15,7 +15,7 @@ from actors.queues.replicated import REPLICATED_S
 from quorate.protocol import ProduceItem, Request
 from storage.queue_state import ALL_READY
 from storage.records import Clear, Place
-from tests.actors.queues.shard import _NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 QUEUES = ["a", "b"]
 
@@ -460,7 +460,7 @@ def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
     shard.ask(2, queue="work")
     shard.broker.execute(shard.now, [])
     request = Request(6, queue="dead")
-    call = Call(request, shard, 999, _NOBODY)
+    call = Call(request, shard, 999, NOBODY)
     shard.broker.execute(shard.now, [call])
     assert shard.broker.has_more, "it is under way"
     shard.now += 5.0
@@ -483,7 +483,7 @@ def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_i
     old = {message.msg_id for message in shard.state.messages.values() if message.queue == "dead"}
     for _ in range(3):
         shard.ask(2, queue="work", count=1000)
-    shard.broker.execute(shard.now, [Call(Request(6, queue="dead"), shard, 999, _NOBODY)])
+    shard.broker.execute(shard.now, [Call(Request(6, queue="dead"), shard, 999, NOBODY)])
     shard.now += 5.0
     while shard.broker.next_event_at <= shard.now:
         shard.broker.pass_time(shard.now)
@@ -498,10 +498,10 @@ def test_a_clear_looks_at_what_has_come_since_in_pieces() -> None:
     shard = Shard()
     for _ in range(5):
         shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
-    shard.broker.execute(shard.now, [Call(Request(6, queue="q"), shard, 999, _NOBODY)])
+    shard.broker.execute(shard.now, [Call(Request(6, queue="q"), shard, 999, NOBODY)])
     items = [ProduceItem(data=Raw(b"1"))] * 1000
     for _ in range(40):
-        shard.broker.execute(shard.now, [Call(Request(1, queue="q", messages=items), shard, 1000, _NOBODY)])
+        shard.broker.execute(shard.now, [Call(Request(1, queue="q", messages=items), shard, 1000, NOBODY)])
         shard.broker.commit(shard.now, shard.state.trans_id)
     shard.broker.ledger.take_answers()
     pieces = 0
@@ -520,7 +520,7 @@ def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:
     for name in names:
         shard.state.queue(name)
     assert shard.ask(7, count=3)["queue_count"] == len(names)
-    call = Call(Request(7, pattern="q*7", count=1000), shard, 998, _NOBODY)
+    call = Call(Request(7, pattern="q*7", count=1000), shard, 998, NOBODY)
     shard.broker.execute(shard.now, [call])
     assert shard.broker.has_more
     shard.settle()

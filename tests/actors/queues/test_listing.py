@@ -12,7 +12,7 @@ from actors.messages.sorting import OF_FULL, SORTS, rank
 from actors.queues.listing import LIST_NAMES
 from actors.queues.summing import SUMMED_AT_ONCE
 from quorate.protocol import Request
-from tests.actors.queues.shard import _NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 
 def filled(sizes: list[int]) -> Shard:
@@ -139,7 +139,7 @@ def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None
     done: list[int] = []
     summing._done = lambda call, sums: done.append(sums.ready)
     for _ in range(3):
-        summing.ask(shard.now, Call(Request(7, sums=True), shard, 0, _NOBODY))
+        summing.ask(shard.now, Call(Request(7, sums=True), shard, 0, NOBODY))
     turns = 0
     while summing.has_more:
         assert done == []

@@ -12,7 +12,7 @@ from net.protocols.json_session import decode_request
 from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 from storage.records import READERS_LEVEL, Move
-from tests.actors.queues.shard import _NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 
 def with_dead_letters(count: int = 3, **fields: Any) -> tuple[Shard, list[int]]:
@@ -144,7 +144,7 @@ def test_who_may_not_produce_where_they_came_from_moves_none_back() -> None:
     request = decode_request(msgspec.json.encode({"action": 21, "queue": "dead", "count": 5}), RequestLimits())
     assert isinstance(request, Request)
     who = Principal("ann", Rights({"consume": ["*"], "produce": ["other*"]}))
-    shard.broker.execute(shard.now, [Call(request, shard, 999, _NOBODY, principal=who)])
+    shard.broker.execute(shard.now, [Call(request, shard, 999, NOBODY, principal=who)])
     shard.settle()
     reply = shard.replies[999]
     assert (reply["moved"], reply["stayed"]) == (0, 1)

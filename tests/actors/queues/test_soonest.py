@@ -9,7 +9,7 @@ from actors.messages.call import Call
 from actors.queues import soonest
 from actors.queues.soonest import SOONEST_LOOKED, SOONEST_NAMES
 from quorate.protocol import Request
-from tests.actors.queues.shard import _NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 
 def scan(shard: Shard, state: str, **fields: Any) -> list[int]:
@@ -54,11 +54,11 @@ def test_what_stands_behind_very_many_of_the_other_state_is_found_in_pieces() ->
     assert scan(shard, "in_flight", count=4) == flying[:4]
     for is_gone in (False, True):
         request = Request(23, full=True, state="in_flight", sort="due")
-        call = Call(request, shard, 1000 + is_gone, _NOBODY)
+        call = Call(request, shard, 1000 + is_gone, NOBODY)
         shard.broker.execute(shard.now, [call])
         shard.broker.go_on(shard.now)
         if is_gone:
-            shard.broker.execute(shard.now, [Call(Request(13, "b"), shard, 2000, _NOBODY)])
+            shard.broker.execute(shard.now, [Call(Request(13, "b"), shard, 2000, NOBODY)])
         assert shard.broker.has_more
         shard.settle()
         found = shard.replies[1000 + is_gone].get("messages") or []

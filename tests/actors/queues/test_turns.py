@@ -12,7 +12,7 @@ from actors.queues.listing import MATCH_STEPS
 from quorate.actions import Right
 from quorate.protocol import Reply, Request
 from storage.records import Bury, Expire
-from tests.actors.queues.shard import _NOBODY, Shard
+from tests.actors.queues.shard import NOBODY, Shard
 
 
 class Asker:
@@ -27,7 +27,7 @@ class Asker:
 def execute(
     shard: Shard, request: Request, order: int = 0, client: Any = None, principal: Principal | None = None
 ) -> None:
-    call = Call(request, client or shard, order, _NOBODY)
+    call = Call(request, client or shard, order, NOBODY)
     if principal is not None:
         call.principal = principal
     shard.broker.execute(shard.now, [call])

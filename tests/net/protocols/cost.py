@@ -1,12 +1,13 @@
 """What a session pays for hostile bytes, without a clock's word for it.
 
 A time in seconds says as much of the machine as of the code: it fails where others run, and says nothing where it has
-room. Calls are counted instead (of Python's functions and of C's), and the growth from an eighth of the bytes to all
-of them is a ratio of one process's times, the least of several.
+room. Calls are counted instead (of Python's functions and of C's), and bytes that are held at a time; the growth from a
+part of the input to all of it is a ratio of one process's times, the least of several.
 """
 
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,16 @@ def calls_of(work: Callable[[], object]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """How many bytes of Python's memory `work` holds at a time, at most."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def growth(part: Callable[[], object], whole: Callable[[], object]) -> float:

@@ -12,7 +12,7 @@ from net.protocols.gmq_session import GONE, GmqSession, number_in
 from net.protocols.session import Ask, Close, Found, RequestLimits, Say
 from quorate.go_json import compact, escaped, readable
 from quorate.protocol import TIME_MAX_S, Action, Code, ErrorWord, Reply, Request, Told
-from tests.net.protocols.cost import calls_of, growth
+from tests.net.protocols.cost import calls_of, growth, peak_of
 
 NOW = 1_800_000_000.0
 OF_STRING = "json: cannot unmarshal {} into Go value of type string"
@@ -254,6 +254,7 @@ def test_millions_of_the_worst_bytes_are_judged_without_a_call_for_each(name: st
     """Compiled 60 ms at most, on a machine of its own; a second, when each sign was a call."""
     whole, part = HOSTILE[name](1_600_000), HOSTILE[name](200_000)
     assert calls_of(lambda: session().receive(whole)) < len(whole) / 1000
+    assert peak_of(lambda: session().receive(whole)) < 6 * len(whole)
     assert growth(lambda: session().receive(part), lambda: session().receive(whole)) < 24
 
 

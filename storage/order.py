@@ -23,6 +23,13 @@ GONE_MAX: Final = 64
 """So many keys that are gone may stand in the lines in any case; beyond, as many as are not."""
 
 
+_EMPTY: Final[SortedList[Any]] = SortedList()
+"""What every order has that had to sort nothing yet. Orders are many, and most of them are empty."""
+
+_NONE_GONE: Final[set[Any]] = set()
+"""Likewise; nothing is added to it."""
+
+
 def _tail(line: deque[Any]) -> Any:
     return line[-1]
 
@@ -36,9 +43,9 @@ class Order:
         self._gone_max = gone_max
         line = deque(sorted(keys))
         self._lines: list[deque[Any]] = [line] if line else []  # no line is empty; their tails descend
-        self._rest: SortedList[Any] = SortedList()
+        self._rest: SortedList[Any] = _EMPTY
         self._in_rest = 0
-        self._gone: set[Any] = set()
+        self._gone: set[Any] = _NONE_GONE
         self._size = len(line)
         self._is_plain = len(self._lines) == 1  # one line, and nothing beside it: nearly always
 
@@ -126,6 +133,8 @@ class Order:
         if len(lines) < LINES_MAX:
             lines.append(deque((key,)))
         else:
+            if self._rest is _EMPTY:
+                self._rest = SortedList()
             self._rest.add(key)
             self._in_rest += 1
         self._look()
@@ -160,6 +169,8 @@ class Order:
             elif key in gone or not self._lines or self._lines[0][-1] < key:
                 raise KeyError(key)
             else:
+                if gone is _NONE_GONE:
+                    self._gone = gone = set()
                 gone.add(key)
         self._size -= 1
         if gone:

@@ -1,12 +1,11 @@
-"""One queue: its settings, its counts, and the two orders its messages stand in.
+"""One queue: its settings, its counts, and the orders its messages stand in.
 
 `ready` orders what may be delivered now: higher priority, then earlier due, then earlier produced; its keys are
-(-priority, due_at, msg_id). `waiting` orders by time, as (at, msg_id), what something will happen to: delayed messages
-at their due time, those in flight at their retry time, those ready again, or to be dropped, at their expiry, when that
-is near (`storage.far_expiries`). `held`
-orders those that have come due since the queue takes nothing in, by the same keys; in `waiting` they stand at their
-expiry, or behind all others. The messages themselves are in
-`ShardState.messages`.
+(-priority, due_at, msg_id). The others order by time, as (at, msg_id), what something will happen to. `in_hand`:
+those in flight, at their retry time. `waiting`: the rest, so delayed messages at their due time, and those that are
+ready again, or to be dropped, at their expiry, when that is near (`storage.far_expiries`). `held` orders those that
+have come due since the queue takes nothing in, by the same keys; in `waiting` they stand at their expiry, or behind
+all others. The messages themselves are in `ShardState.messages`.
 """
 
 import math
@@ -108,7 +107,7 @@ class QueueState:
         "default_retry_s",
         "default_ttl_s",
         "gate",
-        "in_flight",
+        "in_hand",
         "keys",
         "life",
         "max_deliveries",
@@ -132,11 +131,11 @@ class QueueState:
         self.paused = False
         self.size = 0
         self.unplaced = 0
-        self.in_flight = 0
         self.max_id = 0
         self.keys: dict[str, int] = {}
         self.ready = Order()
         self.waiting = Order()
+        self.in_hand = Order()
         self.gate: Gate | None = None
         self.life = Life(made_at)
 
@@ -151,16 +150,36 @@ class QueueState:
         return _NOTHING_HELD if self.gate is None else self.gate.held
 
     @property
+    def in_flight(self) -> int:
+        """How many messages are with consumers."""
+        return len(self.in_hand)
+
+    @property
     def delayed(self) -> int:
         """How many messages are not due yet, or may not come in yet."""
-        return self.size - self.unplaced - len(self.ready) - self.in_flight
+        return self.size - self.unplaced - len(self.ready) - len(self.in_hand)
 
     @property
     def next_event_at(self) -> float:
         """When time next changes something here; `NEVER` if it does not."""
         at = float(self.waiting.first[0]) if self.waiting else NEVER
+        if self.in_hand:
+            at = min(at, float(self.in_hand.first[0]))
         far = self.far
         return at if far is None or far.next_at is None else min(at, far.next_at)
+
+    def order_of(self, place: int) -> Order:
+        """Where those stand that are in that place; others may stand there, too."""
+        return self.ready if place in ALL_READY else self.in_hand if place == Place.IN_FLIGHT else self.waiting
+
+    def first_due(self, now: float) -> int | None:
+        """The message that something was to happen to first, among those that are late or just in time."""
+        waiting, in_hand = self.waiting, self.in_hand
+        if in_hand and (not waiting or in_hand.first < waiting.first):
+            waiting = in_hand
+        if waiting and waiting.first[0] <= now:
+            return int(waiting.first[1])
+        return None
 
     @property
     def far(self) -> FarExpiries | None:
@@ -246,9 +265,8 @@ class QueueState:
     def place_in_flight(self, message: Message) -> None:
         """Put an unplaced message in flight until its `due_at`."""
         self.unplaced -= 1
-        self.in_flight += 1
         message.place = Place.IN_FLIGHT
-        self.waiting.add(_due_key(message))
+        self.in_hand.add(_due_key(message))
 
     def lift(self, message: Message) -> None:
         """Take a message out of the indexes; it is unplaced then."""
@@ -256,8 +274,7 @@ class QueueState:
         if place == Place.UNPLACED:
             return
         if place == Place.IN_FLIGHT:
-            self.in_flight -= 1
-            self.waiting.remove(_due_key(message))
+            self.in_hand.remove(_due_key(message))
         elif place == Place.DELAYED:
             self.waiting.remove(_due_key(message))
         elif place == Place.HELD:
@@ -276,14 +293,13 @@ class QueueState:
         """
         ready: list[Any] = []
         waiting: list[Any] = []
+        in_hand: list[Any] = []
         held: list[Any] = []
         far = FarExpiries()
-        pieces: tuple[list[list[Any]], list[list[Any]]] = ([], [])
-        self.in_flight = 0
+        pieces: tuple[list[list[Any]], ...] = ([], [], [])
         for message in messages:
             if message.place == Place.IN_FLIGHT:
-                self.in_flight += 1
-                waiting.append(_due_key(message))
+                in_hand.append(_due_key(message))
             elif message.due_at > now:
                 message.place = Place.DELAYED
                 waiting.append(_due_key(message))
@@ -300,8 +316,8 @@ class QueueState:
                     else:
                         message.place = Place.READY_EXPIRING
                         waiting.append(expiry_key(message))
-            if rest is not None and len(ready) + len(waiting) >= PIECE_KEYS:
-                for keys, its in ((ready, pieces[0]), (waiting, pieces[1])):
+            if rest is not None and len(ready) + len(waiting) + len(in_hand) >= PIECE_KEYS:
+                for keys, its in zip((ready, waiting, in_hand), pieces, strict=True):
                     if keys:
                         its.append(sorted(keys))
                         keys.clear()
@@ -311,17 +327,19 @@ class QueueState:
         if self.gate is not None:
             self.gate.held = Order(held)
         if rest is None:
-            self.ready, self.waiting = Order(ready), Order(waiting)
+            self.ready, self.waiting, self.in_hand = Order(ready), Order(waiting), Order(in_hand)
             return
         self.ready = Order.of_pieces([*pieces[0], sorted(ready)] if ready else pieces[0], rest)
         self.waiting = Order.of_pieces([*pieces[1], sorted(waiting)] if waiting else pieces[1], rest)
+        self.in_hand = Order.of_pieces([*pieces[2], sorted(in_hand)] if in_hand else pieces[2], rest)
 
     def check(self, messages: Iterable[Message]) -> None:
         """Assert every invariant against the messages that are this queue's; for tests."""
         mine = list(messages)
         assert self.size == len(mine)
         ready = {(-m.priority, m.due_at, m.msg_id) for m in mine if m.place in ALL_READY}
-        waiting = {(m.due_at, m.msg_id) for m in mine if m.place in (Place.DELAYED, Place.IN_FLIGHT)}
+        waiting = {(m.due_at, m.msg_id) for m in mine if m.place == Place.DELAYED}
+        in_hand = {(m.due_at, m.msg_id) for m in mine if m.place == Place.IN_FLIGHT}
         waiting |= {(m.expires_at, m.msg_id) for m in mine if m.place == Place.READY_EXPIRING}
         held = [m for m in mine if m.place == Place.HELD]
         waiting |= {_held_key(m) for m in held}
@@ -329,9 +347,10 @@ class QueueState:
         self.held.check()
         self.ready.check()
         self.waiting.check()
+        self.in_hand.check()
         assert set(self.ready) == ready
         assert set(self.waiting) == waiting
-        assert self.in_flight == sum(m.place == Place.IN_FLIGHT for m in mine)
+        assert set(self.in_hand) == in_hand
         assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
         own = {m.key: m.msg_id for m in mine if m.key is not None and not is_of_all(m)}
         assert self.keys == own

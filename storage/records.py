@@ -91,7 +91,7 @@ class Place:
     READY: Final = 2
     """In the ready index."""
     IN_FLIGHT: Final = 3
-    """Delivered; in the waiting index at its retry time, or when it is dropped if that comes first."""
+    """Delivered; among those in hand at its retry time, or when it is dropped if that comes first."""
     READY_EXPIRING: Final = 4
     """Ready until it expires, since it was delivered before or is to be dropped then: in the ready index, and in the
     waiting index at `expires_at`."""

@@ -201,7 +201,7 @@ class ShardState:
         while self.queues:
             name = next(iter(self.queues))
             queue = self.queues[name]
-            if queue.ready.drop(count) or queue.waiting.drop(count) or queue.held.drop(count):
+            if any(order.drop(count) for order in (queue.ready, queue.waiting, queue.in_hand, queue.held)):
                 return False
             if _drop(queue.keys, count):
                 return False

@@ -343,11 +343,10 @@ class Delivery:
 
     def _move_due(self, queue: QueueState, now: float) -> None:
         self._work -= 1
-        waiting = queue.waiting
         ended: list[Message] = []
-        while waiting and self._work > 0 and waiting.first[0] <= now:
+        while self._work > 0 and (msg_id := queue.first_due(now)) is not None:
             self._work -= 1
-            message = self._state.messages[waiting.first[1]]
+            message = self._state.messages[msg_id]
             queue.lift(message)
             if self.ending.is_due(queue, message):
                 ended.append(message)

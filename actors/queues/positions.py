@@ -1,4 +1,4 @@
-"""Where a reply stopped among the messages of a queue: a key of its `ready` or of its `waiting`, as text and back."""
+"""Where a reply stopped among the messages of a queue: a key of `ready`, or of an order by time, as text and back."""
 
 from typing import Final
 

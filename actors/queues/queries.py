@@ -45,7 +45,8 @@ KINDS: Final = 3
 
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
-"""Among so many messages that wait, those in flight before them, delayed ones are looked for: some 3 ms."""
+"""Among so many messages that wait, those that expire while they are ready before them, delayed ones are looked for:
+some 3 ms."""
 
 LATER: Final = (Place.DELAYED, Place.HELD)
 
@@ -192,7 +193,7 @@ class Queries:
         if request.after is not None and (after is None or len(after) != size):
             self._ledger.refuse_field(call, "after", "is not what a reply to peek in that state called next")
             return
-        order = queue.ready if place == Place.READY else queue.waiting
+        order = queue.order_of(place)
         live = self._state.messages
         if request.descending and after is None:
             keys = islice(order.backwards(), PEEK_SCAN)

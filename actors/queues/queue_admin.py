@@ -181,12 +181,13 @@ class QueueAdmin:
             clearing.rest = []
             return []
         if rest is None:
-            for keys in (queue.ready, queue.waiting):
+            orders = (queue.ready, queue.waiting, queue.in_hand)
+            for keys in orders:
                 ids = [key[-1] for key in islice(keys.unordered(), SCAN_MAX)]
                 found = self._meant(clearing, ids)
                 if found:
                     return found
-            rest = clearing.rest = [key[-1] for keys in (queue.ready, queue.waiting) for key in keys.unordered()]
+            rest = clearing.rest = [key[-1] for keys in orders for key in keys.unordered()]
             if queue.unplaced:
                 rest += self._ledger.uncommitted_ids
         return self._meant(clearing, [rest.pop() for _ in range(min(CLEAR_CHUNK, len(rest)))])

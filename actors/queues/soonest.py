@@ -23,7 +23,7 @@ SOONEST_LOOKED: Final = 5000
 """Messages that one piece looks at: some 1.5 ms."""
 
 SOONEST_LOOKED_MAX: Final = 200_000
-"""Of a queue: what stands behind so many of the other state is not found."""
+"""Of a queue: what stands behind so many that expire while they are ready, or may not come in, is not found."""
 
 PLACES: Final = {"delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 
@@ -93,8 +93,10 @@ class Soonest:
             search.looked = 0
         if not (queue.delayed if place == Place.DELAYED else queue.in_flight):
             return 0
-        looked = 0
-        for due_at, msg_id in islice(queue.waiting if begun is None else queue.waiting.behind(begun), room):
+        looked, order = 0, queue.order_of(place)
+        if begun is None and len(best) >= count and order.first[0] >= -best[0][0]:
+            return 0  # nothing here is sooner than the latest of them, which is known from one look
+        for due_at, msg_id in islice(order if begun is None else order.behind(begun), room):
             if len(best) >= count and due_at >= -best[0][0]:
                 return looked
             looked += 1

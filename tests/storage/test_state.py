@@ -112,6 +112,7 @@ def test_indexes_that_are_built_beside_a_loop_are_those_that_are_built_at_once()
             state.apply_next(made)
         state.finish_loading(60.0, how)
         state.check()
-        states.append((list(state.queues["q"].ready), list(state.queues["q"].waiting)))
+        queue = state.queues["q"]
+        states.append([list(order) for order in (queue.ready, queue.waiting, queue.in_hand)])
     assert states[0] == states[1]
     assert rested > 5

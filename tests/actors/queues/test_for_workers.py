@@ -263,8 +263,7 @@ def test_a_state_or_a_place_that_is_none_is_refused(more: dict[str, Any], field:
 def test_a_page_ends_where_it_has_looked_at_enough() -> None:
     shard = Shard()
     for _ in range(12):
-        shard.ask(1, queue="q", messages=[{"data": n, "retry": 5} for n in range(1000)])
-        shard.ask(2, queue="q", count=1000)
+        shard.ask(1, queue="q", messages=[{"data": n} for n in range(1000)], ttl=20, expire="drop")
     last = shard.ask(1, queue="q", data="x", delay=100)["msg_id"]
     after: str | None = None
     pages = 0

@@ -61,7 +61,7 @@ def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str,
             before = shard.now
             until = before + value
             while shard.now < until:
-                flying = shard.state.queues["q"].waiting if shard.state.queues["q"].in_flight else ()
+                flying = shard.state.queues["q"].in_hand
                 flies_until = max((at for at, _ in flying), default=0.0)
                 waits_until = max((at for order, at in waits.items() if order not in shard.replies), default=0.0)
                 shard.pass_time(0.5)

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from actors.messages.call import Call
 from actors.queues import soonest
-from actors.queues.soonest import SOONEST_LOOKED, SOONEST_NAMES
+from actors.queues.soonest import SOONEST_LOOKED, SOONEST_NAMES, Soonest
 from quorate.protocol import Request
+from storage.records import Place
 from tests.actors.queues.shard import NOBODY, Shard
 
 
@@ -42,27 +43,25 @@ def test_very_many_queues_are_looked_at_in_pieces_and_others_have_their_turn() -
     assert [one["msg_id"] for one in shard.replies[order]["messages"]] == ids[:-4:-1]
 
 
-def test_what_stands_behind_very_many_of_the_other_state_is_found_in_pieces() -> None:
+def test_what_stands_behind_very_many_that_end_first_is_found_in_pieces() -> None:
     shard = Shard()
-    flying = [shard.ask(1, queue="b", data=n, retry=5000)["msg_id"] for n in range(5)]
-    for _ in flying:
-        shard.ask(2, queue="b")
+    late = [shard.ask(1, queue="b", data=n, delay=1200)["msg_id"] for n in range(5)]
     for n in range(2 * SOONEST_LOOKED // 1000 + 1):
-        shard.ask(1, queue="b", messages=[{"data": n}] * 1000, delay=1000)
-    shard.ask(1, queue="a", data=1, delay=900)
-    shard.ask(1, queue="c", data=1, delay=900)
-    assert scan(shard, "in_flight", count=4) == flying[:4]
+        shard.ask(1, queue="b", messages=[{"data": n}] * 1000, ttl=1000, expire="drop")
+    others = [shard.ask(1, queue=name, data=1, delay=1300)["msg_id"] for name in "ac"]
+    shard.pass_time(972)  # they expire soon, and stand before what is due later
+    assert scan(shard, "delayed", count=4) == late[:4]
+    found: list[list[int]] = []
+    search = Soonest(shard.broker.ledger, lambda _, messages: found.append([one.msg_id for one in messages]))
     for is_gone in (False, True):
-        request = Request(23, full=True, state="in_flight", sort="due")
-        call = Call(request, shard, 1000 + is_gone, NOBODY)
-        shard.broker.execute(shard.now, [call])
-        shard.broker.go_on(shard.now)
+        search.ask(Call(Request(23, state="delayed"), shard, 1000, NOBODY), Place.DELAYED, 5)
+        search.go_on()
+        assert search.has_more
         if is_gone:
-            shard.broker.execute(shard.now, [Call(Request(13, "b"), shard, 2000, NOBODY)])
-        assert shard.broker.has_more
-        shard.settle()
-        found = shard.replies[1000 + is_gone].get("messages") or []
-        assert [one["msg_id"] for one in found] == ([] if is_gone else flying)
+            assert shard.ask(13, queue="b")["count"] > 2 * SOONEST_LOOKED
+        while search.has_more:
+            search.go_on()
+    assert found == [late, others]
 
 
 def test_what_is_gone_or_asked_wrong() -> None:
@@ -72,3 +71,18 @@ def test_what_is_gone_or_asked_wrong() -> None:
         assert shard.ask(23, full=True, **wrong)["error"] == "field_error"
     assert shard.ask(23, sort="due", state="delayed")["error"] == "field_error"
     assert soonest.PLACES.keys() == {"delayed", "in_flight"}
+
+
+def test_what_is_in_flight_is_found_at_once_behind_any_delayed_ones() -> None:
+    shard = Shard()
+    flying = [shard.ask(1, queue="b", data=n, retry=5000)["msg_id"] for n in range(5)]
+    for _ in flying:
+        shard.ask(2, queue="b")
+    for n in range(2 * SOONEST_LOOKED // 1000 + 1):
+        shard.ask(1, queue="b", messages=[{"data": n}] * 1000, delay=1000)
+    call = Call(Request(23, full=True, state="in_flight", sort="due"), shard, 1000, NOBODY)
+    shard.broker.execute(shard.now, [call])
+    shard.broker.go_on(shard.now)
+    assert not shard.broker.has_more
+    shard.settle()
+    assert [one["msg_id"] for one in shard.replies[1000]["messages"]] == flying

@@ -8,6 +8,7 @@ addresses with a thousand topics and a million jobs, and what whoever polls them
 """
 
 import argparse
+import contextlib
 import json
 import statistics
 import threading
@@ -20,7 +21,7 @@ from typing import Final
 from bench import beside
 from bench.go_rpc import Gmq, GmqError
 from bench.load import FULL_RECORDS, fill, wait_until_trimmed
-from bench.node import resident_bytes, running_node
+from bench.node import BenchNode, resident_bytes, running_node
 from quorate import Client, NewMessage
 
 PORT: Final = 11_720
@@ -46,13 +47,33 @@ def work(rounds: int, count: int) -> None:
         beside.work(node, "gmq", (PORT, GMQ), rounds, {8: 0.80, 64: 0.80})
 
 
-def _fill_in(count: int, prefix: str | None) -> None:
+def _fill_in(count: int, prefix: str | None, port: int = PORT) -> None:
     """Messages that live on, with such keys among all, if they are to have some."""
-    with Client("127.0.0.1", PORT, timeout=60) as client:
+    with Client("127.0.0.1", port, timeout=60) as client:
         for begin in range(0, count, FEW):
             keys = [None if prefix is None else f"{prefix}{n:07}" for n in range(begin, min(begin + FEW, count))]
             scope = None if prefix is None else "all"
             client.produce_many("live", [NewMessage("x" * beside.DATA_BYTES, key=key, scope=scope) for key in keys])
+
+
+def _cpu_beside(rounds: int, lives: tuple[int, ...]) -> dict[tuple[str, int], float]:
+    """CPU a request (us) by protocol and live ids: a node for each, by turns, as the machine changes by the minute."""
+    found: dict[tuple[str, int], list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        nodes: list[tuple[BenchNode, int, int]] = []
+        for number, live in enumerate(lives):
+            port = PORT + number
+            listeners = [{"protocol": "gmq", "host": "127.0.0.1", "port": GMQ + number}]
+            node = stack.enter_context(running_node(port, queue_log_size=FULL_RECORDS, listeners=listeners))
+            nodes.append((node, live, number))
+            _fill_in(live, f"{live}.", port)
+            fill(port)
+            wait_until_trimmed(port)  # each of them is stored once by that, with ids or without
+        for at in range(rounds):
+            for node, live, number in nodes if at % 2 == 0 else reversed(nodes):
+                for name, port in (("gmq", GMQ + number), ("quorate", PORT + number)):
+                    found.setdefault((name, live), []).append(beside.timed(node, name, port, 64, 18_000)[1])
+    return {one: statistics.median(times) for one, times in found.items()}
 
 
 def ids(rounds: int, count: int) -> None:
@@ -63,19 +84,7 @@ def ids(rounds: int, count: int) -> None:
             before = sum(resident_bytes(pid) for pid in node.worker_pids)
             _fill_in(count, "xxxx_id1574300000." if name == "ids" else None)
             used[name] = (sum(resident_bytes(pid) for pid in node.worker_pids) - before) / count
-    with running_node(PORT, queue_log_size=FULL_RECORDS, listeners=LISTENERS) as node:
-        cpu: dict[tuple[str, int], float] = {}
-        there = 0
-        for live in (FEW, count):
-            _fill_in(live - there, f"{live}.")
-            there = live
-            fill(PORT)
-            wait_until_trimmed(PORT)  # each of them is stored once by that, with ids or without
-            found: dict[str, list[float]] = {"gmq": [], "quorate": []}
-            for _ in range(rounds):
-                found["gmq"].append(beside.timed(node, "gmq", GMQ, 64, 36_000)[1])
-                found["quorate"].append(beside.timed(node, "quorate", PORT, 64, 36_000)[1])
-            cpu |= {(name, live): statistics.median(times) for name, times in found.items()}
+    cpu = _cpu_beside(rounds * 4, (FEW, count))
     for name, protocol, wanted in (("ids", "gmq", " (wanted 1.1)"), ("ids, JSON without beside them", "quorate", "")):
         few, many = cpu[protocol, FEW], cpu[protocol, count]
         print(

@@ -250,7 +250,7 @@ def monitor(rounds: int, count: int) -> None:
             print(f"monitor: {path} {seconds * 1000:.0f} ms at most, of 20 (wanted 200)", flush=True)
         found: dict[str, list[tuple[float, float]]] = {"alone": [], "polled": []}
         with ThreadPoolExecutor(1) as poller:
-            for at in range(rounds * 2):
+            for at in range(rounds * 6):
                 name = ("alone", "polled", "polled", "alone")[at % 4]
                 over = threading.Event()
                 polls = poller.submit(_poll, over) if name == "polled" else None

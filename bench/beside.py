@@ -7,8 +7,11 @@ from bench.load import fill, load
 from bench.node import BenchNode, cpu_seconds
 
 DATA_BYTES: Final = 100
-REQUESTS: Final = {8: 12_000, 64: 36_000}
-"""By the connections, so many in a round."""
+REQUESTS: Final = {8: 6000, 64: 12_000}
+"""By the connections, so many at a time: some half a second, as the machine is never the same for long."""
+
+TURNS: Final = 4
+"""So often in a round, by turns: each protocol is behind the other as often as before it."""
 
 
 def cpu_s(node: BenchNode) -> float:
@@ -34,8 +37,9 @@ def work(node: BenchNode, protocol: str, ports: tuple[int, int], rounds: int, wa
     fill(ports[0])
     for connections, ratio in wanted.items():
         found: dict[str, list[tuple[float, float]]] = {"quorate": [], protocol: []}
-        for _ in range(rounds):
-            for (name, rows), port in zip(found.items(), ports, strict=True):
+        both = [*zip(found.items(), ports, strict=True)]
+        for turn in range(rounds * TURNS):
+            for (name, rows), port in both if turn % 2 == 0 else reversed(both):
                 rows.append(timed(node, name, port, connections, REQUESTS[connections]))
         json, other = ([statistics.median(one) for one in zip(*rows, strict=True)] for rows in found.values())
         print(

@@ -82,8 +82,12 @@ class Profile:
                 self.self_cost[caller] += int(parts[1])
 
 
-def measured(connections: int, requests: int, batch: int, **settings: object) -> Profile:
-    """A node's worker under load, from when it is warm."""
+def measured(protocol: str, connections: int, requests: int, batch: int, **settings: object) -> Profile:
+    """A node's worker under load by a protocol, from when it is warm."""
+    port = PORT
+    if protocol != "quorate":
+        port = PORT + 1
+        settings["listeners"] = [{"protocol": protocol, "host": "127.0.0.1", "port": port}]
     with tempfile.TemporaryDirectory(prefix="quorate-callgrind-") as folder:
         out = Path(folder) / "out"
         valgrind = ["valgrind", "-q", "--tool=callgrind", "--instr-atstart=no", "--trace-children=yes"]
@@ -91,13 +95,13 @@ def measured(connections: int, requests: int, batch: int, **settings: object) ->
         program = [*valgrind, sys.executable, "-P", "-m", "quorate_server", "supervisor"]
         with running_node(PORT, program=program, **settings) as node:
             pid = node.worker_pids[0]
-            load("quorate", PORT, connections, max(requests // 4, 3 * connections), batch=batch)
+            load(protocol, port, connections, max(requests // 4, 3 * connections), batch=batch)
             for words in (["-i", "on"], [], ["-i", "off"], ["-d"]):
                 if words:
                     control = ["callgrind_control", *words, str(pid)]
                     subprocess.run(control, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
                 else:
-                    load("quorate", PORT, connections, requests, batch=batch)
+                    load(protocol, port, connections, requests, batch=batch)
             time.sleep(1)
         return Profile(Path(f"{out}.{pid}.1"))
 
@@ -119,6 +123,7 @@ def report(profile: Profile, requests: int) -> None:
 def main() -> None:
     """Measure what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m bench.instructions")
+    parser.add_argument("--protocol", default="quorate", choices=("quorate", "disque", "gmq"))
     parser.add_argument("--connections", type=int, default=8)
     parser.add_argument("--requests", type=int, default=6000)
     parser.add_argument("--batch", type=int, default=1, help="messages in a request")
@@ -128,7 +133,8 @@ def main() -> None:
         sys.exit("valgrind is not installed")
     os.environ["PYTHONHASHSEED"] = "0"
     settings = {} if arguments.flush == "commit" else {"flush": arguments.flush}
-    report(measured(arguments.connections, arguments.requests, arguments.batch, **settings), arguments.requests)
+    profile = measured(arguments.protocol, arguments.connections, arguments.requests, arguments.batch, **settings)
+    report(profile, arguments.requests)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,22 @@
 """Starting and stopping a node of our own for a benchmark, by process id."""
 
 import os
+import re
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from actors.node.launch import READY, SUPERVISOR, launch
+
+INTERPRETED: Final = re.compile(r"interpreted \([^)]*\)")
+"""As a node's log tells it."""
+
+_said: Final[set[str]] = set()
 
 
 class BenchNode:
@@ -30,6 +38,10 @@ class BenchNode:
         self._process, said = launch(None, flags, log, self._program)
         if said != READY:
             raise RuntimeError(f"{said}\n{log.read_text()}")
+        runs = INTERPRETED.search(log.read_text())
+        if runs is not None and runs.group() not in _said:
+            _said.add(runs.group())  # a figure of interpreted code is none of what users run
+            print(f"beware: the nodes run {runs.group()}", file=sys.stderr, flush=True)
 
     def pin(self, cpus: set[int]) -> None:
         """Let all threads of all its processes run on those cores alone."""

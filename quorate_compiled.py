@@ -95,6 +95,7 @@ MODULES: Final = (
     "actors.queues.moving",
     "actors.queues.new_marks",
     "actors.queues.totals",
+    "actors.queues.scanning",
     "actors.queues.settling",
     "actors.queues.soonest",
     "actors.queues.summing",

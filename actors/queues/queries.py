@@ -11,12 +11,11 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings
-from actors.queues.message_replies import state_of, view_of
 from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.queue_admin import paused_word
 from actors.queues.queue_rows import QueueRows, totals_of
 from actors.queues.readers import Readers
-from actors.queues.soonest import PLACES, Soonest
+from actors.queues.scanning import Scanning, fitting, view_for
 from actors.queues.summing import Summing, Sums
 from actors.queues.surroundings import Surroundings
 from quorate.actions import Right
@@ -24,24 +23,20 @@ from quorate.protocol import (
     Action,
     ErrorWord,
     LeaderReply,
-    MessageView,
     MonitorReply,
     PeekReply,
     QueueSettings,
     Reply,
-    ScanReply,
     ShowReply,
     done,
     refusal,
 )
 from storage.message import Message, weight
-from storage.message_ids import SHARDS_MAX
-from storage.name_buckets import BUCKETS
 from storage.queue_state import QueueState
 from storage.records import Place
 
 KINDS: Final = 3
-"""Of what is found in pieces: lists, sums, and what is soon."""
+"""Of what is found in pieces: lists, sums and scans."""
 
 PEEK_DEFAULT: Final = 1
 PEEK_SCAN: Final = 5000
@@ -49,15 +44,6 @@ PEEK_SCAN: Final = 5000
 some 3 ms."""
 
 LATER: Final = (Place.DELAYED, Place.HELD)
-
-SCAN_DEFAULT: Final = 100
-SCAN_MAX: Final = 2000
-SCAN_TOLD_MAX: Final = 200
-"""So many messages a reply to scan tells at most, of those that are due next."""
-
-SCAN_PIECE: Final = 50
-"""So many at most of all, or names, and those that share the last one's bucket: some 0.3 ms, which others wait, again
-and again while somebody scans a million of them."""
 
 STATES: Final = {"ready": Place.READY, "delayed": Place.DELAYED, "in_flight": Place.IN_FLIGHT}
 """What peek may be asked for; those ready again until they expire are ready."""
@@ -84,7 +70,7 @@ class Queries:
         self._summing = Summing(ledger, self._summed)
         self._rows = QueueRows(ledger, delivery, self._summing)
         self._listings = Listings(ledger, self._rows)
-        self._soonest = Soonest(ledger, self._soon)
+        self._scanning = Scanning(ledger, around)
         self._asked = asked
         self._turn = 0
         self.around = around
@@ -128,10 +114,10 @@ class Queries:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self._listings.has_more or self._summing.has_more or self._soonest.has_more
+        return self._listings.has_more or self._summing.has_more or self._scanning.has_more
 
     def go_on(self) -> None:
-        """Look at some more names for a list of very many, for sums, or for what is soon: by turns."""
+        """Look at some more names for a list of very many, for sums, or for a scan: by turns."""
         for _ in range(KINDS):
             self._turn = (self._turn + 1) % KINDS
             if self._turn == 0:
@@ -140,13 +126,13 @@ class Queries:
             elif self._turn == 1:
                 if self._listings.has_more:
                     return self._listings.go_on()
-            elif self._soonest.has_more:
-                return self._soonest.go_on()
+            elif self._scanning.has_more:
+                return self._scanning.go_on()
         return None
 
     def take_open(self) -> list[Call]:
-        """The lists and sums that are not ready; they do not go on."""
-        return self._listings.take_open() + self._summing.take_open() + self._soonest.take_open()
+        """The lists, sums and scans that are not ready; they do not go on."""
+        return self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
 
     def leader(self, call: Call) -> None:
         """Who leads."""
@@ -180,8 +166,8 @@ class Queries:
         next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
         waiting = islice(queue.waiting, PEEK_SCAN if queue.delayed else 0)
         later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place in LATER)
-        chosen = _fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
-        messages = [self._view(call, message) for message in chosen]
+        chosen = fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
+        messages = [view_for(call, self._state, message) for message in chosen]
         self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))
 
     def _peek_page(self, call: Call, queue: QueueState) -> None:
@@ -215,7 +201,9 @@ class Queries:
                 chosen.append(message)
             position = key
             is_more = seen == PEEK_SCAN
-        reply = done(request, PeekReply, queue=queue.name, messages=[self._view(call, message) for message in chosen])
+        reply = done(
+            request, PeekReply, queue=queue.name, messages=[view_for(call, self._state, message) for message in chosen]
+        )
         if is_more and position is not None:
             reply.next = told(position)
         self._ledger.park(call, reply)
@@ -240,7 +228,7 @@ class Queries:
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
             return
-        view, now = self._view(call, message), self._ledger.now if request.as_job else None
+        view, now = view_for(call, self._state, message), self._ledger.now if request.as_job else None
         reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view, now=now)
         self._ledger.park(call, reply)
 
@@ -255,75 +243,9 @@ class Queries:
             reason = f"there is no message with the key {request.key!r}"
             self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
 
-    def _view(self, call: Call, message: Message) -> MessageView:
-        """A message as it is told to who knows jobs, or not."""
-        is_job = call.request.as_job
-        return view_of(message, self._state.tenures.at(message.msg_id // SHARDS_MAX) if is_job else None)
-
     def scan(self, call: Call) -> None:
-        """Some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
-
-        Of messages only those of `queue` and `state`, where that is given. `after` is a bucket of names, or the record
-        that produced the last message. Sorted by `due`: the first `count` of the delayed, or of those in flight, of all
-        queues, in the order of their times.
-        """
-        request = call.request
-        if request.sort is not None:
-            return self._scan_soonest(call)
-        after = request.after or 0
-        if not isinstance(after, int):
-            return self._ledger.refuse_field(call, "after", "is no number that a reply to scan called next")
-        reply = done(request, ScanReply, shards=self.around.shards, now=self._ledger.now)
-        count = request.count or SCAN_DEFAULT
-        if request.full:
-            reply.messages, reply.next = self._scan_messages(call, after, count)
-        else:
-            reply.names, reply.next = self._scan_names(call, after, count)
-        self._ledger.park(call, reply)
-        return None
-
-    def _scan_soonest(self, call: Call) -> None:
-        request = call.request
-        place = PLACES.get(request.state or "")
-        if request.sort != "due" or not request.full or place is None:
-            reason = f"is {request.sort!r}: a scan is sorted by due, with full and one state, {' or '.join(PLACES)}"
-            return self._ledger.refuse_field(call, "sort", reason)
-        return self._soonest.ask(call, place, min(request.count or SCAN_DEFAULT, SCAN_TOLD_MAX))
-
-    def _soon(self, call: Call, messages: list[Message]) -> None:
-        reply = done(call.request, ScanReply, shards=self.around.shards, now=self._ledger.now)
-        reply.messages = [self._view(call, message) for message in _fitting(iter(messages), call.reply_bytes_max)]
-        self._ledger.park(call, reply)
-
-    def _scan_names(self, call: Call, after: int, count: int) -> tuple[list[tuple[str, int]], int | None]:
-        rights, queues = call.principal.rights, self._state.queues
-        found: list[tuple[str, int]] = []
-        count = min(count, SCAN_PIECE)
-        for at in range(after, BUCKETS):
-            if len(found) >= count:
-                return found, at
-            names = [name for name in self._state.buckets.at(at) if rights.may(Right.LOOK, name)]
-            found += [(name, len(queues[name].ready)) for name in names]
-        return found, None
-
-    def _scan_messages(self, call: Call, after: int, count: int) -> tuple[list[MessageView], int | None]:
-        request, rights = call.request, call.principal.rights
-        wanted = None if request.state is None else set(request.state.split(","))
-        room, end = call.reply_bytes_max, after
-        found: list[MessageView] = []
-        count = min(count, SCAN_PIECE)
-        is_choosy = wanted is not None or request.queue is not None or Right.LOOK not in rights.everywhere
-        looked, last = self._state.messages.behind(after, SCAN_MAX if is_choosy else count)
-        for message in looked:
-            is_meant = request.queue is None or message.queue == request.queue
-            if is_meant and (wanted is None or state_of(message, is_job=bool(request.as_job)) in wanted):
-                room -= weight(message) + REPLY_OVERHEAD_BYTES
-                if len(found) >= count or (found and room < 0):
-                    return found, end
-                if rights.may(Right.LOOK, message.queue):
-                    found.append(self._view(call, message))
-            end = message.msg_id // SHARDS_MAX
-        return found, last
+        """Some of the queues, or of the messages, or those whose time comes first: when others have had their turn."""
+        self._scanning.ask(call)
 
     def status(self) -> dict[str, Any]:
         """The queues' part of a shard's row in its node's status."""
@@ -387,13 +309,3 @@ def settings_of(queue: QueueState) -> QueueSettings:
         paused=paused_word(queue),
         expires_after=queue.life.expires_after_s,
     )
-
-
-def _fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
-    """As many of the messages as fit a reply; at least one."""
-    room = bytes_max
-    for index, message in enumerate(messages):
-        room -= weight(message) + REPLY_OVERHEAD_BYTES
-        if room < 0 and index:
-            return
-        yield message

@@ -17,7 +17,7 @@ from net.protocols.disque_client import Found as Answered
 from net.protocols.disque_memory import Remembered, recall, remember
 from net.protocols.resp_framing import Arguments, Broken, RespReader, array, bulk, error, integer, simple
 from net.protocols.session import LARGE_BYTES, Ask, Awaited, Close, Fault, Found, RequestLimits, Say, Session
-from quorate.protocol import Code, ErrorWord, Reply, Request
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request
 
 NAME_SHOWN: Final = 128
 """So many bytes of a command that there is not are shown."""
@@ -108,9 +108,38 @@ NEED_CLUSTER: Final = frozenset(
 )
 """What tells or takes ids, which are made of the cluster's."""
 
+FOUNDING_LOOKS: Final = 1000
+"""So often a command asks whether there is a cluster, once there is a leader to ask: some 50 ms."""
+
 NO_ANSWER: Final = Say(b"")
-STARTING: Final = Say(b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n")
+STARTING: Final = b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n"
 COMMANDS: Final = {command.name: command for command in _TABLE}
+
+
+class _Founding(Awaited):
+    """A command that needs a cluster, of a node that belongs to none yet: it is done as soon as there is one.
+
+    Until then it asks for a piece of a scan, again and again: that is held until there is a leader, as long as any
+    request is, and each has a turn of the loop of its own.
+    """
+
+    def __init__(self, client: DisqueClient, command: Command, arguments: Arguments) -> None:
+        self._client = client
+        self._command = command
+        self._arguments = arguments
+        self._left = FOUNDING_LOOKS
+
+    def ask(self) -> Ask:
+        """Whether there is one by now."""
+        return Ask(Request(Action.SCAN, count=1), self)
+
+    def told(self, reply: Reply) -> Made:
+        """What the command makes, or what to ask again."""
+        if self._client.facts.cluster_id:
+            found = self._command.method(self._client, self._arguments)
+            return found.data if isinstance(found, Say) else found
+        self._left -= 1
+        return self.ask() if self._left and reply.code == Code.OK else STARTING
 
 
 class DisqueSession(Session):
@@ -194,7 +223,7 @@ class DisqueSession(Session):
         if count != arity if arity > 0 else count < -arity:
             return Say(error(f"ERR wrong number of arguments for '{command.name.decode()}' command"))
         if not self._client.facts.cluster_id and command.method in NEED_CLUSTER:
-            return STARTING
+            return _Founding(self._client, command, arguments).ask()
         return command.method(self._client, arguments)
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> Made:

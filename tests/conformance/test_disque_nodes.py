@@ -5,6 +5,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,24 @@ def test_ten_clients_at_once_lose_nothing(disque_node: Node) -> None:
     assert sorted(taken) == sorted(f"{n}-{i}".encode() for n in range(10) for i in range(50))
     with Client(f"127.0.0.1:{disque_node.port}") as client:
         assert client.monitor("many")["size"] == 0
+
+
+def _first_job(port: int) -> str:
+    """Of the first client that gets in."""
+    until = time.monotonic() + 20
+    while True:
+        try:
+            with Resp(port) as client:
+                return str(client.ask("ADDJOB", "q", "x", 0))
+        except ConnectionError:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_who_comes_before_a_new_node_has_founded_its_cluster_waits_for_it(start_node: StartNode, shards: int) -> None:
+    listener = listening()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(_first_job, int(listener["port"]))
+        start_node(listeners=[listener], shards=shards)
+        assert first.result()[:2] == "D-"

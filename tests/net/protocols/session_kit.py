@@ -2,7 +2,7 @@
 
 `check_stream` and `check_replies` are asked of each protocol in tests/net/protocols/test_session_kit.py, which gives
 the kit that protocol's own words (`Words`); `mutated` makes any number of streams of them. `python -m
-tests.net.protocols.test_session_kit N` does so N times.
+tests.net.protocols.test_session_kit gmq N` does so N times.
 """
 
 import random

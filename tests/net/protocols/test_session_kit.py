@@ -210,11 +210,15 @@ def test_mebibytes_of_the_worst_are_judged_without_a_call_for_each(name: str) ->
     assert growth(lambda: receive(part), lambda: receive(whole)) < 27
 
 
+def main(protocol: str, count: int, seed: int) -> None:
+    """Check so many streams of a protocol."""
+    print(f"{protocol}, seed {seed}", flush=True)
+    draw, words = random.Random(seed), KITS[protocol]
+    for number, stream in enumerate(itertools.islice(mutated(words, draw), count), 1):
+        check_stream(words, stream, draw)
+        if number % 100_000 == 0:
+            print(number, flush=True)
+
+
 if __name__ == "__main__":
-    seed = random.randrange(1 << 32) if len(sys.argv) < 3 else int(sys.argv[2])
-    print("seed", seed)
-    drawn = random.Random(seed)
-    for count, drawn_stream in enumerate(itertools.islice(mutated(JSON, drawn), int(sys.argv[1])), 1):
-        check_stream(JSON, drawn_stream, drawn)
-        if count % 100_000 == 0:
-            print(count, flush=True)
+    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else random.randrange(1 << 32))

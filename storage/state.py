@@ -201,8 +201,9 @@ class ShardState:
         while self.queues:
             name = next(iter(self.queues))
             queue = self.queues[name]
-            if any(order.drop(count) for order in (queue.ready, queue.waiting, queue.in_hand, queue.held)):
-                return False
+            for order in (queue.ready, queue.waiting, queue.in_hand, queue.held):
+                if order.drop(count):
+                    return False
             if _drop(queue.keys, count):
                 return False
             del self.queues[name]

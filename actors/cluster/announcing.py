@@ -103,7 +103,8 @@ class Announcer:
         self._near.elector.tell(VotersChanged(voters))
         self._settings.facts.voters = tuple(sorted(voters))
         nodes = 1 if current is None else len(current.members)
-        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level))
+        since = None if current is None else self._membership.since
+        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level, since))
         self._introduce()
 
     def tell_leader(self) -> None:

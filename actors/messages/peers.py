@@ -48,11 +48,16 @@ class PeerBehind(msgspec.Struct):
 
 
 class MembersChanged(msgspec.Struct):
-    """There are so many nodes and voters, and all of them understand feature level `level`."""
+    """There are so many nodes and voters, and all of them understand feature level `level`.
+
+    `since`: the record that says so; 0: one of long ago. None: the log names no members yet, its cluster is just being
+    founded.
+    """
 
     nodes: int
     voters: int
     level: int
+    since: int | None = 0
 
 
 class RootSettled(msgspec.Struct):

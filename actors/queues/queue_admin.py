@@ -27,7 +27,7 @@ IDLE_MAX: Final = 100
 """So many queues are looked at in one turn, whether somebody uses them: most of those go."""
 
 SCAN_MAX: Final = 20_000
-"""Messages that one piece looks at, where most of them have come since it was asked for: some 2 ms."""
+"""Messages that one piece looks at in each order, where most have come since it was asked for: some 2 ms each."""
 
 
 class _Clearing:

@@ -224,8 +224,10 @@ class QueueOwner(LoopActor):
         self._around.nodes, self._around.voters = message.nodes, message.voters
         self._level = self._ledger.level = message.level
         tenures = self._ledger.state.tenures.rows
+        self._tenure.named(message.since)
         if self._tenure.leads and tenures and tenures[-1].node_id != self._around.node_id:
             self._ledger.append(Lead("", self._around.node_id))  # it has led before, and now it is known who did
+        self._see_whether_serving()
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -253,7 +255,10 @@ class QueueOwner(LoopActor):
             freed = len(ledger.answers) - answers_before
             parked = ledger.parked_count
             self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
-        if self._tenure.committed(committed):
+        self._see_whether_serving()
+
+    def _see_whether_serving(self) -> None:
+        if self._tenure.committed(self._ledger.committed):
             held, self._held = self._held, []
             self._execute(held)
 

@@ -4,7 +4,7 @@
 |---|---|---|
 | FOLLOWING | go back to the Router, but for those about this node | PROMOTED; RELOADING |
 | RELOADING | as FOLLOWING, and those about this node are refused | FOLLOWING with the fresh state |
-| PROMOTED | wait until the first entry of the own vote_id is committed | SERVING; FOLLOWING or RELOADING when deposed |
+| PROMOTED | wait until the own first entry, and the members, are committed | SERVING; FOLLOWING or RELOADING |
 | SERVING | are done | DRAINING; FOLLOWING or RELOADING |
 | DRAINING | are done; no new ones come, and time stands still | SERVING; FOLLOWING or RELOADING |
 
@@ -52,6 +52,7 @@ class Tenure:
         self.vote_id = 0
         self.is_stopping = False
         self._serves_from = 0
+        self._members_since: int | None = 0
         self._is_drain_open = False
 
     def _become(self, stage: Stage) -> None:
@@ -78,9 +79,18 @@ class Tenure:
         self.vote_id = vote_id
         self._serves_from = lead_trans_id
 
+    def named(self, since: int | None) -> None:
+        """Record `since` names the members; None: the log has none that does, its cluster is just being founded.
+
+        Before that is committed nobody knows which cluster the shard belongs to, or what all its nodes understand.
+        """
+        self._members_since = since
+
     def committed(self, trans_id: int) -> bool:
         """Records up to there are committed; whether requests may be done from now on."""
         if not self._waits_to_serve or trans_id < self._serves_from:
+            return False
+        if self._members_since is None or trans_id < self._members_since:
             return False
         self._become(Stage.SERVING)
         return True

@@ -109,7 +109,7 @@ NEED_CLUSTER: Final = frozenset(
 """What tells or takes ids, which are made of the cluster's."""
 
 FOUNDING_LOOKS: Final = 1000
-"""So often a command asks whether there is a cluster, once there is a leader to ask: some 50 ms."""
+"""So often a command asks whether its node knows its cluster by now, once all shards have leaders that serve."""
 
 NO_ANSWER: Final = Say(b"")
 STARTING: Final = b"-NOLEADER the node belongs to no cluster yet, it has just been started\r\n"
@@ -119,8 +119,9 @@ COMMANDS: Final = {command.name: command for command in _TABLE}
 class _Founding(Awaited):
     """A command that needs a cluster, of a node that belongs to none yet: it is done as soon as there is one.
 
-    Until then it asks for a piece of a scan, again and again: that is held until there is a leader, as long as any
-    request is, and each has a turn of the loop of its own.
+    So it asks for something that is nowhere, of which anybody may: that is held until each shard has a leader, and its
+    log names the cluster. What stands behind it in the stream waits meanwhile (`reply_length`): Disque does one command
+    after the other. A node that joins may learn of its cluster a little later than leaders answer: it asks again.
     """
 
     def __init__(self, client: DisqueClient, command: Command, arguments: Arguments) -> None:
@@ -131,7 +132,7 @@ class _Founding(Awaited):
 
     def ask(self) -> Ask:
         """Whether there is one by now."""
-        return Ask(Request(Action.SCAN, count=1), self)
+        return Ask(Request(Action.FIND, key="-", scope="all", as_job=True), self)
 
     def told(self, reply: Reply) -> Made:
         """What the command makes, or what to ask again."""
@@ -139,7 +140,9 @@ class _Founding(Awaited):
             found = self._command.method(self._client, self._arguments)
             return found.data if isinstance(found, Say) else found
         self._left -= 1
-        return self.ask() if self._left and reply.code == Code.OK else STARTING
+        if reply.code != Code.OK and reply.error not in (ErrorWord.NO_SUCH_MESSAGE, ErrorWord.NO_LEADER):
+            return failed(reply)
+        return self.ask() if self._left and reply.error != ErrorWord.NO_LEADER else STARTING
 
 
 class DisqueSession(Session):
@@ -222,7 +225,7 @@ class DisqueSession(Session):
         arity, count = command.arity, len(arguments)
         if count != arity if arity > 0 else count < -arity:
             return Say(error(f"ERR wrong number of arguments for '{command.name.decode()}' command"))
-        if not self._client.facts.cluster_id and command.method in NEED_CLUSTER:
+        if not self._client.facts.cluster_id and command.method in NEED_CLUSTER and _tells_ids(name, count):
             return _Founding(self._client, command, arguments).ask()
         return command.method(self._client, arguments)
 
@@ -233,6 +236,11 @@ class DisqueSession(Session):
     def fault_reply(self, fault: Fault) -> Reply:
         """The reply to a fault."""
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
+
+
+def _tells_ids(name: bytes, count: int) -> bool:
+    """Not so HELLO with more words than that: it is Redis's, says how all behind it is answered, and may log in."""
+    return name != b"hello" or count == 1
 
 
 def _told(step: Any, reply: Reply) -> Made:

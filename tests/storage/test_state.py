@@ -6,7 +6,7 @@ import sys
 
 from storage.message import Message
 from storage.message_ids import message_id
-from storage.records import Bury, Configure, Confirm, Deliver, Produce, Record, Remove
+from storage.records import Bury, Configure, Confirm, Deliver, Place, Produce, Record, Remove
 from storage.state import ShardState
 
 NOW = 100.0
@@ -108,11 +108,14 @@ def test_indexes_that_are_built_beside_a_loop_are_those_that_are_built_at_once()
             due_at = draw.choice([1.0, 50.0, float(number)])
             made = Message("q", message_id(number, 0), b"", 1.0, due_at, 99.0, 5.0, draw.randrange(3), None)
             made.deliveries = draw.randrange(2)
+            if draw.randrange(3) == 0:
+                made.place = Place.IN_FLIGHT
             state.trans_id = number - 1
             state.apply_next(made)
         state.finish_loading(60.0, how)
         state.check()
         queue = state.queues["q"]
+        assert all((queue.ready, queue.waiting, queue.in_hand))
         states.append([list(order) for order in (queue.ready, queue.waiting, queue.in_hand)])
     assert states[0] == states[1]
     assert rested > 5

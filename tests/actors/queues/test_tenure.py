@@ -15,6 +15,18 @@ def test_requests_are_done_only_when_the_own_first_record_is_committed() -> None
     assert not tenure.committed(11), "it serves already"
 
 
+def test_a_shard_that_is_just_being_founded_serves_when_it_is_committed_who_its_members_are() -> None:
+    tenure = Tenure()
+    tenure.named(None)
+    tenure.promoted(5, lead_trans_id=1)
+    assert not tenure.committed(1)
+    tenure.named(2)
+    assert not tenure.committed(1)
+    assert tenure.committed(2)
+    tenure.named(9)
+    assert tenure.serves, "they may change later"
+
+
 def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
     tenure = Tenure()
     tenure.promoted(5, 1)

@@ -31,7 +31,7 @@ class RawLogReply(Reply, kw_only=True):
     committed: int
 
 
-class WithEntries(RawLogReply, kw_only=True):
+class LogReplyWithEntries(RawLogReply, kw_only=True):
     """A `RawLogReply` on its way to its connection, with what follows it; a session sends that behind the reply."""
 
     entries: list[Any] = []

@@ -53,7 +53,7 @@ class Write:
         self.records = records
 
 
-class Errand(NamedTuple):
+class SegmentTask(NamedTuple):
     """What is to be done to the folder: make segment `number` out of `reuse` (or afresh), remove the files `remove`.
 
     The segment has `size` bytes. The oldest go first: an entry that was cut off must not outlive the later frame that
@@ -66,7 +66,7 @@ class Errand(NamedTuple):
     size: int
 
 
-def run_errand(folder: Folder, errand: Errand, alignment: int) -> Segment:
+def run_errand(folder: Folder, errand: SegmentTask, alignment: int) -> Segment:
     """Do it; doing it twice is the same as once. Blocks. Raises `DiskFullError` when there was no space for it."""
     names = set(folder.names())
     name = segment_name(errand.number)
@@ -223,14 +223,14 @@ class JournalWriter:
             segment.file.close()
             self._reusable.append(segment_name(segment.number))
 
-    def errand(self) -> Errand | None:
+    def errand(self) -> SegmentTask | None:
         """What is to be done to the folder now; call `errand_done` or `errand_failed` afterwards."""
         if self._is_errand_out or self._ready is not None:
             return None
         self._is_errand_out = True
         self._reuses = bool(self._reusable) and self._wanted_bytes == self._segment_bytes
         reuse = self._reusable[0] if self._reuses else None
-        return Errand(self._next_number, reuse, tuple(self._reusable[1:-1]), self._wanted_bytes)
+        return SegmentTask(self._next_number, reuse, tuple(self._reusable[1:-1]), self._wanted_bytes)
 
     def errand_done(self, segment: Segment) -> None:
         """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
@@ -287,8 +287,8 @@ def begin_journal(
         file.close()
     reuse: list[str | None] = [*free[:2], None, None]
     alignment = folder.alignment if writes_are_durable else 8
-    first = run_errand(folder, Errand(number + 1, reuse[0], (), segment_bytes), alignment)
-    second = run_errand(folder, Errand(number + 2, reuse[1], tuple(free[2:]), segment_bytes), alignment)
+    first = run_errand(folder, SegmentTask(number + 1, reuse[0], (), segment_bytes), alignment)
+    second = run_errand(folder, SegmentTask(number + 2, reuse[1], tuple(free[2:]), segment_bytes), alignment)
     writer = JournalWriter(segment_bytes, alignment, first, second, writes_are_durable=writes_are_durable)
     for name in kept:
         writer.adopt(last_trans_id, _segment_of(folder, name))

@@ -8,7 +8,7 @@ from typing import Final
 
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.cluster.surroundings import NearActors, ReplicatorSettings
 from actors.messages.election import VotersChanged
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged
 from net.peers.messages import Hello
@@ -41,7 +41,7 @@ class Announcer:
         self._admin = admin
         self._settings = settings
         self._hellos = hellos
-        self._near: Neighbours
+        self._near: NearActors
         self._told_members: object = self
         self._told_leader: object = self
         self._told_contradiction: str | None = None
@@ -49,7 +49,7 @@ class Announcer:
         settings.facts.node_id = identity.node_id
         settings.facts.belong_to(identity.cluster_id)
 
-    def attach(self, neighbours: Neighbours) -> None:
+    def attach(self, neighbours: NearActors) -> None:
         """Whom it tells."""
         self._near = neighbours
 

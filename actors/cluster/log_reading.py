@@ -14,7 +14,7 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LogRead, RawRead, ReadLog, ReadRaw
-from quorate.log_replies import LogReply, TrimmedReply, WithEntries
+from quorate.log_replies import LogReply, LogReplyWithEntries, TrimmedReply
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 from storage import entry_codec
 from storage.kinds import shown
@@ -166,7 +166,7 @@ class LogReading:
 
     def _raw_answer(self, call: Call, entries: list[bytes], last: int) -> Answered:
         request, log = call.request, self._log
-        reply = WithEntries(
+        reply = LogReplyWithEntries(
             action=request.action,
             code=Code.OK,
             seq=request.seq,

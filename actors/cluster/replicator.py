@@ -27,7 +27,7 @@ from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
 from actors.cluster.measuring import measured, metrics_reply
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.cluster.surroundings import NearActors, ReplicatorSettings
 from actors.cluster.view import shard_row
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
@@ -110,7 +110,7 @@ class Replicator(LoopActor):
         self._reading = LogReading(replication.log, settings.shard)
         self._reads_later = False
         self._checkpointing = Checkpointing()
-        self._near: Neighbours
+        self._near: NearActors
         self._recipients: dict[type, Mailbox[Any]] = {}
         self._settled_members: object = None
         self._was_full = False
@@ -150,7 +150,7 @@ class Replicator(LoopActor):
             **writer.handlers,
         }
 
-    def attach(self, neighbours: Neighbours) -> None:
+    def attach(self, neighbours: NearActors) -> None:
         """Whom it tells; called by the assembly before any message."""
         self._near = neighbours
         self._announcer.attach(neighbours)

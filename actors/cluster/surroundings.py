@@ -39,7 +39,7 @@ class ReplicatorSettings:
 
 
 @dataclass
-class Neighbours:
+class NearActors:
     """The actors that a Replicator tells; `news` None: there is one shard."""
 
     owner: Mailbox[ToQueueOwner]

@@ -1,7 +1,8 @@
 """Asked: what this worker's clients want of other nodes and workers, on its way into frames.
 
 Calls for one destination leave together, cut into frames that are not too long: the cluster's own words wait behind
-each. With several clients the next calls mostly come in the turn after their answers, and are waited for (`Gathering`).
+each. With several clients the next calls mostly come in the turn after their answers, and are waited for
+(`CommitDelay`).
 """
 
 from typing import Final
@@ -9,8 +10,8 @@ from typing import Final
 from actors.gateway.under_way import Forwarding, call_bytes
 from actors.gateway.voice import Voice
 from actors.messages.worker_keys import node_of
+from actors.runtime.commit_delay import CommitDelay
 from actors.runtime.contract import Runtime
-from actors.runtime.gathering import Gathering
 from net.peers.forwarding import packed_call
 from net.peers.messages import Forward, ForwardedCall
 
@@ -27,7 +28,7 @@ class Asked:
         self._voice = voice
         self._forward_bytes = forward_bytes
         self._unsent: dict[int, list[Forwarding]] = {}
-        self._gathering = Gathering()
+        self._gathering = CommitDelay()
         self._is_gathering = False
 
     @property

@@ -29,7 +29,7 @@ from quorate.shard_replies import ShardedClusterReply, ShardLeader, ShardMapRepl
 MayBePartial = ListReply | ShardMapReply | ShardedClusterReply | MetricsReply | StatusReply
 """The replies that may lack some shards."""
 
-UNDONE: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
+NOT_DONE_ERRORS: Final = frozenset({ErrorWord.REDIRECT, ErrorWord.NO_LEADER, ErrorWord.STOPPING})
 """What says that a part was not done, and may be asked for again."""
 
 NOT_THERE: Final = {ErrorWord.NO_SUCH_MESSAGE: 0, ErrorWord.NOT_IN_FLIGHT: 1, ErrorWord.NOT_READY: 1}
@@ -100,7 +100,7 @@ COUNTS: Final = ("confirmed", "elsewhere", "released", "extended", "buried", "wi
 """What a reply counts that is about messages."""
 
 
-class Settled(Gathered):
+class ConfirmSum(Gathered):
     """What is said of messages of several shards, as confirm or bury: how many there were in all."""
 
     def reply(self) -> Reply:
@@ -124,7 +124,7 @@ class Settled(Gathered):
         if refused is not None and not (any_done and refused.error in NOT_THERE):
             total.code, total.error, total.reason = refused.code, refused.error, refused.reason
             total.state, total.deliveries = refused.state, refused.deliveries
-            if any_done and refused.error in UNDONE:
+            if any_done and refused.error in NOT_DONE_ERRORS:
                 total.code, total.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # some are done, and some are not
         return total
 
@@ -198,7 +198,7 @@ class Listed(Gathered):
         request = self.call.request
         known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, ListReply)}
         refused = next((reply for reply in self.replies if not isinstance(reply, ListReply)), None)
-        is_of_request = refused is not None and refused.error not in (*UNDONE, ErrorWord.UNKNOWN_OUTCOME)
+        is_of_request = refused is not None and refused.error not in (*NOT_DONE_ERRORS, ErrorWord.UNKNOWN_OUTCOME)
         if refused is not None and (is_of_request or not known):
             return refused
         lists, order = list(known.values()), _Order(request)
@@ -219,7 +219,7 @@ class Listed(Gathered):
         return listed
 
 
-class Mapped(Gathered):
+class LeaderMap(Gathered):
     """Where each shard is led."""
 
     def reply(self) -> Reply:
@@ -243,7 +243,7 @@ class Mapped(Gathered):
         return mapped
 
 
-class Spread(Gathered):
+class ClusterRows(Gathered):
     """The cluster's members, and each shard's."""
 
     def reply(self) -> Reply:
@@ -315,7 +315,7 @@ class Measured(Gathered):
         return whole
 
 
-class Stated(Gathered):
+class NodeStatus(Gathered):
     """A node and its shards, as the worker of shard `own` tells it; `faults` say why a worker does not run."""
 
     def __init__(self, call: Call, parts: list[Part], own: int, faults: dict[int, str]) -> None:

@@ -17,7 +17,7 @@ MOVES_MAX: Final = 8
 
 
 @dataclass(slots=True)
-class Habit:
+class ShardAffinity:
     """What a client did last: which shard it asked, and how often on end; how often it has moved."""
 
     shard: int = -1
@@ -32,7 +32,7 @@ class Homing:
         self._move_after = move_after
         self.led_here: frozenset[int] = frozenset()
 
-    def asked(self, habit: Habit, shard: int) -> bool:
+    def asked(self, habit: ShardAffinity, shard: int) -> bool:
         """A client asks that shard, another worker's: should it move there? What it asks here ends the count."""
         if shard != habit.shard:
             habit.shard, habit.count = shard, 1

@@ -18,7 +18,7 @@ from actors.gateway.rests import Rests
 from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
-from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
+from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
@@ -27,7 +27,7 @@ from actors.messages.measures import bucket_of
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.clients.connection import AT_ONCE, Connection
+from net.clients.connection import UNORDERED, Connection
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
 from net.protocols import REDIRECTED
@@ -182,10 +182,10 @@ class Listener(LoopActor):
         visitors, host = self._visitors, client.address[0]
         principal = visitors.datagrams_near if is_loopback(host) else visitors.datagrams_far
         size = client.reply_bytes_max
-        call = Call(request, client, AT_ONCE, self._actor_ref, size, is_single=True, principal=principal)
+        call = Call(request, client, UNORDERED, self._actor_ref, size, is_single=True, principal=principal)
         if request.action in NOT_BY_DATAGRAM:
             reason = "a datagram may come from anybody, so it asks about queues alone: ask over TCP"
-            client.answer(AT_ONCE, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
+            client.answer(UNORDERED, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
             return
         if request.wait and request.action in WAITS:
             limits = self.limits
@@ -193,12 +193,12 @@ class Listener(LoopActor):
             if refused is not None:
                 if self._datagram_waits.count >= limits.datagram_waits_max:
                     self._reached.note("max_datagram_waiters", refused)
-                client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, refused))
+                client.answer(UNORDERED, request, refusal(request, ErrorWord.OVERLOADED, refused))
                 return
         if client.size > LARGE_BYTES:
             if not self._of_datagrams.may_open(client.size):
                 reason = "requests and replies of all clients take as much as they may: ask again later"
-                client.answer(AT_ONCE, request, refusal(request, ErrorWord.OVERLOADED, reason))
+                client.answer(UNORDERED, request, refusal(request, ErrorWord.OVERLOADED, reason))
                 return
             self._of_datagrams.take(client.size)
         if not self._gathered:
@@ -366,7 +366,7 @@ class Listener(LoopActor):
         for connection in gone:
             self._router.tell(ClientGone(connection))
         for client, principal in others:
-            self._router.tell(Rejudge(client, principal))
+            self._router.tell(RightsChanged(client, principal))
 
     def _audit(self, lines: list[Line]) -> None:
         if self._auditor is not None:

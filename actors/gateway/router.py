@@ -18,7 +18,7 @@ import msgspec
 from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
 from actors.gateway.gathers import Gather
-from actors.gateway.homing import MOVE_AFTER, Habit, Homing
+from actors.gateway.homing import MOVE_AFTER, Homing, ShardAffinity
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
@@ -28,7 +28,7 @@ from actors.gateway.virtual_queues import VirtualQueues
 from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
 from actors.messages.call import Answer, Call, Client
-from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
+from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
@@ -110,7 +110,7 @@ class Router(LoopActor):
             AccessChanged: lambda m: self._serving.access_changed(m.table),
             ShardFaults: lambda m: self._parts.know_faults(m.faults),
             ClientGone: self._client_gone,
-            Rejudge: self._rejudge,
+            RightsChanged: self._rejudge,
             Stop: self._stop_asked,
         }
 
@@ -170,7 +170,7 @@ class Router(LoopActor):
                 continue
             by_shard.setdefault(shard, []).append(call)
             if shard != own:
-                self._strayed(call.client, shard)
+                self._note_foreign(call.client, shard)
             elif (habit := getattr(call.client, "habit", None)) is not None:
                 habit.count = 0
         for shard, calls in by_shard.items():
@@ -186,13 +186,13 @@ class Router(LoopActor):
         at = next((at for at, one in enumerate(self._routings) if one.waits(client, seq)), self._sharding.own)
         self._route(at, [call])
 
-    def _strayed(self, client: Client, shard: int) -> None:
+    def _note_foreign(self, client: Client, shard: int) -> None:
         """A client that asks one shard of another worker again and again goes there."""
         if type(client) is not Connection:
             return
         habit = client.habit
         if habit is None:
-            habit = client.habit = Habit()
+            habit = client.habit = ShardAffinity()
         if self._homing.asked(habit, shard) and self._listener is not None:
             self._listener.tell(MoveClient(client, shard))
 
@@ -273,14 +273,14 @@ class Router(LoopActor):
             self._asked.send()
             self._voice.say(left.node_id, ClientLeft(left.number))
 
-    def _rejudge(self, message: Rejudge) -> None:
+    def _rejudge(self, message: RightsChanged) -> None:
         """What is with this worker's owner is judged there; the leader of another node goes by its own table."""
         parted, seekings = self._parts.rejudged(self._now(), message.client, message.principal)
         self._do_parts(parted)
         for client in (*seekings, message.client):
             for routing in self._routings:
                 self._say_left(routing.rejudged(client, message.principal))
-            self._owner.tell(Rejudge(client, message.principal))
+            self._owner.tell(RightsChanged(client, message.principal))
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self._virtual_queues = VirtualQueues(message.limits)

@@ -9,16 +9,16 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.gathers import (
     All,
+    ClusterRows,
+    ConfirmSum,
     Following,
     Found,
     Gather,
     Gathered,
+    LeaderMap,
     Listed,
-    Mapped,
     Measured,
-    Settled,
-    Spread,
-    Stated,
+    NodeStatus,
 )
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding
@@ -30,15 +30,15 @@ from quorate.protocol import ErrorWord, Request, refusal
 
 GATHERS: Final[dict[str, type[Gathered]]] = {
     How.LIST: Listed,
-    How.SUM: Settled,
+    How.SUM: ConfirmSum,
     How.FOUND: Found,
-    How.LEADERS: Mapped,
-    How.MEMBERS: Spread,
+    How.LEADERS: LeaderMap,
+    How.MEMBERS: ClusterRows,
     How.METRICS: Measured,
     How.AFTER_ALL: Following,
     How.ALL: All,
 }
-"""Beside `Stated`, which is made with more."""
+"""Beside `NodeStatus`, which is made with more."""
 
 SEEKING_MAX: Final = 32
 """Consumers over several shards that one client may have open: fewer than a connection may, so its end is noticed."""
@@ -86,7 +86,9 @@ class ScatterGather:
             parts = sharding.every(Request(request.action, command="status"))
         else:
             parts = sharding.every(request)
-        gathered = Stated(call, parts, sharding.own, self.faults) if how == How.STATUS else GATHERS[how](call, parts)
+        gathered = (
+            NodeStatus(call, parts, sharding.own, self.faults) if how == How.STATUS else GATHERS[how](call, parts)
+        )
         parts_of = enumerate(gathered.parts)
         asks = [(part.shard, self._part(call, gathered, order, part, is_single=True)) for order, part in parts_of]
         return Parted(asks, [], [])

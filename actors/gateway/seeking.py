@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from actors.gateway.gathers import UNDONE
+from actors.gateway.gathers import NOT_DONE_ERRORS
 from actors.gateway.sharding import Part, short_patience
 from actors.messages.call import Answer, Call
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, done, refusal
@@ -86,7 +86,7 @@ class Seeking:
         shard = self._groups[self._trying][0]
         self._trying = None
         self._told.discard(shard)
-        if reply.code != Code.OK and reply.error in UNDONE:
+        if reply.code != Code.OK and reply.error in NOT_DONE_ERRORS:
             self._missing[shard] = reply
             self._to_try = [at for at in self._to_try if self._groups[at][0] != shard]
         elif reply.code != Code.OK or reply.msg_id is not None or getattr(reply, "messages", None):
@@ -98,7 +98,7 @@ class Seeking:
         return self._go_on(now)
 
     def _was_told(self, now: float, shard: int, reply: Reply) -> Step:
-        if reply.code != Code.OK and reply.error not in UNDONE:
+        if reply.code != Code.OK and reply.error not in NOT_DONE_ERRORS:
             return Step([], []) if self._trying is not None else self._done(reply)
         if reply.code != Code.OK:
             self._missing[shard] = reply

@@ -14,7 +14,7 @@ from actors.gateway.under_way import CALL_BYTES
 from actors.gateway.voice import Voice
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call, Receiver
-from actors.messages.calls import ClientGone, Execute, Rejudge
+from actors.messages.calls import ClientGone, Execute, RightsChanged
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToListener, ToQueueOwner
 from actors.messages.peers import PeerBehind, PeerUp
@@ -100,7 +100,7 @@ class Serving:
     def access_changed(self, table: AccessTable) -> None:
         """Who may do what is another from now on."""
         for client in self._remote.changed(table):
-            self._owner.tell(Rejudge(client, client.principal))
+            self._owner.tell(RightsChanged(client, client.principal))
 
     # -- what they say -----------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ REPLY_BYTES: Final = {LONG: 256 << 10, ONE_MESSAGE: 4096, SHORT: 0, ALONE: 0}
 LONG_LOOK_BYTES: Final = CREDIT_BYTES // 4
 """Who only looks may be shown as much again and again: so few of those are on their way at once."""
 
-QUICK: Final = (LOOKS | ASKS_NODE) - WAITS
+ANSWERED_AT_ONCE: Final = (LOOKS | ASKS_NODE) - WAITS
 
 
 @dataclass(slots=True)
@@ -229,4 +229,4 @@ def call_bytes(call: Call) -> int:
 
 def is_quick(call: Call) -> bool:
     """Whether it is a part of a list or a status: that says what is missing rather than waiting for it."""
-    return call.is_part and call.request.action in QUICK and not call.request.wait
+    return call.is_part and call.request.action in ANSWERED_AT_ONCE and not call.request.wait

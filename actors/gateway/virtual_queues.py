@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from actors.gateway.gathers import UNDONE, Gather
+from actors.gateway.gathers import NOT_DONE_ERRORS, Gather
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
 from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right
@@ -36,7 +36,7 @@ class Copies(Gather):
             refused = unknown[0]  # whatever else was refused: nobody may take it for certainly not done
         if isinstance(refused, RedirectReply) and not ids:
             return replace(refused, queue=request.queue, seq=request.seq)
-        if refused is not None and refused.error in UNDONE and ids:
+        if refused is not None and refused.error in NOT_DONE_ERRORS and ids:
             refused.code, refused.error = Code.ERROR, ErrorWord.UNKNOWN_OUTCOME  # to do all of it again doubles some
         gathered = Reply(action=request.action, code=Code.OK, queue=request.queue, seq=request.seq)
         if refused is not None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from actors.links.contact import Contact, shown_address
-from actors.links.doorway import Doorway
+from actors.links.incoming_links import IncomingLinks
 from actors.links.known import Known
 from actors.messages.lifecycle import Stop
 from actors.messages.mailbox import Mailbox
@@ -80,7 +80,7 @@ class Links(LoopActor):
         self._contacts = {key: Contact(key, greeting.shard) for key in near}
         self._contact_of: dict[PeerLink, Contact] = {}
         self._workers_links: dict[PeerLink, None] = {}
-        self.doorway = Doorway(runtime)
+        self.incoming = IncomingLinks(runtime)
         self._post = Post(
             lambda call: runtime.call_later(0.0, call),
             lambda key, is_behind: self._router.tell(PeerBehind(key, is_behind)),
@@ -124,7 +124,7 @@ class Links(LoopActor):
     @property
     def _links(self) -> list[PeerLink]:
         dialled = [one.link for one in self._contacts.values() if one.link is not None]
-        return [*self.doorway.links, *self._workers_links, *dialled]
+        return [*self.incoming.links, *self._workers_links, *dialled]
 
     def _keyring_changed(self, message: KeyringChanged) -> None:
         """Links that were proved by a secret which is not valid any more are closed, and dialled anew."""
@@ -152,7 +152,7 @@ class Links(LoopActor):
         if self.runtime.watcher is not None:
             self.runtime.watcher("cut off", message)
         self._replicator.tell(PeerFault(key, reason))
-        for link in self.doorway.of_node(key):
+        for link in self.incoming.of_node(key):
             link.cut(reason)
 
     # -- sending -----------------------------------------------------------------------------------------------
@@ -198,13 +198,13 @@ class Links(LoopActor):
             if contact.node_id not in mates and contact.guest is None:
                 del self._contacts[contact.key]
                 contact.close("it is no member any more")
-        for link in list(self.doorway.links):
+        for link in list(self.incoming.links):
             fault = None if link.peer is None else known.fault(link.peer, is_proven=link.is_proven)
             if fault is not None:
                 link.close(fault)
         for node_id, member in mates.items():
             self._keep_mate(node_id, known.addresses(member))
-        for link in list(self.doorway.links):
+        for link in list(self.incoming.links):
             if link.is_open and link.peer is not None and link.peer.node_id not in self._contacts:
                 self._welcome(link, link.peer)
         for shard, node_id in known.led.items():
@@ -236,7 +236,7 @@ class Links(LoopActor):
         shard = self._known.greeting.shard
         for link, node_id in self._linked_mates:
             link.renew(self._known.hello(node_id, shard))
-        for link in self.doorway.links:
+        for link in self.incoming.links:
             if link.is_open and link.peer is not None:
                 link.renew(self._known.hello(link.peer.node_id, shard))
 
@@ -339,7 +339,7 @@ class Links(LoopActor):
         if self._has_stopped:
             link.cut("this node stops")
         else:
-            self.doorway.admit(link)
+            self.incoming.admit(link)
         return link
 
     def accepted_near(self, transport: PeerTransport, origin: Origin) -> PeerLink:
@@ -358,14 +358,14 @@ class Links(LoopActor):
         elif link in self._workers_links:
             self._near_came(link, hello)
         elif (fault := self._known.fault(hello, is_proven=link.is_proven)) is not None:
-            self.doorway.refuse(link, hello, fault)
+            self.incoming.refuse(link, hello, fault)
         elif hello.shard != self._known.greeting.shard:
             self._far_came(link, hello)
         else:
             self._mate_came(link, hello)
 
     def _mate_came(self, link: PeerLink, hello: Hello) -> None:
-        for other in self.doorway.of_node(hello.node_id):
+        for other in self.incoming.of_node(hello.node_id):
             if other is not link and other.peer is not None and other.peer.disk_id == hello.disk_id:
                 other.close("it has dialled again")
         link.accept(self._known.hello(hello.node_id, self._known.greeting.shard))
@@ -393,7 +393,7 @@ class Links(LoopActor):
 
     def _far_came(self, link: PeerLink, hello: Hello) -> None:
         """Another shard's worker of another node: it is let in when it could be dialled, or could not be answered."""
-        del self.doorway.links[link]
+        del self.incoming.links[link]
         self._workers_links[link] = None
         self.runtime.call_later(PENDING_S, lambda: None if link.is_open else link.cut("it can't be reached itself"))
         contact = self._far(hello.shard, hello.node_id)
@@ -483,7 +483,7 @@ class Links(LoopActor):
             if contact is not None and contact.incoming is link:
                 contact.incoming = None
                 self._unheard(contact.key, contact)
-        elif self.doorway.left(link, reason) and link.peer is not None:
+        elif self.incoming.left(link, reason) and link.peer is not None:
             node_id = link.peer.node_id
             mate = self._contacts.get(node_id)
             self._unheard(node_id, mate)

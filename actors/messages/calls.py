@@ -5,7 +5,7 @@
 | Execute | Listener, Router | Router, QueueOwner | do these requests, all that one turn of the loop read |
 | Answered | QueueOwner, Replicator, Router | Listener, Router | these are done: told to whom the call names |
 | ClientGone | Listener, Router | Router, QueueOwner | keep no message waiting for this client |
-| Rejudge | Listener, Router | Router, QueueOwner | what this client may do has changed |
+| RightsChanged | Listener, Router | Router, QueueOwner | what this client may do has changed |
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status, with the queues' part of it |
@@ -37,7 +37,7 @@ class ClientGone(msgspec.Struct):
     client: Client
 
 
-class Rejudge(msgspec.Struct):
+class RightsChanged(msgspec.Struct):
     """This client may do what `principal` may, from now on: also as far as it waits for something."""
 
     client: Client

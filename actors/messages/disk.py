@@ -12,7 +12,7 @@ import msgspec
 
 from actors.messages.mailbox import Mailbox
 from storage.disk import DiskFile
-from storage.journal_writer import Errand, Segment, Write
+from storage.journal_writer import Segment, SegmentTask, Write
 from storage.vote_file import Identity
 
 
@@ -47,7 +47,7 @@ class FileFlushed(msgspec.Struct):
 class RunErrand(msgspec.Struct):
     """Make a segment ready."""
 
-    errand: Errand
+    errand: SegmentTask
     reply_to: "Mailbox[SegmentReady | ErrandFailed]"
 
 

@@ -1,7 +1,16 @@
 """What each actor takes: its mailbox's messages. A test holds these to the actors' own tables of handlers."""
 
 from actors.messages.audit import Audit, RefusedForwarded
-from actors.messages.calls import Answered, ClientGone, ClusterAsked, Execute, LogAsked, Rejudge, Returned, StatusAsked
+from actors.messages.calls import (
+    Answered,
+    ClientGone,
+    ClusterAsked,
+    Execute,
+    LogAsked,
+    Returned,
+    RightsChanged,
+    StatusAsked,
+)
 from actors.messages.checkpoints import (
     Checkpoint,
     Checkpointed,
@@ -109,7 +118,7 @@ ToRouter = (
     | PeerUnheard
     | PeerUp
     | Reconfigure
-    | Rejudge
+    | RightsChanged
     | Returned
     | ShardFaults
     | Stop
@@ -130,7 +139,7 @@ ToQueueOwner = (
     | Promoted
     | Propose
     | Reconfigure
-    | Rejudge
+    | RightsChanged
     | StateDropped
     | StateLoaded
     | Stop

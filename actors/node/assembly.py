@@ -10,7 +10,7 @@ from actors.cluster.elector import Elector
 from actors.cluster.following import ReplicationLimits
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
-from actors.cluster.surroundings import Neighbours, ReplicatorSettings
+from actors.cluster.surroundings import NearActors, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
@@ -122,7 +122,7 @@ def start_shard(
     checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
     replicator.attach(
-        Neighbours(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
+        NearActors(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
     )
     router.attach(links.actor_ref)
     links.attach(replicator.actor_ref, router.actor_ref, news_ref)

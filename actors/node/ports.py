@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from actors.gateway.homing import Habit
+from actors.gateway.homing import ShardAffinity
 from actors.gateway.listener import Listener
 from actors.gateway.visitors import Visitor
 from actors.links.contact import shown_address
@@ -17,7 +17,7 @@ from actors.node.assembly import ShardActors
 from actors.node.config import NodeConfig
 from actors.node.security import Security
 from net.clients.connection import Connection
-from net.clients.moving import Luggage, MovedIn, MovingIn, move_out
+from net.clients.moving import MovedClient, MovedIn, MovingIn, move_out
 from net.clients.tcp import Admit, TcpProtocol, TcpServer, listen_tcp
 from net.clients.udp import listen_udp
 from net.peers.link import Connected
@@ -118,7 +118,7 @@ class Ports:
 
         links, expected = self._shard.links, [node["host"] for node in self._config["cluster_node_list"]]
         self._servers.append(
-            PeerServer(host, port, links.accepted, tls, expected=expected, turned_away=links.doorway.turned_away)
+            PeerServer(host, port, links.accepted, tls, expected=expected, turned_away=links.incoming.turned_away)
         )
 
     async def _listen_to_clients(
@@ -152,7 +152,13 @@ class Ports:
             )
 
     def _protocol(
-        self, protocol: str, admit: Admit, habit: Habit | None = None, state: bytes = b"", *, debug: bool = False
+        self,
+        protocol: str,
+        admit: Admit,
+        habit: ShardAffinity | None = None,
+        state: bytes = b"",
+        *,
+        debug: bool = False,
     ) -> TcpProtocol:
         listener, make = self._listener, partial(PROTOCOLS[protocol], facts=self._facts, debug=debug)
         return TcpProtocol(
@@ -196,9 +202,9 @@ class Ports:
         """Give a quiet client to the worker of that shard; whether it is gone."""
         if self._is_closed:
             return False  # the others are about to close, too
-        habit: Habit | None = connection.habit
+        habit: ShardAffinity | None = connection.habit
         visitor: Visitor = connection.visitor
-        luggage = Luggage(
+        luggage = MovedClient(
             connection.protocol,
             1 if habit is None else habit.moves + 1,
             visitor.known.principal.name,
@@ -217,7 +223,7 @@ class Ports:
         def admit(connection: Connection, address: Any, names: tuple[str, ...]) -> str | None:
             return listener.admit_moved(connection, address, luggage.principal, luggage.proof)
 
-        make = partial(self._protocol, luggage.protocol, admit, Habit(moves=luggage.moves), luggage.state)
+        make = partial(self._protocol, luggage.protocol, admit, ShardAffinity(moves=luggage.moves), luggage.state)
         taking = self._loop.create_task(self._loop.connect_accepted_socket(make, moved.sock))
         self._taking.add(taking)
         taking.add_done_callback(self._taken)

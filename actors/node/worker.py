@@ -34,9 +34,9 @@ from actors.node.control import EXIT_UNUSABLE, Control
 from actors.node.logs import set_up_logging
 from actors.node.opening import OpenShard, open_shard
 from actors.node.own_port import own_port
-from actors.node.portions import broker_limits, listener_limits, shard_settings
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
+from actors.node.settings_from_config import broker_limits, listener_limits, shard_settings
 from actors.node.settings_shown import changed, shown
 from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime

@@ -1,7 +1,7 @@
 """When the records that have gathered become an entry, and which ones do. A machine; its host is the QueueOwner.
 
 While entries are on their way to the disk, records gather for the next. Those that somebody waits for go at once, or
-after the moment that `Gathering` wants, where it is asked; those that nobody waits for (deliveries) may linger for
+after the moment that `CommitDelay` wants, where it is asked; those that nobody waits for (deliveries) may linger for
 others to come along.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from actors.messages.log import Append
 from actors.messages.measures import Histogram, of_records
 from actors.queues.ledger import Ledger
-from actors.runtime.gathering import Gathering
+from actors.runtime.commit_delay import CommitDelay
 from storage.entry_making import make_entries
 from storage.records import Change
 
@@ -62,7 +62,7 @@ class Appending:
         self._under_way: deque[int] = deque()
         self._tail_bytes = 0
         self._proposal: Change | None = None
-        self._gathering = Gathering()
+        self._gathering = CommitDelay()
         self._uncommitted: deque[tuple[int, float]] = deque()
         self.commit_seconds = Histogram()
         self.entry_records = of_records()

@@ -23,7 +23,7 @@ from actors.queues.ending import Ending
 from actors.queues.handing_out import HandingOut
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
-from actors.queues.lines import ESCAPED, Lines, Waiter, most_reply_bytes, nothing
+from actors.queues.wait_queues import ESCAPED, Waiter, WaitQueues, most_reply_bytes, nothing
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Message, weight
 from storage.queue_state import NEVER, QueueState
@@ -54,7 +54,7 @@ class Delivery:
     def __init__(self, ledger: Ledger, *, leases_are_committed: bool = False) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self.lines = Lines()
+        self.lines = WaitQueues()
         self._alarms: list[tuple[float, str]] = []
         self._alarm_at: dict[str, float] = {}
         self.ending = Ending(ledger)
@@ -254,7 +254,7 @@ class Delivery:
         """All consumers that wait; they do not any more. There may be very many: see `Leftovers`."""
         waiters = self.lines.all()
         if waiters:
-            self.lines = Lines()
+            self.lines = WaitQueues()
         return waiters
 
     # -- placing -----------------------------------------------------------------------------------------------

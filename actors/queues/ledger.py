@@ -49,7 +49,7 @@ class Ledger:
         self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
-        self._doubtful: deque[tuple[float, Call, Reply]] = deque()
+        self._awaiting_lease: deque[tuple[float, Call, Reply]] = deque()
         self.replicated = ReplicatedReplies(self)
         self.is_leased = True
 
@@ -108,7 +108,7 @@ class Ledger:
         if self.is_leased:
             self.answers.append((call, reply))
         else:
-            self._doubtful.append((self.monotonic, call, reply))
+            self._awaiting_lease.append((self.monotonic, call, reply))
 
     def pass_monotonic(self, now: float) -> None:
         """It is `now` by the monotonic clock, which leases go by (s)."""
@@ -123,7 +123,7 @@ class Ledger:
         """
         self._leased_until, self._confirmed_at = leased_until, confirmed_at
         self.is_leased = self.monotonic < leased_until
-        doubtful = self._doubtful
+        doubtful = self._awaiting_lease
         while doubtful and (self.is_leased or doubtful[0][0] <= confirmed_at):
             _, call, reply = doubtful.popleft()
             self.answers.append((call, reply))
@@ -140,8 +140,8 @@ class Ledger:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
         taken = [(trans_id, call, reply) for trans_id, _, call, reply in self._parked]
         taken += self.replicated.take_open()
-        taken += [(0, call, reply) for _, call, reply in self._doubtful]
-        self._doubtful.clear()
+        taken += [(0, call, reply) for _, call, reply in self._awaiting_lease]
+        self._awaiting_lease.clear()
         self._parked.clear()
         self._after_commit.clear()
         return taken
@@ -174,7 +174,7 @@ class Ledger:
             if self.is_leased or call.request.action in WRITES or parked_at <= self._confirmed_at:
                 answers.append((call, reply))
             else:  # what it looked at is committed now; whether another node had led before is not known yet
-                self._doubtful.append((parked_at, call, reply))
+                self._awaiting_lease.append((parked_at, call, reply))
         while self._after_commit and self._after_commit[0][0] <= trans_id:
             self._after_commit.popleft()[1]()
         unplaced = self._unplaced

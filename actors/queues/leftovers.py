@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
-from actors.queues.lines import Waiter
+from actors.queues.wait_queues import Waiter
 from storage.state import ShardState
 
 GIVE_BACK_MAX: Final = 1000

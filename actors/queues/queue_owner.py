@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
-from actors.messages.calls import ClientGone, Execute, Rejudge, Returned, StatusAsked
+from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged, StatusAsked
 from actors.messages.checkpoints import DescribeHead
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
@@ -33,9 +33,9 @@ from actors.queues.appender import Appender
 from actors.queues.appending import Appending
 from actors.queues.broker import Broker, Limits
 from actors.queues.clocks import Alarm, LeaderClock
+from actors.queues.head_rows import HeadRows
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
-from actors.queues.row_description import RowDescription
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Tenure
 from actors.runtime.contract import Runtime
@@ -63,7 +63,7 @@ class QueueOwner(LoopActor):
         self._around = around
         self._settings = settings
         self._tenure = Tenure()
-        self._rows = RowDescription()
+        self._rows = HeadRows()
         self._appending = Appending(settings.appending, state.trans_id)
         self._appender = Appender(runtime, self._appending, self._tenure, self._carry_out)
         self._replicator: Mailbox[ToReplicator]
@@ -95,7 +95,7 @@ class QueueOwner(LoopActor):
             Drain: self._drain,
             Undrain: lambda m: self._tenure.undrain(),
             ClientGone: self._client_gone,
-            Rejudge: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
+            RightsChanged: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe_head,
             Reconfigure: self._reconfigure,
@@ -150,6 +150,8 @@ class QueueOwner(LoopActor):
             return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
         if not tenure.serves:
             calls = self._own_view_of(calls)
+        elif self._held:
+            calls, self._held = [*self._held, *calls], []
         if self._disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
             reason = f"nothing can be written now: {self._disk_full}"
             self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
@@ -227,7 +229,8 @@ class QueueOwner(LoopActor):
         self._tenure.named(message.since)
         if self._tenure.leads and tenures and tenures[-1].node_id != self._around.node_id:
             self._ledger.append(Lead("", self._around.node_id))  # it has led before, and now it is known who did
-        self._see_whether_serving()
+        if self._tenure.committed(self._ledger.committed):
+            self._execute([])  # and with it what was held
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -255,12 +258,8 @@ class QueueOwner(LoopActor):
             freed = len(ledger.answers) - answers_before
             parked = ledger.parked_count
             self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
-        self._see_whether_serving()
-
-    def _see_whether_serving(self) -> None:
-        if self._tenure.committed(self._ledger.committed):
-            held, self._held = self._held, []
-            self._execute(held)
+        if self._tenure.committed(committed):
+            self._execute([])  # and with it what was held
 
     def _apply(self, message: Apply) -> None:
         if self._tenure.is_reloading:

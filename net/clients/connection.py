@@ -25,10 +25,10 @@ from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_leng
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
-AT_ONCE: Final = -1
+UNORDERED: Final = -1
 """The order of a request that may be answered out of order: this, or anything below it."""
 
-NOBODYS: Final = Request(action=0)
+NO_REQUEST: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
 
 STRANGERS_BYTES: Final = 16 << 10
@@ -90,7 +90,7 @@ class Connection:
         self._state = _OPEN
         self._held: dict[int, bytes] = {}
         self._next_order = 0
-        self._next_loose = AT_ONCE
+        self._next_loose = UNORDERED
         self._next_to_send = 0
         self._open = 0
         self._sizes: dict[int, int] = {}
@@ -276,7 +276,7 @@ class Connection:
             self._open += 1
             self._fault(found)
         else:
-            self._send(self._order_of(NOBODYS), found.data)
+            self._send(self._order_of(NO_REQUEST), found.data)
 
     def _order_of(self, request: Request) -> int:
         if request.seq is not None or not self._session.is_ordered:
@@ -286,13 +286,13 @@ class Connection:
         return self._next_order - 1
 
     def _fault(self, fault: Fault) -> None:
-        order = self._order_of(NOBODYS)
+        order = self._order_of(NO_REQUEST)
         try:
             reply = self._session.fault_reply(fault)
         except Exception as error:
             self._sink.broken(self, error)
             reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
-        self.answer(order, NOBODYS, reply)
+        self.answer(order, NO_REQUEST, reply)
         if fault.is_fatal:
             self.close_when_answered()
 
@@ -367,7 +367,7 @@ class Connection:
             return
         note = self._notes.pop(order, None) if self._notes else None
         try:
-            data = self._session.answered(None if request is NOBODYS else request, reply, note)
+            data = self._session.answered(None if request is NO_REQUEST else request, reply, note)
             if not isinstance(data, (bytes, Request, Ask)):
                 raise TypeError(f"{type(data).__name__} is no answer")
         except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
@@ -554,7 +554,9 @@ class Connection:
         if self._state is not _OPEN and self._state is not _ENDED:
             return
         self._open += 1
-        self.answer(self._order_of(NOBODYS), NOBODYS, Reply(action=0, code=Code.ERROR, error=error, reason=reason))
+        self.answer(
+            self._order_of(NO_REQUEST), NO_REQUEST, Reply(action=0, code=Code.ERROR, error=error, reason=reason)
+        )
         self.close_when_answered()
 
 

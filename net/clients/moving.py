@@ -19,7 +19,7 @@ WORDS_BYTES: Final = 1024
 FD_BYTES: Final = array("i").itemsize
 
 
-class Luggage(msgspec.Struct, array_like=True):
+class MovedClient(msgspec.Struct, array_like=True):
     """What goes with a connection: its protocol, how often it has moved, who it is, and by what that was known.
 
     `state`: what its protocol needs to go on.
@@ -36,10 +36,10 @@ class MovedIn(NamedTuple):
     """A connection that another worker has sent."""
 
     sock: socket.socket
-    luggage: Luggage
+    luggage: MovedClient
 
 
-def move_out(path: str, transport: Any, luggage: Luggage) -> bool:
+def move_out(path: str, transport: Any, luggage: MovedClient) -> bool:
     """Send a connection, which must have nothing unread and nothing unsent, to the worker that listens at `path`.
 
     Whether it is that worker's now. If so the transport is closed here, without the client noticing. One with TLS
@@ -122,7 +122,7 @@ class MovingIn:
 
     def _take(self, sock: socket.socket, words: bytes) -> None:
         try:
-            moved = MovedIn(sock, msgspec.msgpack.decode(words, type=Luggage))
+            moved = MovedIn(sock, msgspec.msgpack.decode(words, type=MovedClient))
         except msgspec.DecodeError:
             sock.close()
             return

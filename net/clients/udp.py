@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, Protocol, cast
 
-from net.clients.connection import NOBODYS
+from net.clients.connection import NO_REQUEST
 from net.protocols.session import Ask, Fault, MakeSession, RequestLimits
 from net.sockets import is_loopback, listening_socket
 from quorate.protocol import Code, ErrorWord, Reply, Request
@@ -111,7 +111,7 @@ class UdpProtocol(asyncio.DatagramProtocol):
             what = f"a datagram is one request, and this holds {len(found)}" if found else "it is not whole"
             fault = Fault(ErrorWord.BAD_JSON, f"{what}, {len(data)} bytes: larger requests belong on TCP")
         try:
-            client.answer(0, NOBODYS, session.fault_reply(fault))
+            client.answer(0, NO_REQUEST, session.fault_reply(fault))
         except Exception as error:
             self._sink.broken_datagram(client, error)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from net.peers.messages import ForwardedCall
 from quorate.actions import JOBS_LEVEL, LATER, WORKERS_LEVEL, About, about
 from quorate.authentication import NotAllowedReply
-from quorate.log_replies import LogReply, PositionReply, TrimmedReply, WithEntries
+from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, TrimmedReply
 from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
@@ -43,8 +43,8 @@ _FILLER: Final = Raw(b"\xa0")
 
 REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
     *(Reply, DeliveredReply, PeekReply, ShowReply, MonitorReply, SettingsReply, ListReply),
-    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply, WithEntries),
-    *(NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply),
+    *(LeaderReply, RedirectReply, ClusterReply, LogReply, TrimmedReply, StatusReply, PositionReply),
+    *(LogReplyWithEntries, NotAllowedReply, MoveReply, MetricsReply, ScanReply, DescribeReply),
 )
 """Every kind of reply that comes from another node. Its place here is its number: new ones go to the end."""
 
@@ -182,7 +182,7 @@ def packed_reply(reply: Reply) -> PackedReply:
     elif isinstance(reply, LogReply):
         payloads += [_as_json(record) for record in reply.records]  # they hold payloads, which are JSON's text
         stripped = replace(stripped, records=[])
-    elif isinstance(reply, WithEntries):
+    elif isinstance(reply, LogReplyWithEntries):
         payloads += [bytes(entry) for entry in reply.entries]
         stripped = replace(stripped, entries=[])
     elif isinstance(reply, ShowReply) and reply.message is not None:
@@ -208,7 +208,7 @@ def unpacked_reply(packed: PackedReply) -> Reply:
                 item.data = Raw(next(rest))
         elif isinstance(reply, LogReply):
             reply.records += map(Raw, rest)
-        elif isinstance(reply, WithEntries):
+        elif isinstance(reply, LogReplyWithEntries):
             reply.entries = list(rest)
         elif isinstance(reply, ShowReply) and reply.message is not None:
             reply.message.data = Raw(next(rest))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, cast
 
 from net.accepting import Acceptor, Intake, turn_away
-from net.peers.doorkeeper import Doorkeeper
+from net.peers.connect_quota import ConnectQuota
 from net.peers.link import CLOSED, Connected, Origin, PeerLink
 from net.sockets import listening_socket
 from net.tls import NODE_NAME, nodes_of
@@ -96,7 +96,7 @@ async def dial_peer(
 
 
 class PeerServer:
-    """Lets other nodes in on host and port, those that may come: see `Doorkeeper`. Raises OSError.
+    """Lets other nodes in on host and port, those that may come: see `ConnectQuota`. Raises OSError.
 
     `tls` gives what holds at that moment, None: none. `expected` are the addresses of nodes; `turned_away` is told of
     addresses that did not get as far as a link, and why.
@@ -116,7 +116,7 @@ class PeerServer:
         self._tls = tls
         self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
-        self._doorkeeper = Doorkeeper(expected)
+        self._quota = ConnectQuota(expected)
         self._intake = Intake(HANDSHAKES_MAX)
         self._acceptor = Acceptor(listening_socket(host, port, socket.SOCK_STREAM), self._came)
 
@@ -125,7 +125,7 @@ class PeerServer:
         self._acceptor.close()
 
     def _came(self, sock: socket.socket, address: str) -> None:
-        if not self._doorkeeper.may_come(time.monotonic(), address):
+        if not self._quota.may_come(time.monotonic(), address):
             turn_away(sock)
             self._turned_away(address, "it comes too often without a proof")
             return
@@ -133,7 +133,7 @@ class PeerServer:
 
     async def _take(self, sock: socket.socket, address: str) -> None:
         def proved() -> None:
-            self._doorkeeper.proved(time.monotonic(), address)
+            self._quota.proved(time.monotonic(), address)
 
         tls = self._tls()
         handshake_s = None if tls is None else HANDSHAKE_S

@@ -16,7 +16,7 @@ from net.protocols.json_framing import OPEN_LIST, ObjectFramer, is_deeper, too_d
 from net.protocols.json_payload import plain_payload, shown, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, Loose, Noted, RequestAsItCame
 from net.protocols.session import LARGE_BYTES, Ask, Fault, Found, RequestLimits, Session
-from quorate.log_replies import WithEntries
+from quorate.log_replies import LogReplyWithEntries
 from quorate.protocol import (
     AFTER_BYTES_MAX,
     BATCH_MAX,
@@ -54,7 +54,7 @@ again and again, would make a million objects of 4 MiB, and hold everybody up fo
 HEADERS_TEXT_MAX: Final = 16 * HEADER_BYTES_MAX
 """Headers that may be there have no longer text, each character of it escaped; one that is has a name many times."""
 
-_MORE: Final = Fault("", "")
+_NEEDS_FULL_CHECK: Final = Fault("", "")
 """Stands for no fault: there is more to look at."""
 
 ESCAPE: Final = rb"\u00"
@@ -154,14 +154,14 @@ def decode_request(body: bytes, limits: RequestLimits) -> Request | Fault:
 def encode_reply(reply: Reply) -> bytes:
     """The reply as one line, and behind it the entries of a raw log."""
     kind = type(reply)
-    if kind is not _USUAL and kind is WithEntries:
-        return _with_entries(cast("WithEntries", reply))
+    if kind is not _USUAL and kind is LogReplyWithEntries:
+        return _with_entries(cast("LogReplyWithEntries", reply))
     if reply.encoding is not None or (kind is not _USUAL and kind in HOLD_MESSAGES):
         reply = shown(reply)
     return _encode(reply) + b"\n"
 
 
-def _with_entries(reply: WithEntries) -> bytes:
+def _with_entries(reply: LogReplyWithEntries) -> bytes:
     """The reply's line, and each entry behind its length: put together once."""
     entries, reply.entries = reply.entries, []
     parts = [_encode(reply), b"\n"]
@@ -191,7 +191,7 @@ def fault_reply(fault: Fault) -> Reply:
 def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """What is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
     fault = _fault_in_usual(request, body, depth_max)
-    if fault is not _MORE:
+    if fault is not _NEEDS_FULL_CHECK:
         return fault
     fault = _fault_in_more(request, body, depth_max)
     if fault is None and request.action != _PRODUCE:
@@ -221,7 +221,8 @@ def _plain_fault_in(request: Request, body: bytes) -> Fault | None:
 
 
 def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with the fields that nearly all requests have; `_MORE` where there may be others, or one twice.
+    """What is wrong with the fields that nearly all requests have; `_NEEDS_FULL_CHECK` where there may be others, or
+    one twice.
 
     Each field has a colon. As many colons as fields that are known to be there: no other is, and each is there once.
     So most requests are known to be right when two or three of their fields were looked at; a field of a Struct is the
@@ -263,9 +264,9 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         return None
     messages = request.messages
     if messages is None or data is not _ABSENT or colons != len(messages) + 1 or not body.isascii():
-        return _MORE
+        return _NEEDS_FULL_CHECK
     # each colon that is left stands in the beginning of an item, so there is nothing else in one
-    return None if (body.count(PLAIN_ITEM) or body.count(SPACED_ITEM)) == len(messages) else _MORE
+    return None if (body.count(PLAIN_ITEM) or body.count(SPACED_ITEM)) == len(messages) else _NEEDS_FULL_CHECK
 
 
 def _not_utf8(body: bytes) -> Fault | None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actors.queues.clocks import LeaderClock
-from actors.runtime.gathering import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, Gathering
+from actors.runtime.commit_delay import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, CommitDelay
 
 
 def test_the_clock_follows_the_wall_clock() -> None:
@@ -31,18 +31,18 @@ def test_time_never_goes_back(steps: list[tuple[float, float]], last: float) -> 
 
 
 def test_without_a_commit_before_it_an_entry_is_written_at_once() -> None:
-    assert Gathering().is_over(0.0, 1)
+    assert CommitDelay().is_over(0.0, 1)
 
 
 def test_after_a_commit_the_entry_waits_for_those_that_were_freed() -> None:
-    gathering = Gathering()
+    gathering = CommitDelay()
     gathering.committed(0.0, still_parked=1, freed=3)
     assert not gathering.is_over(0.0001, 3)
     assert gathering.is_over(0.0002, 4)
 
 
 def test_the_wait_is_over_in_time_and_the_next_commits_do_not_wait() -> None:
-    gathering = Gathering()
+    gathering = CommitDelay()
     gathering.committed(0.0, 0, 8)
     assert gathering.is_over(GATHER_S, 1)
     gathering.committed(1.0, 0, 8)
@@ -50,7 +50,7 @@ def test_the_wait_is_over_in_time_and_the_next_commits_do_not_wait() -> None:
 
 
 def test_few_clients_of_several_nodes_are_waited_for_longer_and_many_are_not() -> None:
-    few, many = Gathering(), Gathering()
+    few, many = CommitDelay(), CommitDelay()
     few.committed(0.0, 0, ENOUGH - 1, is_shared=True)
     many.committed(0.0, 0, ENOUGH, is_shared=True)
     assert not few.is_over(GATHER_S, 1)
@@ -59,7 +59,7 @@ def test_few_clients_of_several_nodes_are_waited_for_longer_and_many_are_not() -
 
 
 def test_waits_in_vain_become_rare() -> None:
-    gathering, waits = Gathering(), 0
+    gathering, waits = CommitDelay(), 0
     for number in range(1000):
         gathering.committed(float(number), 0, 2)
         if not gathering.is_over(float(number), 1):

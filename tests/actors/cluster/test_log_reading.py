@@ -9,7 +9,7 @@ from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import RawRead, ReadRaw
-from quorate.log_replies import WithEntries
+from quorate.log_replies import LogReplyWithEntries
 from quorate.protocol import Request
 from storage import entry_codec
 from storage.entry import StoredEntry
@@ -58,7 +58,7 @@ def answered(decisions: list[Any]) -> Any:
 
 def test_what_is_in_memory_is_given_up_to_the_commit() -> None:
     reply = answered(Log().ask(0.0, after=11))
-    assert isinstance(reply, WithEntries)
+    assert isinstance(reply, LogReplyWithEntries)
     assert (reply.last_trans_id, reply.committed, len(reply.entries)) == (14, 14, 3)
     assert reply.bytes == sum(map(len, reply.entries)) + 4 * 3
 

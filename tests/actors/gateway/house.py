@@ -10,7 +10,7 @@ from actors.gateway.listener_limits import ListenerLimits
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.answering import send_answers
 from actors.messages.audit import Audit
-from actors.messages.calls import Answered, ClientGone, Execute, Rejudge
+from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
 from actors.messages.lifecycle import AccessChanged
 from actors.messages.rights import Rights
 from net.clients.connection import Connection
@@ -67,7 +67,7 @@ class House:
         for gone in self.router.take(ClientGone):
             self.shard.broker.delivery.forget(gone.client)
             self.shard.settle()
-        for other in self.router.take(Rejudge):
+        for other in self.router.take(RightsChanged):
             self.shard.broker.delivery.rejudge(other.client, other.principal)
             self.shard.settle()
         self.runtime.crank()

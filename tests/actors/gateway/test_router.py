@@ -11,7 +11,7 @@ from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
-from actors.messages.calls import Answered, ClientGone, Execute, Rejudge, Returned
+from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
@@ -367,7 +367,7 @@ def test_a_client_whose_rights_have_changed_leaves_behind_what_it_has_asked() ->
     host.tell(
         PeerSaid(2, ForwardAnswers([(serial, done) for serial in serials])),  # so more are expected, and waited for
         Execute([Call(Request(Action.CONSUME, queue="q", wait=9.0), host.client, 0, host.asker)]),
-        Rejudge(host.client, Principal("w", Rights({}))),
+        RightsChanged(host.client, Principal("w", Rights({}))),
     )
     kinds = [type(sent.message) for sent in host.peers.told]
     assert kinds == [Forward, ClientLeft]

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.gateway.gathers import Following, Listed, Measured, Settled, Spread, Stated
+from actors.gateway.gathers import ClusterRows, ConfirmSum, Following, Listed, Measured, NodeStatus
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
 from actors.messages.sorting import cursor, position, rank
@@ -99,7 +99,7 @@ def test_ids_are_asked_of_their_shards_and_summed() -> None:
     asked = call(Request(Action.CONFIRM, msg_ids=ids, seq="s"))
     parts = SHARDING.of_messages(asked.request)
     assert [(part.shard, part.request.msg_ids) for part in parts] == [(0, [1024, 2048]), (1, [1025, 2049])]
-    gathered = Settled(asked, parts)
+    gathered = ConfirmSum(asked, parts)
     is_complete: list[bool] = []
     for order, count in ((1, 1), (0, 2)):
         gathered.answer(order, parts[order].request, Reply(action=3, code=0, confirmed=count))
@@ -122,7 +122,7 @@ def test_ids_are_asked_of_their_shards_and_summed() -> None:
 )
 def test_a_part_that_was_not_done_is_told(errors: tuple[str | None, ...], error: str | None) -> None:
     asked = call(Request(Action.RELEASE, msg_ids=[1024, 1025]))
-    gathered = Settled(asked, SHARDING.of_messages(asked.request))
+    gathered = ConfirmSum(asked, SHARDING.of_messages(asked.request))
     for order, word in enumerate(errors):
         request = gathered.parts[order].request
         is_done = Reply(action=9, code=0, released=1)
@@ -266,7 +266,7 @@ def test_a_list_without_a_shard_says_so_and_one_without_any_is_refused() -> None
 
 def test_a_status_sums_the_workers_and_says_which_does_not_run() -> None:
     request = Request(Action.NODE_STATUS)
-    gathered = Stated(call(request), [Part(shard, request) for shard in range(3)], 1, {2: "its data are damaged"})
+    gathered = NodeStatus(call(request), [Part(shard, request) for shard in range(3)], 1, {2: "its data are damaged"})
     for shard in (1, 0):
         gathered.answer(
             shard,
@@ -319,7 +319,7 @@ def test_the_members_are_shard_0s_and_every_shard_has_its_leader() -> None:
 
 def test_a_clusters_status_has_a_row_for_each_shard_and_says_which_is_missing() -> None:
     asked = call(Request(Action.CLUSTER, command="status"))
-    spread = Spread(asked, SHARDING.every(asked.request))
+    spread = ClusterRows(asked, SHARDING.every(asked.request))
     for order, part in enumerate(spread.parts):
         member = {"node_id": 1, "host": "h", "port": 7 + part.shard, "role": "voter", "lag": part.shard}
         reply = ClusterReply(action=15, code=Code.OK, leader_node_id=order, members=[member], level=3)

@@ -1,6 +1,6 @@
 """Consumers that are told of a message and leave it there: one for each message, in the order in which they came."""
 
-from actors.queues.lines import TOLD_S
+from actors.queues.wait_queues import OFFER_S
 from quorate.protocol import Reply, Request
 from tests.actors.queues.shard import Shard
 
@@ -66,13 +66,13 @@ def test_each_message_is_kept_for_a_watcher_for_its_own_moment() -> None:
     told = [watch(shard, Asker()) for _ in range(2)]
     waits = [consume(shard) for _ in range(2)]
     produce(shard)
-    shard.pass_time(TOLD_S / 2)
+    shard.pass_time(OFFER_S / 2)
     produce(shard)
     assert answered(shard, told) == [True, True]
     assert answered(shard, waits) == [False, False]
-    shard.pass_time(TOLD_S / 2)
+    shard.pass_time(OFFER_S / 2)
     assert answered(shard, waits) == [True, False]
-    shard.pass_time(TOLD_S / 2)
+    shard.pass_time(OFFER_S / 2)
     assert answered(shard, waits) == [True, True]
 
 
@@ -107,7 +107,7 @@ def test_a_message_that_nobody_comes_for_keeps_nobody_busy() -> None:
     shard = Shard()
     produce(shard)
     watch(shard, Asker())
-    shard.pass_time(TOLD_S)
+    shard.pass_time(OFFER_S)
     assert shard.broker.next_event_at > shard.now
     assert not shard.broker.delivery.lines.has_told
 

@@ -1,6 +1,6 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
-from net.clients.connection import AT_ONCE, MESSAGES_MAX, TURN_MAX, Connection
+from net.clients.connection import MESSAGES_MAX, TURN_MAX, UNORDERED, Connection
 from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits, Say
@@ -23,8 +23,8 @@ def test_replies_leave_in_the_order_of_the_requests() -> None:
 def test_a_request_with_seq_is_answered_at_once() -> None:
     end, connection = connected()
     connection.receive(b'{"action":1}{"action":1,"seq":7}')
-    assert end.requests[1][0] == AT_ONCE
-    connection.answer(AT_ONCE, ASKED, reply(2))
+    assert end.requests[1][0] == UNORDERED
+    connection.answer(UNORDERED, ASKED, reply(2))
     assert len(end.sent) == 1
 
 
@@ -78,7 +78,7 @@ def test_consumes_that_may_each_bring_a_large_message_are_bounded_but_not_those_
     assert len(end.requests) == 30
     connection.receive(b'{"action":2,"seq":2}' * 30)
     assert len(end.requests) == 30 + MESSAGES_MAX
-    connection.answer(AT_ONCE, end.requests[-1][1], reply(1))
+    connection.answer(UNORDERED, end.requests[-1][1], reply(1))
     assert len(end.requests) == 31 + MESSAGES_MAX
 
 
@@ -87,10 +87,10 @@ def test_a_client_with_many_open_requests_is_not_read_until_they_are_answered() 
     connection.receive(b'{"action":1,"seq":1}' * 6)
     assert len(end.requests) == 4
     assert not end.is_reading
-    connection.answer(AT_ONCE, ASKED, reply(1))
+    connection.answer(UNORDERED, ASKED, reply(1))
     assert len(end.requests) == 5
     assert not end.is_reading
-    connection.answer(AT_ONCE, ASKED, reply(2))
+    connection.answer(UNORDERED, ASKED, reply(2))
     assert len(end.requests) == 6
     assert end.is_reading
 
@@ -112,7 +112,7 @@ def test_a_consumer_that_waits_holds_up_nothing_behind_it() -> None:
     end, connection = connected()
     connection.receive(b'{"action":2,"wait":600,"seq":1}{"action":11,"seq":2}{"action":1,"seq":3}')
     assert [request.action for _, request in end.requests] == [2, 11]
-    connection.answer(AT_ONCE, end.requests[1][1], reply(2))
+    connection.answer(UNORDERED, end.requests[1][1], reply(2))
     assert [request.action for _, request in end.requests] == [2, 11, 1], "it may be what the consumer waits for"
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from net.clients.connection import AT_ONCE, Connection
+from net.clients.connection import UNORDERED, Connection
 from net.clients.held_bytes import OBJECT_BYTES
 from net.node_facts import NodeFacts
 from net.protocols.gmq_session import GmqSession
@@ -60,7 +60,7 @@ def test_a_session_that_lacks_a_method_harms_its_client_alone_compiled_too() -> 
         session = incomplete()  # refused when it is made, or compiled, when it is called
     except TypeError:
         return
-    Connection(end, end, session, LIMITS).answer(AT_ONCE, ASKED, Reply(action=1, code=0))
+    Connection(end, end, session, LIMITS).answer(UNORDERED, ASKED, Reply(action=1, code=0))
     assert [type(error) for error in end.errors] == [NotImplementedError]
     assert end.closed_how == "abort"
 

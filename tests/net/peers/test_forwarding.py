@@ -9,7 +9,7 @@ from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
 from net.protocols.json_session import encode_reply
 from quorate.authentication import AuthenticatedReply
-from quorate.log_replies import LogReply, RawLogReply, WithEntries
+from quorate.log_replies import LogReply, LogReplyWithEntries, RawLogReply
 from quorate.node_replies import ClientReply, ConfigReply
 from quorate.protocol import (
     NO_DATA,
@@ -54,7 +54,7 @@ REPLIES = [
     ShowReply(action=12, code=0, msg_id=1, message=VIEW),
     ListReply(action=7, code=0, queue_list=[QueueRow("q", 1, 1, 0, 0, 0, 9, 0, False)], queue_count=1, next="q"),
     RedirectReply(action=1, code=-2, leader_node_id=2, leader_host="h", leader_port=3),
-    WithEntries(
+    LogReplyWithEntries(
         action=14, code=0, shard=1, bytes=11, first_trans_id=1, last_trans_id=9, committed=9, entries=[b"\x00", b"ab"]
     ),
 ]

@@ -1,4 +1,4 @@
-"""Doorway: the links that others have dialled, until and after they have proved themselves.
+"""IncomingLinks: the links that others have dialled, until and after they have proved themselves.
 
 Who is refused is told, but never so often that telling it is the harm.
 """
@@ -20,7 +20,7 @@ INCOMING_MAX: Final = 200
 """Links from other nodes; who has not proved himself makes room for who comes after him."""
 
 
-class Doorway:
+class IncomingLinks:
     """Of one worker. `links` are in the order in which they came."""
 
     def __init__(self, runtime: Runtime) -> None:

@@ -11,7 +11,7 @@ from storage.records import ReaderPosition
 from storage.trimming import Describing
 
 
-class RowDescription:
+class HeadRows:
     """`is_ready`: something may be taken; `has_more`: `describe` has begun and goes on. `readers`: as seen last."""
 
     def __init__(self) -> None:

@@ -54,7 +54,7 @@ class _Tries:
         self.left = min(self.left + 1, self._most)
 
 
-class Doorkeeper:
+class ConnectQuota:
     """For one port. `expected` are addresses of nodes; names among them count for nothing. Times are monotonic s."""
 
     def __init__(self, expected: Iterable[str] = ()) -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from net.peers.doorkeeper import (
+from net.peers.connect_quota import (
     ADDRESSES_MAX,
     EXPECTED_MAX,
     PROVED_MAX,
@@ -10,13 +10,13 @@ from net.peers.doorkeeper import (
     STRANGERS_PER_S,
     TRIES_MAX,
     TRIES_PER_S,
-    Doorkeeper,
+    ConnectQuota,
     place_of,
 )
 
 
 def test_an_address_that_proves_nothing_may_come_less_and_less() -> None:
-    doorkeeper = Doorkeeper()
+    doorkeeper = ConnectQuota()
     came = sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(1000))
     assert came == TRIES_MAX
     came = sum(doorkeeper.may_come(10.0, "192.0.2.1") for _ in range(1000))
@@ -24,7 +24,7 @@ def test_an_address_that_proves_nothing_may_come_less_and_less() -> None:
 
 
 def test_who_proves_itself_may_come_as_often_as_it_does() -> None:
-    doorkeeper = Doorkeeper()
+    doorkeeper = ConnectQuota()
     for n in range(1000):
         assert doorkeeper.may_come(n * 0.001, "192.0.2.1")
         doorkeeper.proved(n * 0.001, "192.0.2.1")
@@ -32,7 +32,7 @@ def test_who_proves_itself_may_come_as_often_as_it_does() -> None:
 
 @pytest.mark.parametrize("expected", [["192.0.2.1"], []])
 def test_a_thousand_strangers_do_not_keep_out_who_is_expected_or_has_proved_itself(expected: list[str]) -> None:
-    doorkeeper = Doorkeeper(expected)
+    doorkeeper = ConnectQuota(expected)
     if not expected:
         assert doorkeeper.may_come(0.0, "192.0.2.1")
         doorkeeper.proved(0.0, "192.0.2.1")
@@ -47,7 +47,7 @@ def test_a_thousand_strangers_do_not_keep_out_who_is_expected_or_has_proved_itse
 
 
 def test_who_shares_its_address_with_a_flood_is_let_in_soon() -> None:
-    doorkeeper = Doorkeeper(["127.0.0.1"])
+    doorkeeper = ConnectQuota(["127.0.0.1"])
     tries = 0
     for n in range(60_000):
         came = doorkeeper.may_come(n * 0.001, "127.0.0.1")
@@ -59,14 +59,14 @@ def test_who_shares_its_address_with_a_flood_is_let_in_soon() -> None:
 
 
 def test_no_number_of_addresses_makes_it_remember_more_than_it_may() -> None:
-    doorkeeper = Doorkeeper()
+    doorkeeper = ConnectQuota()
     for n in range(ADDRESSES_MAX + 100):
         doorkeeper.may_come(0.0, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
     assert len(doorkeeper._by_address) == ADDRESSES_MAX
 
 
 def test_who_came_last_is_remembered_longest() -> None:
-    doorkeeper = Doorkeeper()
+    doorkeeper = ConnectQuota()
     assert sum(doorkeeper.may_come(0.0, "192.0.2.1") for _ in range(TRIES_MAX + 1)) == TRIES_MAX
     for n in range(ADDRESSES_MAX * 2):
         doorkeeper.may_come(1.0, f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}")
@@ -76,7 +76,7 @@ def test_who_came_last_is_remembered_longest() -> None:
 
 
 def test_so_many_addresses_that_proved_themselves_are_known_and_one_proof_gives_one_try_back() -> None:
-    doorkeeper = Doorkeeper(["192.0.2.1"])
+    doorkeeper = ConnectQuota(["192.0.2.1"])
     for n in range(PROVED_MAX * 2):
         doorkeeper.proved(0.0, f"10.1.{n >> 8}.{n & 255}")
     assert len(doorkeeper._expected) == PROVED_MAX

@@ -23,7 +23,7 @@ SKIPPED_MAX: Final = 64
 """Commits that do not wait, after so many waits in vain that it has doubled to this."""
 
 
-class Gathering:
+class CommitDelay:
     """Times are monotonic seconds, counts are of replies."""
 
     def __init__(self) -> None:

@@ -2,7 +2,7 @@
 
 A consumer that waits takes a message when its turn comes. One that only watches is told of it, takes nothing, and has
 it kept from those that wait behind it until it has asked for it, says that it does not want it (its client is gone), or
-`TOLD_S` are over. So of a thousand that watch one queue only one comes for a message.
+`OFFER_S` are over. So of a thousand that watch one queue only one comes for a message.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ from storage.message import Message, marks_bytes
 from storage.queue_state import NEVER
 from storage.records import Encoding
 
-TOLD_S: Final = 1.0
+OFFER_S: Final = 1.0
 """For so long a message is kept from those in line for one who was told of it: some requests' way there and back."""
 
 
@@ -39,7 +39,7 @@ class Waiter:
         self.is_strangers = call.principal.name == ANONYMOUS
 
 
-class Lines:
+class WaitQueues:
     """One line a queue; a waiter may stand in several. Times are Unix seconds."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ class Lines:
     def tell(self, name: str, client: Client, now: float) -> float:
         """A client is told of a message of the queue; returns until when that message is kept for it."""
         told = self._told.setdefault(name, OrderedDict())
-        told[client] = until = now + TOLD_S
+        told[client] = until = now + OFFER_S
         told.move_to_end(client)
         self._told_of.setdefault(client, {})[name] = None
         return until

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.links.doorway import INCOMING_MAX, PROOF_S, Doorway, log
+from actors.links.incoming_links import INCOMING_MAX, PROOF_S, IncomingLinks, log
 from net.peers.link import Origin, PeerLink
 from net.peers.messages import PEER_MAJOR, Hello
 from net.refusals import LINES_MAX, QUIET_S, REFUSED_MAX, Refusals
@@ -18,17 +18,17 @@ def hello(node_id: int) -> Hello:
 
 
 class House:
-    """A doorway, and who comes to it: transport and sink of all links."""
+    """A incoming, and who comes to it: transport and sink of all links."""
 
     def __init__(self) -> None:
         self.runtime = CrankedRuntime()
-        self.doorway = Doorway(self.runtime)
+        self.incoming = IncomingLinks(self.runtime)
         self.closed: list[tuple[PeerLink, str]] = []
 
     def came(self, address: str = "192.0.2.1") -> PeerLink:
         house: Any = self
         link = PeerLink(house, house, TERMS, is_dialler=False, origin=Origin(address))
-        self.doorway.admit(link)
+        self.incoming.admit(link)
         return link
 
     def introduced(self, node_id: int) -> PeerLink:
@@ -49,7 +49,7 @@ class House:
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         self.closed.append((link, reason))
-        self.doorway.left(link, reason)
+        self.incoming.left(link, reason)
 
 
 def test_who_has_proved_nothing_in_time_is_cut_and_who_has_stays() -> None:
@@ -59,9 +59,9 @@ def test_who_has_proved_nothing_in_time_is_cut_and_who_has_stays() -> None:
     assert house.closed == []
     house.runtime.crank(0.2)
     assert house.closed == [(silent, "it has proved nothing in time")]
-    assert list(house.doorway.links) == [known]
-    assert house.doorway.of_node(2) == [known]
-    assert house.doorway.of_node(3) == []
+    assert list(house.incoming.links) == [known]
+    assert house.incoming.of_node(2) == [known]
+    assert house.incoming.of_node(3) == []
 
 
 def test_the_oldest_that_has_proved_nothing_makes_room_and_no_other() -> None:
@@ -71,7 +71,7 @@ def test_the_oldest_that_has_proved_nothing_makes_room_and_no_other() -> None:
     assert house.closed == []
     last = house.came()
     assert house.closed == [(crowd[0], "it had not proved itself, and others came")]
-    assert list(house.doorway.links) == [*known, *crowd[1:], last]
+    assert list(house.incoming.links) == [*known, *crowd[1:], last]
 
 
 def test_where_all_have_proved_themselves_one_more_is_not_let_in() -> None:
@@ -79,15 +79,15 @@ def test_where_all_have_proved_themselves_one_more_is_not_let_in() -> None:
     known = [house.introduced(node_id) for node_id in range(1, INCOMING_MAX + 1)]
     more = house.came()
     assert more.is_closed
-    assert list(house.doorway.links) == known
+    assert list(house.incoming.links) == known
 
 
 def test_a_link_that_is_not_of_the_doorway_is_not_its_business() -> None:
     house = House()
     known, other = house.introduced(2), House().came()
-    assert not house.doorway.left(other, "closed")
-    assert house.doorway.left(known, "closed")
-    assert not house.doorway.left(known, "closed")
+    assert not house.incoming.left(other, "closed")
+    assert house.incoming.left(known, "closed")
+    assert not house.incoming.left(known, "closed")
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -100,8 +100,8 @@ def test_who_ends_without_a_proof_or_is_refused_is_told_with_its_address(caplog:
     caplog.set_level(logging.WARNING)
     house = House()
     house.came("192.0.2.9").cut("a frame of 9999 bytes")
-    house.doorway.refuse(house.introduced(5), hello(5), "it is no member")
-    house.doorway.turned_away("192.0.2.7", "no certificate")
+    house.incoming.refuse(house.introduced(5), hello(5), "it is no member")
+    house.incoming.turned_away("192.0.2.7", "no certificate")
     house.introduced(6).cut("gone")
     house.came("").cut("nonsense")
     assert said(caplog) == [

@@ -97,8 +97,9 @@ class Scanning:
     def _found(self, call: Call) -> Reply:
         request, after = call.request, call.request.after
         reply = done(request, ScanReply, shards=self._around.shards, now=self._ledger.now)
-        if call.client.is_gone:
-            return reply  # nobody reads it
+        if call.client.is_gone:  # nobody reads it
+            reply.messages = [] if request.full else None
+            return reply
         begun = after if isinstance(after, int) else 0
         count = min(request.count or SCAN_DEFAULT, SCAN_PIECE)
         if request.full:

@@ -27,6 +27,20 @@ def test_a_scan_that_is_not_done_when_the_lead_is_lost_is_given_back_like_all_ot
     assert not shard.broker.has_more
 
 
+class _Gone(Shard):
+    has_left = is_gone = True
+
+
+def test_for_a_client_that_is_gone_nothing_is_looked_at() -> None:
+    shard = Shard()
+    shard.ask(1, queue="q", data="x")
+    for full in (True, None):
+        order = shard.send(23, _Gone(), full=full)
+        assert not shard.replies[order].get("messages")
+        assert shard.replies[order].get("messages", []) == []
+        assert not shard.replies[order].get("names")
+
+
 def _answered(shard: Shard) -> set[int]:
     shard.commit()
     return set(shard.replies)

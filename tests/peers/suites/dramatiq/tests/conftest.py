@@ -19,7 +19,7 @@ class DeadLetters(dramatiq.Middleware):
     def __init__(self):
         self.by_queue = defaultdict(list)
 
-    def after_nack(self, broker, message):
+    def before_nack(self, broker, message):  # not after: whoever joins the queue may see it empty before that
         self.by_queue[message.queue_name].append((message, message._exception))
 
 

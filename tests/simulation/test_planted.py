@@ -22,6 +22,7 @@ from actors.disk.write_place import Place
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
+from actors.queues import moving
 from actors.queues.delivery import Delivery
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
@@ -439,7 +440,13 @@ def _cancelled_and_waits(patch: pytest.MonkeyPatch) -> None:
 
 def _moved_in_flight(patch: pytest.MonkeyPatch) -> None:
     """What somebody has in hand is moved."""
-    patch.setattr("actors.queues.moving.MOVABLE", (2, 3, 4))
+    some = moving._Looked._first_of_all
+
+    def all_of_them(self: moving._Looked) -> Iterator[Message]:
+        yield from some(self)
+        yield from [self._live[msg_id] for _, msg_id in self._origin.in_hand]
+
+    patch.setattr(moving._Looked, "_first_of_all", all_of_them)
 
 
 def _idle_kept(patch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,14 @@ def message_id(trans_id: int, shard: int) -> int:
     return trans_id * SHARDS_MAX + shard
 
 
+def produced_by(msg_id: int) -> int:
+    """The record that produced the message of that id."""
+    return msg_id // SHARDS_MAX
+
+
 def newest_record(message: Message) -> int:
     """The trans_id of a live message's newest record."""
-    return message.last or message.msg_id // SHARDS_MAX
+    return message.last or produced_by(message.msg_id)
 
 
 def named(messages: list[Message]) -> tuple[list[int], list[int]]:

@@ -194,7 +194,7 @@ def _recover(
         if entry.last_trans_id > state.trans_id and entry.vote_id >= reader.history[-1][1]
     ]
     committed_members = members = state.members
-    led_by = state.led_by
+    led_by = state.tenures.led_by
     later_members: list[tuple[int, Members]] = []
     after = state.trans_id
     tail: list[Entry] = []

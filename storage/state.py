@@ -52,6 +52,7 @@ from storage.records import (
 )
 from storage.stretches import STRETCH_RECORDS, Stretches
 from storage.tenures import Tenures
+from storage.undo import Undo
 
 MESSAGES_UNTIL_REST: Final = 2000
 
@@ -66,11 +67,10 @@ class ShardState:
     """The live messages and queues of one shard, after record `trans_id`; `time` is that of the last entry (s).
 
     `names` are the queues' in order. `data_bytes` is the sum of the live messages' weights; `readers`, where the log's
-    named readers are, is another object whenever it has changed. `led_by`: the node whose leading the log's records say
-    last, 0 if they say nothing of it. `tenures`: who has led since when, from `JOBS_LEVEL` on. `kept` are the messages
-    that are delivered, and stay though that is at most once; the first of them were so first. `keys` are of messages
-    whose key is unique in the shard (`is_of_all`): all others are their queues'. `stretches` is what its log is about,
-    of those entries that it was told of.
+    named readers are, is another object whenever it has changed. `tenures`: who has led since when, from `JOBS_LEVEL`
+    on. `kept` are the messages that are delivered, and stay though that is at most once; the first of them were so
+    first. `keys` are of messages whose key is unique in the shard (`is_of_all`): all others are their queues'.
+    `stretches` is what its log is about, of those entries that it was told of; `undo` takes back what is not committed.
     """
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
@@ -81,7 +81,6 @@ class ShardState:
         self.loading = False
         self.members: Members | None = None
         self.readers: dict[str, ReaderPosition] = {}
-        self.led_by = 0
         self.tenures = Tenures()
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
@@ -90,6 +89,7 @@ class ShardState:
         self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
         self.buckets = NameBuckets()
+        self.undo = Undo()
 
     def apply(self, trans_id: int, record: Record) -> None:
         """Let record `trans_id`, the next one, change the state."""
@@ -143,6 +143,7 @@ class ShardState:
             self.follow(entry.first_trans_id + offset, record, entry.time)
         self.time = entry.time
         self.stretches.note(entry.vote_id, entry.last_trans_id, entry.records)
+        self.undo.close(entry.last_trans_id, entry.time)
 
     def _place(self, msg_id: int, time: float) -> None:
         message = self.messages.get(msg_id)
@@ -154,6 +155,7 @@ class ShardState:
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QueueState(name, made_at=self.time)
+            self.undo.queue_made(self.trans_id, name)
             if not self.loading:
                 self.names.add(name)
                 self.buckets.add(name)
@@ -240,6 +242,8 @@ class ShardState:
             queue = self.queue(name)
         message.queue = queue.name  # one string for all: a decoded message brings its own copy
         self.data_bytes += weight(message)
+        if self.undo.is_on:
+            self.undo.made(self.trans_id, message, queue.max_id)
         queue.size += 1
         queue.unplaced += 1
         queue.max_id = max(queue.max_id, msg_id)
@@ -251,12 +255,15 @@ class ShardState:
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         live, loading = self.messages, self.loading
+        undo = self.undo
         _, msg_ids, _, due_ats, counts, consumer = _fields_of(record)
         assert len(msg_ids) == len(due_ats) == len(counts)
         for index, msg_id in enumerate(msg_ids):
             message = live.get(msg_id)
             if message is None:
                 continue
+            if undo.is_on:
+                undo.changes(trans_id, message)
             message.last = trans_id
             if consumer is not None:
                 self._mark_consumer(message, consumer)
@@ -279,11 +286,13 @@ class ShardState:
         message.marks = {**(message.marks or {}), CONSUMER: consumer}
 
     def _remove_messages(self, trans_id: int, record: Removal) -> None:
-        live, loading = self.messages, self.loading
+        live, loading, undo = self.messages, self.loading, self.undo
         for msg_id in record.msg_ids:
             message = live.pop(msg_id)
             if message is None:
                 continue
+            if undo.is_on:
+                undo.changes(trans_id, message)
             queue = self.queues[message.queue]
             if message.place and not loading:
                 queue.lift(message)
@@ -342,6 +351,7 @@ class ShardState:
     def _moved(self, trans_id: int, record: Moving) -> list[tuple[int, Message]]:
         """Those of its messages that live, by their place in the record: in the other queue, without a key there."""
         to = self.queue(record.to)
+        self.undo.raises(trans_id, to)
         found: list[tuple[int, Message]] = []
         for index, (msg_id, due_at) in enumerate(zip(record.msg_ids, record.due_ats, strict=True)):
             to.max_id = max(to.max_id, msg_id)  # also where the message is gone by then: a restart shows the same
@@ -382,6 +392,8 @@ class ShardState:
         message = self.messages.get(msg_id)
         if message is None:
             return None
+        if self.undo.is_on:
+            self.undo.changes(trans_id, message)
         message.last = trans_id
         if self.loading:
             message.place = Place.UNPLACED
@@ -390,15 +402,17 @@ class ShardState:
         return message
 
     def _lead(self, trans_id: int, record: Lead) -> None:
-        self.led_by = record.node_id
+        self.undo.facts_change(trans_id, self)
         self.tenures.led(trans_id, record.node_id)
 
     def _take_members(self, trans_id: int, record: Members) -> None:
+        self.undo.facts_change(trans_id, self)
         self.members = record
         if record.level >= JOBS_LEVEL:
             self.tenures.begin(trans_id)
 
     def _take_position(self, trans_id: int, record: Position) -> None:
+        self.undo.facts_change(trans_id, self)
         readers = dict(self.readers)
         if record.upto is None:
             readers.pop(record.reader, None)
@@ -407,12 +421,15 @@ class ShardState:
         self.readers = readers
 
     def _configure(self, trans_id: int, record: Configure) -> None:
-        self.queue(record.queue).configure(record)
+        queue = self.queue(record.queue)
+        self.undo.queue_changes(trans_id, queue)
+        queue.configure(record)
 
     def _remove_queue(self, trans_id: int, record: Remove) -> None:
         queue = self.queues.get(record.queue)
         if queue is None:
             return
+        self.undo.queue_changes(trans_id, queue)
         if queue.size:  # only in a replay: messages that a later record moves here are here already
             queue.configure(QueueState(record.queue).settings())
         else:

@@ -14,12 +14,14 @@ which the log is trimmed. So stretches end where entries do, and a trim ends whe
 """
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
 from storage.live_messages import LiveMessages
 from storage.message import Made, Message, weight
+from storage.message_ids import produced_by
 from storage.queue_state import QueueState
 from storage.records import Configure, Confirm, Deliver, Moving, Produce, Record, Remove, messages_of
 
@@ -150,6 +152,36 @@ class Stretches:
         self._touched = []
         self._queues = {}
         self._bytes = 0
+        self._last_name = NO_NAME
+
+    def cut(self, after: int, revived: Sequence[int]) -> None:
+        """The log ends behind record `after` now. `revived`: messages that records behind it had changed or removed.
+
+        A full stretch that went beyond is open again. What it is about may be more than what is left of it: a row too
+        many is right as well. Too few are not, and of a message that was gone when its stretch was full nobody thinks;
+        nor is one that is not there any more, whose number another gets.
+        """
+        full = self._full
+        while full and full[-1].until > after:
+            last = full.pop()
+            self._produced = [*last.produced, *self._produced]
+            self._touched = [*last.touched, *self._touched]
+            self._queues = dict.fromkeys((*last.queues, *self._queues))
+            self._open_start = last.start
+        produced = {msg_id for msg_id in self._produced if produced_by(msg_id) <= after}
+        more: dict[int, set[int]] = {}
+        ends = [stretch.until for stretch in full]
+        for msg_id in revived:
+            trans_id = produced_by(msg_id)
+            if self._open_start < trans_id <= after:
+                produced.add(msg_id)
+            elif self.start < trans_id <= self._open_start:
+                more.setdefault(bisect_left(ends, trans_id), set()).add(msg_id)
+        for at, msg_ids in more.items():
+            full[at].produced = array("q", sorted(msg_ids.union(full[at].produced)))
+        self._produced = sorted(produced)
+        self._touched = [msg_id for msg_id in self._touched if produced_by(msg_id) <= after]
+        self.noted = after
         self._last_name = NO_NAME
 
     def first(self, until: int) -> Stretch | None:

@@ -19,10 +19,14 @@ def _since(tenure: Tenure) -> int:
 
 
 class Tenures:
-    """Those of one shard, in order; `rows` is what is kept of them, empty before the level is reached."""
+    """Those of one shard, in order; `rows` is what is kept of them, empty before the level is reached.
+
+    `led_by`: the node whose leading the log's records say last, 0 if they say nothing of it.
+    """
 
     def __init__(self, rows: list[Tenure] | None = None) -> None:
         self.rows: list[Tenure] = rows or []
+        self.led_by = 0
 
     def begin(self, trans_id: int) -> None:
         """The level is reached with that record: who leads says so next."""
@@ -30,7 +34,8 @@ class Tenures:
             self.rows.append(Tenure(trans_id, 0))
 
     def led(self, trans_id: int, node_id: int) -> None:
-        """That record says that the node leads; one that is known already says nothing new."""
+        """That record says that the node leads; one that is known already is no new tenure."""
+        self.led_by = node_id
         rows = self.rows
         if rows and trans_id > rows[-1].since and node_id != rows[-1].node_id:
             rows.append(Tenure(trans_id, node_id))

@@ -26,6 +26,7 @@ from actors.messages.log import (
     Deposed,
     Drain,
     LogAdvanced,
+    LogCut,
     Promoted,
     Propose,
     StateDropped,
@@ -43,7 +44,7 @@ class WriteEntries(msgspec.Struct):
     others_wait: bool = True
 
 
-OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | StateDropped | StateLoaded | Propose
+OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | LogCut | StateDropped | StateLoaded | Propose
 ElectorDecision = (
     CaughtUp
     | LeaderHeard

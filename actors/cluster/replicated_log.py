@@ -13,7 +13,7 @@ from collections import deque
 from actors.cluster.decisions import Decisions, WriteEntries
 from actors.cluster.membership import Membership
 from actors.messages.checkpoints import LoadState
-from actors.messages.log import Apply, Promoted, StateDropped, StateLoaded
+from actors.messages.log import Apply, LogCut, Promoted, StateDropped, StateLoaded
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
@@ -95,7 +95,10 @@ class ReplicatedLog:
         self._writing = deque((count, min(last, after)) for count, last in self._writing)
         self.membership.cut(after)
         decisions: Decisions = [self._write([entry_codec.cut(vote_id, after)], others_wait=True)]
-        return decisions + self.reload() if self.applied > after else decisions
+        if self.applied > after and not self.is_reloading:  # or a fresh state is on its way, of what is committed
+            self.applied = after
+            decisions.append(LogCut(after))
+        return decisions
 
     def settle(self, committed: int) -> None:
         """Records up to there are committed."""

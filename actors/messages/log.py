@@ -6,8 +6,9 @@
 | LogAdvanced | Replicator | QueueOwner | how far the log is durable here, and committed |
 | Apply | Replicator | QueueOwner | a follower: these entries are committed |
 | Promoted, Deposed | Replicator | QueueOwner | this node leads; it does not any more |
-| ReloadNeeded | QueueOwner | Replicator | the state holds what never got into the log |
-| StateDropped | Replicator | QueueOwner | what was applied is not part of the log any more |
+| LogCut | Replicator | QueueOwner | what was applied is not all part of the log any more |
+| ReloadNeeded | QueueOwner | Replicator | what the log does not hold can't be undone |
+| StateDropped | Replicator | QueueOwner | the log is another one |
 | StateGone | QueueOwner | Replicator | all of it is let go of: there is memory for a fresh one |
 | StateLoaded | Checkpointer | Replicator, QueueOwner | a fresh state |
 | Propose | Replicator | QueueOwner | put this change of the members into the log |
@@ -74,12 +75,18 @@ class Deposed(msgspec.Struct):
     leader: int | None
 
 
+class LogCut(msgspec.Struct):
+    """The log ends behind record `after` now, and goes on with another leader's."""
+
+    after: int
+
+
 class ReloadNeeded(msgspec.Struct):
-    """The state holds changes that never got into the log: it must be made anew from the disk."""
+    """The state holds what the log does not, and that can't be undone: it must be made anew from the disk."""
 
 
 class StateDropped(msgspec.Struct):
-    """What was applied is not part of the log any more; a fresh state will come."""
+    """The state is not this log's; a fresh one will come."""
 
 
 class StateGone(msgspec.Struct):

@@ -76,6 +76,7 @@ from actors.messages.log import (
     Drain,
     Drained,
     LogAdvanced,
+    LogCut,
     Promoted,
     Propose,
     ReloadNeeded,
@@ -135,6 +136,7 @@ ToQueueOwner = (
     | Execute
     | LeaderChanged
     | LogAdvanced
+    | LogCut
     | MembersChanged
     | Promoted
     | Propose

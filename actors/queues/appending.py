@@ -149,6 +149,7 @@ class Appending:
             entries += make_entries(vote_id, state.trans_id, ledger.now, proposed, 1)
             state.stretches.note(vote_id, state.trans_id, proposed)
             self.entry_records.note(len(proposed))
+        state.undo.close(state.trans_id, state.time)
         self.logged = state.trans_id
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)

@@ -383,8 +383,8 @@ class Broker:
         if not self._has_room(call, queue, len(messages), size):
             return None
         self.ledger.make_queue(name)
-        self._state.queue(name).life.used_at = self.ledger.now
         self.ledger.append_together(messages)
+        self._state.queues[name].life.used_at = self.ledger.now
         for made in messages:
             self.ledger.produced(made)
         ids = [made.msg_id for made in messages]

@@ -50,7 +50,8 @@ class Ending:
         ids, previous = named(messages)
         now = ledger.now
         ledger.make_queue(to)
-        expires_at = min(now + ledger.state.queue(to).default_ttl_s, TIME_MAX_S)
+        default_ttl_s = ledger.state.queues.get(to, ledger.new_queue).default_ttl_s
+        expires_at = min(now + default_ttl_s, TIME_MAX_S)
         counts = None if ledger.level < WORKERS_LEVEL else [message.deliveries for message in messages]
         times = [now] * len(ids), [expiry_of(message, expires_at) for message in messages]
         ledger.append(Bury(queue.name, to, ids, previous, *times, counts, reason))

@@ -167,6 +167,7 @@ class Ledger:
     def commit(self, trans_id: int) -> list[Message]:
         """Records up to `trans_id` are committed: free the replies; returns the produced messages to place now."""
         self.committed = trans_id = max(trans_id, self.committed)
+        self.state.undo.forget(trans_id)
         parked = self._parked
         answers = self.answers
         while parked and parked[0][0] <= trans_id:

@@ -183,7 +183,7 @@ class Moving:
     def _append(self, origin: str, target: _Target) -> None:
         ledger, now = self._ledger, self._ledger.now
         ledger.make_queue(target.name)
-        ttl_s = ledger.state.queue(target.name).default_ttl_s
+        ttl_s = ledger.state.queues.get(target.name, ledger.new_queue).default_ttl_s
         due_ats = [max(now, message.due_at) for message in target.messages]
         expires_ats = [
             expiry_of(message, min(due_at + ttl_s, TIME_MAX_S))

@@ -9,7 +9,7 @@ from typing import Any
 
 from actors.messages.answering import send_answers
 from actors.messages.call import Call
-from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged, StatusAsked
+from actors.messages.calls import ClientGone, Execute, RightsChanged, StatusAsked
 from actors.messages.checkpoints import DescribeHead
 from actors.messages.lifecycle import Reconfigure, Stop
 from actors.messages.log import (
@@ -18,6 +18,7 @@ from actors.messages.log import (
     Drain,
     Drained,
     LogAdvanced,
+    LogCut,
     Promoted,
     Propose,
     ReloadNeeded,
@@ -29,6 +30,7 @@ from actors.messages.log import (
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToCheckpointer, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
+from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appender import Appender
 from actors.queues.appending import Appending
 from actors.queues.broker import Broker, Limits
@@ -40,12 +42,12 @@ from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.queues.tenure import Tenure
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from quorate.actions import ASKS_NODE, WAITS, WRITES
-from quorate.protocol import Action, ErrorWord, Reply, done, refusal
+from quorate.protocol import Action, ErrorWord
 from storage import entry_codec
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
+from storage.undo import undo_to
 
 
 class _TimePassed:
@@ -66,14 +68,11 @@ class QueueOwner(LoopActor):
         self._rows = HeadRows()
         self._appending = Appending(settings.appending, state.trans_id)
         self._appender = Appender(runtime, self._appending, self._tenure, self._carry_out)
+        self._admission = Admission(self._tenure, settings.journal_low_bytes)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
-        self._router: Mailbox[ToRouter]
-        self._held: list[Call] = []
         self._leftovers = Leftovers()
-        self._room_bytes = NEVER
         self._level = FIRST_LEVEL
-        self._disk_full: str | None = None
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._continues = self._tells_gone = False
         self._stopping: Stop | None = None
@@ -87,6 +86,7 @@ class QueueOwner(LoopActor):
             Apply: self._apply,
             Promoted: self._promoted,
             Deposed: self._deposed,
+            LogCut: self._log_cut,
             StateDropped: self._state_dropped,
             StateLoaded: self._state_loaded,
             LeaderChanged: self._around.leader_changed,
@@ -106,8 +106,9 @@ class QueueOwner(LoopActor):
         self, replicator: Mailbox[ToReplicator], checkpointer: Mailbox[ToCheckpointer], router: Mailbox[ToRouter]
     ) -> None:
         """Whom it tells; called by the assembly before any message."""
-        self._replicator, self._checkpointer, self._router = replicator, checkpointer, router
+        self._replicator, self._checkpointer = replicator, checkpointer
         self._appender.replicator = replicator
+        self._admission.router = router
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
@@ -116,20 +117,26 @@ class QueueOwner(LoopActor):
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:
         """A broker over `state`, with nothing open."""
+        time = state.time
         if self._has_broker:
             self._broker.release()
             if self._ledger.state is not state:
                 self._leftovers.add_state(self._ledger.state)
+            else:  # its messages stand where they do at that time, whatever the log has heard of it
+                time = max(time, self._ledger.now)
         self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
         )
-        self._broker.disk_full = self._disk_full
+        self._broker.disk_full = self._admission.disk_full
         self._rows.readers = None
         self._ledger = self._broker.ledger
         self._ledger.level = self._level
-        self._appender.ledger = self._ledger
-        self._clock = LeaderClock(state.time)
+        self._ledger.set_time(time)
+        self._appender.ledger = self._admission.ledger = self._ledger
+        self._clock = LeaderClock(time)
+        if self.runtime.watcher is not None:
+            self.runtime.watcher("state", state)
 
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
@@ -137,60 +144,22 @@ class QueueOwner(LoopActor):
         self._rows.dropped()
         self._leftovers.add_waiters(self._broker.delivery, self._now())
         uncertain, undone = self._broker.take_open(self._appending.logged)
-        reason = "this node reads its data again, since it lost its place as leader"
-        self._refuse([*uncertain, *undone], ErrorWord.NO_LEADER, reason)
+        self._admission.refuse([*uncertain, *undone], ErrorWord.NO_LEADER, READS_AGAIN)
         send_answers(self._ledger.take_answers())
         self._take_state(ShardState(state.shard))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
     def _execute(self, calls: list[Call]) -> None:
-        tenure = self._tenure
-        if tenure.is_stopping:
-            return self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
-        if not tenure.serves:
-            calls = self._own_view_of(calls)
-        elif self._held:
-            calls, self._held = [*self._held, *calls], []
-        if self._disk_full is not None and self._room_bytes < self._settings.journal_low_bytes:
-            reason = f"nothing can be written now: {self._disk_full}"
-            self._refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
-            calls = [call for call in calls if call.request.action not in WRITES]
-        self._broker.execute(self._now(), calls)
-        return None
-
-    def _own_view_of(self, calls: list[Call]) -> list[Call]:
-        """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
-        own = [call for call in calls if call.request.action in ASKS_NODE]
-        others = [call for call in calls if call.request.action not in ASKS_NODE]
-        if others and self._tenure.leads:
-            self._held += others
-        else:
-            self._return(others)
-        if not self._tenure.is_reloading:
-            return own
-        of_queues = (Action.NODE_MONITOR, Action.NODE_LIST)
-        reason = "this node reads its data again, since it lost its place as leader"
-        self._refuse([call for call in own if call.request.action in of_queues], ErrorWord.NO_LEADER, reason)
-        return [call for call in own if call.request.action not in of_queues]
-
-    def _refuse(self, calls: list[Call], error: str, reason: str) -> None:
-        for call in calls:
-            self._ledger.answer(call, refusal(call.request, error, reason))
-
-    def _return(self, calls: list[Call]) -> None:
-        """They were not done: the Router finds out who leads."""
-        if calls:
-            self._router.tell(Returned(calls))
+        admitted = self._admission.admit(calls)
+        if admitted is not None:
+            self._broker.execute(self._now(), admitted)
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
         if message.client.is_gone:
             self._ledger.replicated.forget(message.client)
-        gone = [c for c in self._held if c.client is message.client and c.request.action in WAITS]
-        self._held = [call for call in self._held if call not in gone]
-        for call in gone:
-            self._ledger.answer(call, done(call.request, Reply))
+        self._admission.forget(message.client)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -213,9 +182,9 @@ class QueueOwner(LoopActor):
         """Some of the consumers that waited here, and do not any more."""
         calls = self._leftovers.some_calls()
         if self._tenure.is_stopping:
-            self._refuse(calls, ErrorWord.STOPPING, "the node is stopping")
+            self._admission.refuse(calls, ErrorWord.STOPPING, STOPS)
         else:
-            self._return(calls)
+            self._admission.give_back(calls)
 
     def _reconfigure(self, message: Reconfigure) -> None:
         assert isinstance(message.limits, Limits)
@@ -225,8 +194,10 @@ class QueueOwner(LoopActor):
     def _members_changed(self, message: MembersChanged) -> None:
         self._around.nodes, self._around.voters = message.nodes, message.voters
         self._level = self._ledger.level = message.level
-        tenures = self._ledger.state.tenures.rows
         self._tenure.named(message.since)
+        state = self._ledger.state
+        state.undo.turn(state, is_on=self._tenure.leads and message.voters > 1)
+        tenures = state.tenures.rows
         if self._tenure.leads and tenures and tenures[-1].node_id != self._around.node_id:
             self._ledger.append(Lead("", self._around.node_id))  # it has led before, and now it is known who did
         if self._tenure.committed(self._ledger.committed):
@@ -236,9 +207,9 @@ class QueueOwner(LoopActor):
 
     def _log_advanced(self, message: LogAdvanced) -> None:
         committed = message.committed
-        self._room_bytes, self._around.trimmed = message.room_bytes, message.trimmed
+        self._admission.room_bytes, self._around.trimmed = message.room_bytes, message.trimmed
         self._around.heard = message.heard
-        self._broker.disk_full = self._disk_full = message.disk_full
+        self._broker.disk_full = self._admission.disk_full = message.disk_full
         self._appender.is_disk_full = message.disk_full is not None
         if not self._tenure.leads:
             return
@@ -281,7 +252,8 @@ class QueueOwner(LoopActor):
             return  # said again with the fresh state
         state, committed = self._ledger.state, self._ledger.committed
         uncertain, undone = self._broker.take_open(state.trans_id)
-        self._held += [*uncertain, *undone]  # what was asked about this node, and waited for a commit
+        self._admission.hold([*uncertain, *undone])  # what was asked about this node, and waited for a commit
+        state.undo.turn(state, is_on=self._around.voters > 1)
         for entry in message.entries:
             state.follow_entry(entry_codec.read(entry, "a replicated entry"))
         self._take_state(state, committed)
@@ -302,28 +274,46 @@ class QueueOwner(LoopActor):
         ledger = self._ledger
         self._leftovers.add_waiters(self._broker.delivery, self._now())
         uncertain, undone = self._broker.take_open(self._appending.logged)
-        self._refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
-        undone += self._held
-        self._held = []
-        self._return(undone)
+        self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
+        self._admission.give_back([*undone, *self._admission.take_held()])
         self._send()
         state = ledger.state
-        is_in_log = state.trans_id == message.log_end
+        state.undo.turn(state, is_on=False)
+        is_in_log = undo_to(state, message.log_end)
         self._tenure.deposed(is_in_log=is_in_log)
         if not is_in_log:
-            self._empty_state()
-            self._replicator.tell(ReloadNeeded())
+            self._reload()
             return
         for produced in ledger.take_unplaced():
             if produced.msg_id in state.messages and not produced.place:
                 state.queues[produced.queue].place(produced, state.time)
+        self._rows.dropped()
         self._take_state(state, message.committed)
         self._describe()
 
+    def _log_cut(self, message: LogCut) -> None:
+        """What another leader's log does not hold was applied here while this node led."""
+        if self._tenure.is_reloading:
+            return
+        ledger = self._ledger
+        if not undo_to(ledger.state, message.after):
+            self._tenure.dropped()
+            self._reload()
+            return
+        uncertain, undone = self._broker.take_open(ledger.state.trans_id)
+        self._rows.dropped()
+        self._take_state(ledger.state, min(ledger.committed, message.after))
+        self._execute([*uncertain, *undone])  # what was asked about this node, and waited for a commit
+        self._describe()
+
+    def _reload(self) -> None:
+        """The state holds what the log does not, and that can't be undone."""
+        self._empty_state()
+        self._replicator.tell(ReloadNeeded())
+
     def _state_dropped(self, message: StateDropped) -> None:
         self._tenure.dropped()
-        self._return(self._held)
-        self._held = []
+        self._admission.give_back(self._admission.take_held())
         self._empty_state()
         self._tells_gone = True
 
@@ -402,8 +392,7 @@ class QueueOwner(LoopActor):
         self._stopping = message
         self._tenure.is_stopping = True
         self._leftovers.add_waiters(self._broker.delivery, self._now())
-        undone, self._held = self._held, []
-        self._refuse(undone, ErrorWord.STOPPING, "the node is stopping")
+        self._admission.refuse(self._admission.take_held(), ErrorWord.STOPPING, STOPS)
 
     def _go_on_stopping(self) -> None:
         """Stopped is: all committed. The Replicator sees to it that LMDB has it."""

@@ -27,6 +27,7 @@ class CrankedRuntime(Runtime):
     def __init__(self) -> None:
         super().__init__()
         self.time = 100.0
+        self.set_back_s = 0.0
         self.rested = 0
         self.watched: dict[int, Callable[[], None]] = {}
         self.failures: list[BaseException] = []
@@ -35,7 +36,7 @@ class CrankedRuntime(Runtime):
 
     def now(self) -> float:
         """The wall clock."""
-        return 1_799_999_900.0 + self.time
+        return 1_799_999_900.0 + self.time - self.set_back_s
 
     def monotonic(self) -> float:
         """The other."""

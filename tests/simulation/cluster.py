@@ -352,6 +352,8 @@ class SimulatedNode:
             if observer is not None and stored.last_trans_id <= opened.state.trans_id:
                 observer.settled(self.node_id, stored)  # it is alone: what its disk has is committed
         self.log = opened.log
+        if observer is not None:
+            observer.logs[self.node_id] = opened.log
         network = _Dialler(self.network, self.name, runtime)
         shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues)
         limits = ListenerLimits(connection=ConnectionLimits(request=self.request_limits))

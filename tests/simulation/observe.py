@@ -5,14 +5,16 @@ noted who led in which vote_id, which entries were committed, and when a leader 
 """
 
 import json
-from collections import Counter
+import math
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from actors.cluster.decisions import WriteEntries
+from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import StagePart
 from actors.messages.election import CaughtUp
-from actors.messages.log import Drain, Promoted, Propose, StateDropped, Undrain
+from actors.messages.log import Drain, LogCut, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
@@ -21,12 +23,14 @@ from storage.records import Clear, Configure, Encoding, Moving, Produce, Remove,
 from storage.state import ShardState
 from tests.simulation.rules import Rules
 from tests.simulation.world import World
+from tests.storage.facts import facts
 
 STRANGER = 9
 """The number of who is no node of the cluster, unless it takes a member's."""
 
 RARE: dict[str, Callable[[Any], bool]] = {
     "tails cut": lambda decision: isinstance(decision, WriteEntries) and any(one.is_cut for one in decision.entries),
+    "states undone": lambda decision: isinstance(decision, LogCut),
     "states made anew": lambda decision: isinstance(decision, StateDropped),
     "snapshots wanted": lambda decision: _says(decision, SnapshotNeeded),
     "snapshot parts": lambda decision: isinstance(decision, StagePart),
@@ -52,6 +56,8 @@ class Observer:
     """One run's notes of one shard; `problems` and `handed_out` are the history's of the clients.
 
     `posed`: whom a stranger said to which node that it is: what that one is cut off for need not be its own words.
+    `logs` and `states`: of each node, as it runs; `cuts`: behind which records a log was cut that its state's owner has
+    not heard of.
     """
 
     def __init__(
@@ -67,6 +73,9 @@ class Observer:
         self.posed: set[tuple[int, int]] = set()
         self.elections = 0
         self.rules = Rules()
+        self.logs: dict[int, ReplicatedLog] = {}
+        self.states: dict[int, ShardState] = {}
+        self.cuts: dict[int, deque[int]] = {}
         self.reached: Counter[str] = Counter()
 
     def watch(self, node_id: int, what: str, about: Any) -> None:
@@ -79,7 +88,11 @@ class Observer:
             )
         elif what == "answered":
             self.answered(about)
+        elif what == "state":
+            self.taken(node_id, about)
         elif what == "decided":
+            if isinstance(about, LogCut):
+                self.cuts.setdefault(node_id, deque()).append(about.after)
             if isinstance(about, Promoted):
                 self.led(about.vote_id, node_id)
             for name, matches in RARE.items():
@@ -99,6 +112,33 @@ class Observer:
         known = self.committed.setdefault(first, (last, entry.data))
         if known != (last, entry.data):
             self.problems.append(f"node {node_id} committed other records {first}..{last} than another node did")
+
+    def taken(self, node_id: int, state: ShardState) -> None:
+        """An owner goes on with a state: it leads or follows now, or the log was cut."""
+        known, self.states[node_id] = self.states.get(node_id), state
+        cuts = self.cuts.setdefault(node_id, deque())
+        if known is not state:
+            cuts.clear()
+            return  # a fresh one, whose rows may be of a later moment than what it has of the log
+        if cuts and cuts[0] == state.trans_id:
+            cuts.popleft()
+        if cuts:
+            return  # it is about to hear that its log is another one
+        log = self.logs[node_id]
+        said = ShardState(self._shard)
+        for first, (last, data) in sorted(self.committed.items()):
+            if first == said.trans_id + 1 and last <= min(state.trans_id, log.committed):
+                said.follow_entry(decode(data, "a committed entry"))
+        for stored in log.tail.behind(said.trans_id, up_to=state.trans_id):
+            said.follow_entry(decode(stored.data, "an entry that is not known to be committed"))
+        self.compare(node_id, state, said)
+
+    def compare(self, node_id: int, state: ShardState, said: ShardState) -> None:
+        """A state in memory against what the log says."""
+        held, wanted = facts(state, math.inf), facts(said, math.inf)
+        wrong = [name for name, one in held.items() if one != wanted[name]]
+        if wrong:
+            self.problems.append(f"node {node_id}'s state at record {state.trans_id} is not the log's: {wrong}")
 
     def answered(self, answers: Sequence[Any]) -> None:
         """A leader's owner lets answers go."""

@@ -188,7 +188,8 @@ class Run:
         for node in self.nodes:
             if node.node_id in self.faults.outside:
                 continue
-            replayed = states[node.shard]
+            replayed, observer = states[node.shard], self.observers[node.shard]
+            observer.compare(node.node_id, observer.states[node.node_id], replayed)
             state = node.state_on_disk()
             left = [message for message in state.messages.values() if message.queue not in (IDLE, *TOPICS)]
             if left:

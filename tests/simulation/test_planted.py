@@ -40,6 +40,7 @@ from storage.records import Bury, Clear, Confirm, Expire, Extend, Produce
 from storage.state import ShardState
 from storage.tenures import Tenures
 from storage.trimming import Trim
+from storage.undo import Undo
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
 from tests.storage.memory import MemoryWrites
@@ -264,9 +265,27 @@ def _votes_without_its_log(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("tests.simulation.faults.DAMAGE_RATE", 0.5)
 
 
+def _undone_but_for_one(patch: pytest.MonkeyPatch) -> None:
+    """The newest of what a lost lead has changed stays."""
+    true = Undo.take
+
+    def take(self: Undo, after: int, trans_id: int) -> Any:
+        taken = true(self, after, trans_id)
+        return taken if taken is None else (taken[0][1:], taken[1])
+
+    patch.setattr(Undo, "take", take)
+
+
+def _not_undone(patch: pytest.MonkeyPatch) -> None:
+    """A node that has led takes its state for the log's, wherever that ends."""
+    patch.setattr("actors.queues.queue_owner.undo_to", lambda state, after: True)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
+        (_undone_but_for_one, "is not the log's|AssertionError|KeyError"),
+        (_not_undone, "is not the log's|AssertionError|KeyError"),
         (_votes_without_its_log, "is lost|committed other records|would be dropped"),
         (_voted_before_saved, "both lead in vote"),
         (_logs_not_matched, "committed other records"),

@@ -16,6 +16,7 @@ from actors.messages.log import (
     Drain,
     Drained,
     LogAdvanced,
+    LogCut,
     Promoted,
     Propose,
     ReloadNeeded,
@@ -33,7 +34,7 @@ from actors.queues.queue_owner import QueueOwner
 from actors.queues.surroundings import OwnerSettings, Surroundings
 from quorate.protocol import ProduceItem, Reply, Request
 from storage.entry_codec import decode
-from storage.records import Lead, Member, Members
+from storage.records import LEVEL, Lead, Member, Members
 from storage.state import ShardState
 from storage.stretches import Stretch
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -217,6 +218,80 @@ def test_deposed_it_says_of_each_open_request_what_is_known() -> None:
     owner.tell(StateLoaded(ShardState()))
     owner.ask(107)
     assert [reply.code for reply in owner.replies()] == [0]
+
+
+def one_of_three() -> Owner:
+    """It leads three nodes, and has produced a message that is committed."""
+    owner = Owner()
+    owner.tell(MembersChanged(3, 3, LEVEL), Promoted(5, []))
+    owner.advance(1)
+    produce(owner, b'"committed"')
+    owner.advance(2)
+    owner.replies()
+    return owner
+
+
+def texts(owner: Owner) -> list[bytes]:
+    return [message.data for message in owner.actor._ledger.state.messages.values()]
+
+
+def test_deposed_it_takes_back_what_never_got_into_the_log() -> None:
+    owner = one_of_three()
+    produce(owner, b'"sent"')
+    produce(owner, b'"not sent"')
+    owner.tell(Deposed(log_end=3, committed=2, leader=3))
+    assert not owner.replicator.take(ReloadNeeded)
+    assert texts(owner) == [b'"committed"', b'"sent"']
+    owner.tell(LogCut(2))
+    assert not owner.replicator.take(ReloadNeeded)
+    assert texts(owner) == [b'"committed"']
+    owner.ask(107)
+    assert [reply.code for reply in owner.replies() if reply.action == 107] == [0], "and it is a follower like others"
+
+
+def test_a_leader_whose_clock_was_set_back_while_it_did_not_lead_delivers_nothing_early() -> None:
+    """What it had seen come due stands among what is ready, and no record says so (simulator, seed 900098)."""
+    owner = one_of_three()
+    owner.ask(2, queue="q", retry=30)
+    produce(owner, b'"later"', delay=5, retry=30)
+    owner.advance(4)
+    owner.crank(6)
+    owner.tell(Deposed(log_end=4, committed=4, leader=3))
+    owner.runtime.set_back_s = 4.0
+    owner.tell(Promoted(6, []))
+    owner.advance(5)
+    owner.replies()
+    owner.appended()
+    owner.ask(2, queue="q")
+    owner.crank(0.01)
+    [delivered] = owner.appended()
+    [later] = owner.actor._ledger.state.messages.values()
+    assert delivered.msg_ids == [later.msg_id]
+    assert owner.actor._ledger.now >= later.due_at - 30 >= later.produced_at + 5
+
+
+def test_what_is_asked_about_a_node_waits_for_no_record_that_was_cut_off() -> None:
+    owner = one_of_three()
+    produce(owner, b'"sent"')
+    owner.tell(Deposed(log_end=3, committed=2, leader=3))
+    owner.replies()
+    owner.ask(107)
+    assert owner.replies() == []
+    owner.tell(LogCut(2))
+    assert [len(getattr(reply, "queue_list", ())) for reply in owner.replies()] == [1]
+
+
+def test_a_log_cut_behind_what_was_noted_makes_the_state_be_read_again() -> None:
+    owner = leading()
+    produce(owner)
+    owner.appended()
+    owner.tell(Deposed(log_end=2, committed=1, leader=3), LogCut(1))
+    assert len(owner.replicator.take(ReloadNeeded)) == 1
+    owner.tell(LogCut(0), Apply([leading_entry(owner)]), Promoted(6, []))
+    assert not owner.replicator.take(ReloadNeeded), "a fresh one is on its way"
+    assert owner.appended() == []
+    owner.tell(StateDropped(), StateLoaded(ShardState()), Promoted(6, []))
+    assert owner.appended() == [Lead("", 1)]
 
 
 def test_there_is_no_fresh_state_before_the_old_one_is_let_go_of() -> None:

@@ -1,0 +1,93 @@
+"""Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
+
+A node that serves does all that there is room for. One that is about to serve holds what comes until then. All others
+answer only what is asked about themselves, and give the rest back to the Router, which finds out who leads.
+"""
+
+from actors.messages.call import Call, Client
+from actors.messages.calls import Returned
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToRouter
+from actors.queues.ledger import Ledger
+from actors.queues.tenure import Tenure
+from quorate.actions import ASKS_NODE, WAITS, WRITES
+from quorate.protocol import Action, ErrorWord, Reply, done, refusal
+from storage.queue_state import NEVER
+
+READS_AGAIN = "this node reads its data again, since it lost its place as leader"
+STOPS = "the node is stopping"
+OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
+"""Of what is asked about a node, this is about its state."""
+
+
+class Admission:
+    """Of one owner. `ledger` answers, `router` takes back; the disk is full for the reason `disk_full`, with so much
+    room left, of which the last `low_bytes` are for what nobody asked for.
+    """
+
+    ledger: Ledger
+    router: Mailbox[ToRouter]
+
+    def __init__(self, tenure: Tenure, low_bytes: int) -> None:
+        self._tenure = tenure
+        self._low_bytes = low_bytes
+        self._held: list[Call] = []
+        self.disk_full: str | None = None
+        self.room_bytes: float = NEVER
+
+    def admit(self, calls: list[Call]) -> list[Call] | None:
+        """Those that may be done now, held ones first; None: a node that is stopping does none."""
+        tenure = self._tenure
+        if tenure.is_stopping:
+            self.refuse(calls, ErrorWord.STOPPING, STOPS)
+            return None
+        if not tenure.serves:
+            calls = self._own_view_of(calls)
+        elif self._held:
+            calls = [*self.take_held(), *calls]
+        if self.disk_full is not None and self.room_bytes < self._low_bytes:
+            reason = f"nothing can be written now: {self.disk_full}"
+            self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
+            calls = [call for call in calls if call.request.action not in WRITES]
+        return calls
+
+    def _own_view_of(self, calls: list[Call]) -> list[Call]:
+        """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
+        own = [call for call in calls if call.request.action in ASKS_NODE]
+        others = [call for call in calls if call.request.action not in ASKS_NODE]
+        if others and self._tenure.leads:
+            self._held += others
+        else:
+            self.give_back(others)
+        if not self._tenure.is_reloading:
+            return own
+        of_queues = [call for call in own if call.request.action in OF_QUEUES]
+        self.refuse(of_queues, ErrorWord.NO_LEADER, READS_AGAIN)
+        return [call for call in own if call.request.action not in OF_QUEUES]
+
+    def hold(self, calls: list[Call]) -> None:
+        """They are to be done when the node serves."""
+        self._held += calls
+
+    def take_held(self) -> list[Call]:
+        """What was held; it is the caller's now."""
+        held, self._held = self._held, []
+        return held
+
+    def forget(self, client: Client) -> None:
+        """A client waits for nothing any more: what of its calls would only have waited is done."""
+        gone = [call for call in self._held if call.client is client and call.request.action in WAITS]
+        if gone:
+            self._held = [call for call in self._held if call not in gone]
+        for call in gone:
+            self.ledger.answer(call, done(call.request, Reply))
+
+    def refuse(self, calls: list[Call], error: str, reason: str) -> None:
+        """None of them is done."""
+        for call in calls:
+            self.ledger.answer(call, refusal(call.request, error, reason))
+
+    def give_back(self, calls: list[Call]) -> None:
+        """They were not done: the Router finds out who leads."""
+        if calls:
+            self.router.tell(Returned(calls))

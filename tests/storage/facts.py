@@ -1,0 +1,23 @@
+"""What a state says, to be compared with what another says."""
+
+from typing import Any
+
+from storage.records import Place
+from storage.state import ShardState
+
+
+def facts(state: ShardState, now: float) -> dict[str, Any]:
+    """All that a state says, but for where messages stand that are not in flight, or by `now` not any more."""
+    messages = {}
+    for message in state.messages.values():
+        fields = [*message.record()]
+        fields[11] = message.place == Place.IN_FLIGHT and message.due_at > now
+        messages[message.msg_id] = fields
+    return {
+        "at": (state.trans_id, state.time, state.data_bytes),
+        "messages": messages,
+        "queues": {q.name: (q.settings(), q.size, q.unplaced, q.max_id, q.keys) for q in state.queues.values()},
+        "names": (list(state.names), sorted(state.buckets)),
+        "keys": {key: message.msg_id for key, message in state.keys.items()},
+        "others": (state.members, state.readers, state.tenures.rows),
+    }

@@ -1,0 +1,299 @@
+"""Undoing: the state is what it would be if the records behind that point had never been made."""
+
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from storage import undo
+from storage.message import Message, message_of
+from storage.message_ids import message_id, named, produced_by
+from storage.records import (
+    JOBS_LEVEL,
+    Bury,
+    Clear,
+    Configure,
+    Confirm,
+    Deliver,
+    Expire,
+    Extend,
+    Lead,
+    Member,
+    Members,
+    Move,
+    Place,
+    Position,
+    Produce,
+    Record,
+    Release,
+    Remove,
+    Take,
+    Withhold,
+    messages_of,
+)
+from storage.state import ShardState
+from storage.stretches import Stretch
+from storage.undo import undo_to
+from tests.storage.facts import facts
+
+QUEUES = ["a", "b", "c", "dead"]
+STRETCH_RECORDS = 7
+MARKS: list[Any] = [None, None, {"expire": "drop"}, {"scope": "all"}, {"keep": True}, {"headers": {"x": "y"}}]
+
+
+class Leader:
+    """A state that makes records at random, as a leader would; `log` is all that it has made and not taken back."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.state = ShardState(0, STRETCH_RECORDS)
+        self.state.undo.turn(self.state, is_on=True)
+        self.log: list[tuple[Record, float]] = []
+        self.open: list[Record] = []
+        self.ends = [0]
+        self.committed = 0
+        self.now = 100.0
+        self.stretches: list[Stretch] = []
+
+    def record(self) -> Record | None:
+        random, state, now = self.random, self.state, self.now
+        name, other = random.choice(QUEUES), random.choice(QUEUES)
+        live = [m for m in state.messages.values() if m.queue == name]
+        some = random.sample(live, min(len(live), random.choice([1, 1, 2])))
+        held = [m for m in some if m.place == Place.IN_FLIGHT]
+        repeated = [m for m in held if m.retry_s]
+        others = [m for m in some if m.place != Place.IN_FLIGHT]
+        if not some or random.random() < 0.3:
+            return self.rare(name) if random.random() < 0.3 else self.produce(name)
+        due = now + random.choice([-1.0, 0.0, 5.0])
+        dues = [due] * len(some)
+        counts = [m.deliveries + 1 for m in some]
+        kind: Any = random.choice(
+            [Deliver, Deliver, Release, Extend, Confirm, Expire, Clear, Take, Bury, Move, Withhold]
+        )
+        if kind is Deliver:
+            staying = [m for m in some if m.retry_s or (m.marks is not None and "keep" in m.marks)]
+            if not staying:
+                return Take(name, *named(some))
+            times = [now + 5.0] * len(staying)
+            return Deliver(
+                name, *named(staying), times, [m.deliveries + 1 for m in staying], random.choice([None, "me"])
+            )
+        if kind is Release:
+            nacks = random.choice([None, [1] * len(repeated)])
+            counts = [m.deliveries + 1 for m in repeated]
+            return Release(name, *named(repeated), [due] * len(repeated), nacks, None if nacks is None else counts)
+        if kind is Extend:
+            return Extend(name, *named(held), [now + 9.0] * len(held)) if held else None
+        if kind is Withhold:
+            return Withhold(name, *named(others), [due] * len(others))
+        if kind is Bury or kind is Move:
+            if other == name or any(self.is_known(m, other) for m in some):
+                return None
+            ids, previous = named(some)
+            expires = [now + 50.0] * len(ids)
+            if kind is Bury:
+                return Bury(name, other, ids, previous, dues, expires, random.choice([None, counts]), "so")
+            return Move(name, other, ids, previous, dues, expires)
+        removal: Record = kind(name, *named(some))
+        return removal
+
+    def is_known(self, message: Message, other: str) -> bool:
+        queue = self.state.queues.get(other)
+        return message.key is not None and queue is not None and message.key in queue.keys
+
+    def produce(self, name: str) -> Record | None:
+        random, now = self.random, self.now
+        key = random.choice([None, None, "k1", "k2"])
+        queue = self.state.queues.get(name)
+        marks = random.choice(MARKS)
+        if key is not None and (key in self.state.keys or (queue is not None and key in queue.keys)):
+            key = None
+        return Produce(
+            name,
+            message_id(self.state.trans_id + 1, 0),
+            b"x" * random.randrange(9),
+            now,
+            now + random.choice([0.0, 0.0, 3.0]),
+            now + random.choice([20.0, 900.0]),
+            0.0 if marks is not None and "keep" in marks else random.choice([0.0, 5.0, 5.0]),
+            random.randrange(3),
+            key,
+            marks=marks,
+        )
+
+    def rare(self, name: str) -> Record | None:
+        random, queue = self.random, self.state.queues.get(name)
+        kind = random.randrange(5)
+        if kind == 0:
+            shut_at = random.choice([0.0, self.now - 2])
+            return Configure(name, random.randrange(9), 60.0, 0.0, 2, "dead", paused=False, paused_in_at=shut_at)
+        if kind == 1:
+            return Remove(name) if queue is not None and not queue.size else None
+        if kind == 2:
+            return Lead("", random.randrange(1, 4))
+        if kind == 3:
+            member = Member(1, "127.0.0.1", 1, 7, is_voter=True)
+            return Members("", 1, [member], [], [], random.choice([1, JOBS_LEVEL]))
+        return Position("", random.choice(["r", "s"]), random.choice([None, self.state.trans_id]), self.now)
+
+    def act(self) -> None:
+        state, random = self.state, self.random
+        record = self.record()
+        if record is None:
+            return
+        state.apply_next(message_of(record) if isinstance(record, Produce) else record)
+        self.open.append(record)
+        for msg_id in messages_of(record)[0]:
+            message = state.messages.get(msg_id)
+            if message is not None and not message.place and random.random() < 0.8:
+                state.queues[message.queue].place(message, self.now)
+        self.now += random.random()
+        for message in list(state.messages.values()):  # time passes without a record
+            if message.place == Place.IN_FLIGHT and message.due_at <= self.now and message.retry_s:
+                state.queues[message.queue].lift(message)
+                state.queues[message.queue].place(message, self.now)
+
+    def close(self) -> None:
+        """What is open is an entry of the log."""
+        if self.open:
+            state = self.state
+            state.time = self.now
+            state.stretches.note(1, state.trans_id, self.open)
+            state.undo.close(state.trans_id, self.now)
+            self.log += [(record, self.now) for record in self.open]
+            self.open = []
+            self.ends.append(state.trans_id)
+
+    def commit(self) -> None:
+        self.committed = self.random.choice([end for end in self.ends if end >= self.committed])
+        self.state.undo.forget(self.committed)
+
+    def lose(self) -> None:
+        """Another leader's log goes on behind some entry; this one leads again."""
+        after = self.random.choice([end for end in self.ends if end >= self.committed])
+        self.state.undo.turn(self.state, is_on=False)
+        assert undo_to(self.state, after)
+        self.log, self.open = self.log[:after], []
+        self.ends = [end for end in self.ends if end <= after]
+        for message in self.state.messages.values():
+            if not message.place:
+                self.state.queues[message.queue].place(message, self.state.time)
+        leads = [record.node_id for record, _ in self.log if isinstance(record, Lead)]
+        assert self.state.tenures.led_by == (leads[-1] if leads else 0)
+        assert facts(self.state, self.now) == facts(followed(self.log), self.now)
+        self.state.check()
+        self.state.undo.turn(self.state, is_on=True)
+
+
+def followed(log: list[tuple[Record, float]]) -> ShardState:
+    """A state that has only ever heard of those."""
+    state = ShardState()
+    for trans_id, (record, time) in enumerate(log, 1):
+        state.follow(trans_id, record, time)
+        state.time = time
+    return state
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.randoms(use_true_random=False), st.integers(1, 60))
+def test_a_lost_lead_is_undone(random: Random, steps: int) -> None:
+    leader = Leader(random)
+    for _ in range(steps):
+        for _ in range(random.randrange(6)):
+            leader.act()
+        chance = random.random()
+        if chance < 0.6:
+            leader.close()
+        if chance < 0.3:
+            leader.commit()
+        elif chance > 0.85:
+            leader.lose()
+    leader.close()
+    leader.committed = leader.ends[-1]
+    look_at_stretches(leader)
+
+
+def look_at_stretches(leader: Leader) -> None:
+    """Whatever was cut meanwhile, the stretches know all that their records are about: see `storage.stretches`."""
+    stretches, live = leader.state.stretches, leader.state.messages
+    start = 0
+    while (stretch := stretches.first(leader.committed)) is not None:
+        assert (stretch.start, stretch.until in leader.ends) == (start, True)
+        start = stretch.until
+        produced, touched, queues = set(stretch.produced), set(stretch.touched), set(stretch.queues)
+        assert len(stretch.produced) == len(produced)
+        for trans_id in range(stretch.start + 1, stretch.until + 1):
+            record = leader.log[trans_id - 1][0]
+            ids, previous = messages_of(record)
+            for msg_id, before in zip(ids, previous, strict=True):
+                if isinstance(record, Produce):
+                    assert msg_id in produced or live.get(msg_id) is None
+                    assert record.queue in queues
+                elif before <= stretch.start:
+                    assert msg_id in touched or produced_by(msg_id) > stretch.start
+            if isinstance(record, (Configure, Remove)):
+                assert record.queue in queues
+            if isinstance(record, (Bury, Move)):
+                assert record.to in queues
+        assert all(produced_by(msg_id) <= stretch.until for msg_id in produced | touched)
+        assert stretches.drop_trimmed(stretch.until)
+
+
+def produced(state: ShardState, count: int) -> None:
+    for _ in range(count):
+        made = Produce("q", message_id(state.trans_id + 1, 0), b"x", 1.0, 1.0, 99.0, 5.0, 0, None)
+        state.apply_next(message_of(made))
+    state.undo.close(state.trans_id, 1.0)
+
+
+def test_what_was_not_noted_is_not_undone() -> None:
+    state = ShardState()
+    produced(state, 2)
+    state.undo.turn(state, is_on=True)
+    produced(state, 2)
+    assert not undo_to(state, 1)
+    assert len(state.messages) == 4
+    assert undo_to(state, 2)
+    assert [produced_by(msg_id) for msg_id in state.messages] == [1, 2]
+
+
+def test_what_is_kept_meanwhile_can_still_be_undone_and_what_came_unnoted_can_not() -> None:
+    state = ShardState()
+    state.undo.turn(state, is_on=True)
+    produced(state, 2)
+    state.undo.turn(state, is_on=False)
+    state.undo.turn(state, is_on=True)
+    assert undo_to(state, 0), "nothing came in between"
+    produced(state, 2)
+    state.undo.turn(state, is_on=False)
+    produced(state, 1)
+    state.undo.turn(state, is_on=True)
+    assert not undo_to(state, 0)
+    assert len(state.messages) == 3
+
+
+def test_too_much_is_not_undone_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(undo, "STEPS_MAX", 10)
+    state = ShardState()
+    state.undo.turn(state, is_on=True)
+    produced(state, 11)
+    if undo_to(state, 0):
+        pytest.skip("compiled: constants are what they were")
+    assert len(state.messages) == 11
+    produced(state, 1)
+    assert undo_to(state, 11)
+
+
+def test_committed_records_are_forgotten() -> None:
+    state = ShardState()
+    state.undo.turn(state, is_on=True)
+    for _ in range(5):
+        produced(state, 2)
+    state.undo.forget(7)
+    assert state.undo.since == 6, "whole entries"
+    assert not undo_to(state, 4)
+    assert undo_to(state, 6)
+    assert state.undo.is_on

@@ -22,6 +22,8 @@ OTHER_VALUES: Final = tuple(bytes([byte]) for byte in b'"-0123456789tfn')
 """What a JSON value begins with that is neither object nor list."""
 
 QUOTE: Final = 0x22
+COMMA: Final = 0x2C
+COLON: Final = 0x3A
 BACKSLASH: Final = 0x5C
 OPEN_LIST: Final = 0x5B
 CLOSE_LIST: Final = 0x5D
@@ -37,12 +39,15 @@ STEP_MAX: Final = 4096
 class Brackets:
     """How deep a stream of JSON is, byte after byte: brackets and strings are looked at, and nothing else.
 
-    `depth`: levels that are open; `deepest`: the most there were. Some ns a byte, compiled, whatever the bytes are.
+    `depth`: levels that are open; `deepest`: the most there were; `fields`: those of the outermost object, `commas`:
+    those of all lists and objects in it. Some ns a byte, compiled, whatever the bytes are.
     """
 
     def __init__(self) -> None:
         self.depth = 0
         self.deepest = 0
+        self.fields = 0
+        self.commas = 0
         self._in_string = False
         self._is_escaped = False
 
@@ -55,6 +60,8 @@ class Brackets:
         size: i64 = end
         depth: i64 = self.depth
         deepest: i64 = self.deepest
+        fields: i64 = self.fields
+        commas: i64 = self.commas
         in_string = self._in_string
         if self._is_escaped and place < size:
             self._is_escaped = False
@@ -89,6 +96,12 @@ class Brackets:
             place += 1
             if byte == QUOTE:
                 in_string = True
+            elif byte == COMMA:
+                if depth == 2:
+                    commas += 1
+            elif byte == COLON:
+                if depth == 1:
+                    fields += 1
             elif byte in (OPEN_OBJECT, OPEN_LIST):
                 depth += 1
                 if depth > deepest:
@@ -98,13 +111,17 @@ class Brackets:
                 if depth <= 0:
                     break
         self.depth, self.deepest, self._in_string = depth, deepest, in_string
+        self.fields, self.commas = fields, commas
         if in_string and place > size + 1:
             self._is_escaped = True  # the piece ends behind a backslash
         return min(place, size)
 
 
 class ObjectFramer:
-    """Cuts out objects of at most `bytes_max` bytes and `depth_max` levels."""
+    """Cuts out objects of at most `bytes_max` bytes and `depth_max` levels.
+
+    `seen`: of each object that was given last, how many fields it has, and how many commas its lists and objects.
+    """
 
     def __init__(self, bytes_max: int, depth_max: int) -> None:
         self._bytes_max = bytes_max
@@ -115,6 +132,7 @@ class ObjectFramer:
         self._is_too_deep = False
         self._is_skipping = False
         self._is_dead = False
+        self.seen: list[tuple[int, int]] = []
 
     @property
     def is_idle(self) -> bool:
@@ -129,6 +147,7 @@ class ObjectFramer:
     def feed(self, data: bytes) -> list[bytes | Fault]:
         """The objects that are whole now, and the faults, in the stream's order."""
         out: list[bytes | Fault] = []
+        self.seen = []
         at = 0
         size = len(data)
         while at < size and not self._is_dead:
@@ -178,9 +197,10 @@ class ObjectFramer:
             if not self._is_too_deep:
                 self._buffer += data[at:end]
                 out.append(bytes(self._buffer))
-                self._buffer.clear()
+                self.seen.append((brackets.fields, brackets.commas))
+                self._buffer = bytearray()
             self._is_too_deep = False
-            self._size = brackets.deepest = 0
+            self._size = brackets.deepest = brackets.fields = brackets.commas = 0
         elif not self._is_too_deep:
             self._buffer += data[at:end]
         return end

@@ -47,9 +47,16 @@ PLAIN_ITEM: Final = b'{"data":"'
 SPACED_ITEM: Final = b'{"data": "'
 """How an item of a batch begins that has nothing but a string."""
 
-LARGE_BODY_BYTES: Final = 256 << 10
-"""A request of more bytes is looked through before anything of it is made: a list that is too long, or stands there
-again and again, would make a million objects of 4 MiB, and hold everybody up for 0.2 s."""
+LARGE_BODY_BYTES: Final = 32 << 10
+"""A request of more bytes goes through the framer, also where it comes in one piece: what is known of it then saves to
+look again, and one that is not whole is not decoded in vain."""
+
+ANY_DEPTH: Final = -1
+"""For how deep a request may be: it is known not to be too deep."""
+
+DEEP: Final = "nested too deep"
+NOUGHT: Final = msgspec.Raw(b"0")
+"""Stands for data that are looked at apart."""
 
 HEADERS_TEXT_MAX: Final = 16 * HEADER_BYTES_MAX
 """Headers that may be there have no longer text, each character of it escaped; one that is has a name many times."""
@@ -107,7 +114,7 @@ class JsonSession(Session):
     def receive(self, data: bytes) -> list[Found]:
         """The requests and faults that `data` completes, in order."""
         size = len(data)
-        if self._framer.is_idle and size <= self._limits.request_bytes_max:
+        if size <= LARGE_BODY_BYTES and self._framer.is_idle and size <= self._limits.request_bytes_max:
             try:
                 request = _decode(data)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -122,23 +129,22 @@ class JsonSession(Session):
         frames = self._framer.feed(data)
         self.partial_bytes = self._framer.partial_bytes
         self.large = {index: len(one) for index, one in enumerate(frames) if len(one) > LARGE_BYTES}
-        return [decode_request(frame, self._limits) if isinstance(frame, bytes) else frame for frame in frames]
+        seen = iter(self._framer.seen)
+        return [
+            decode_request(frame, self._limits, next(seen)) if isinstance(frame, bytes) else frame for frame in frames
+        ]
 
 
-def decode_request(body: bytes, limits: RequestLimits) -> Request | Fault:
-    """The request that `body`, one whole object or datagram, holds."""
+def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int] | None = None) -> Request | Fault:
+    """The request that `body`, one whole object or datagram, holds.
+
+    `seen`: what the framer saw of it, which has looked how deep it is, too.
+    """
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
     try:
-        if len(body) > LARGE_BODY_BYTES:
-            found: Any = _fields_in(body)
-            if _has_double(body, found):
-                return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=_named_in(found))
-            for part in (found.messages, found.msg_ids, found.queues):
-                if part is not UNSET and memoryview(part)[0] == OPEN_LIST:
-                    _count_list(part)
-            if _have_long_headers(body, found):
-                return Fault(ErrorWord.FIELD, "headers: too many, or too long", body=_named_in(found))
+        if len(body) > LARGE_BODY_BYTES and (seen is None or seen[1] >= BATCH_MAX or b'"headers"' in body):
+            return _decode_dense(body, limits.depth_max, seen)
         request = _decode(body)
     except msgspec.ValidationError as error:
         return _validation_fault(str(error), body)
@@ -148,7 +154,42 @@ def decode_request(body: bytes, limits: RequestLimits) -> Request | Fault:
         return Fault(ErrorWord.BAD_JSON, f"not UTF-8: {error.reason}")
     except RecursionError:
         return too_deep(limits.depth_max)
-    return _fault_in(request, body, limits.depth_max) or request
+    return _fault_in(request, body, ANY_DEPTH if seen is not None else limits.depth_max) or request
+
+
+def _decode_dense(body: bytes, depth_max: int, seen: tuple[int, int] | None) -> Request | Fault:
+    """A large request that may have very many values. Raises as a decoder does.
+
+    It is looked through before anything of it is made: a list that is too long, or stands there again and again, would
+    make a million objects of 4 MiB, and hold everybody up for 0.2 s. Data are passed over once, and not for each thing
+    that is to be known of the rest.
+    """
+    found: Any = _fields_in(body)
+    count = sum([value is not UNSET for value in _fields_of(found)])
+    if count != seen[0] if seen is not None else _has_double(body, found):
+        return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=_named_in(found))
+    for part in (found.messages, found.msg_ids, found.queues):
+        if part is not UNSET and memoryview(part)[0] == OPEN_LIST:
+            _count_list(part)
+    if _have_long_headers(body, found):
+        return Fault(ErrorWord.FIELD, "headers: too many, or too long", body=_named_in(found))
+    if not body.isascii() and (fault := _not_utf8(body)) is not None:
+        return fault
+    if seen is not None:
+        depth_max = ANY_DEPTH
+    data = found.data
+    if data is UNSET or found.encoding is not UNSET:
+        request = _decode(body)
+        return _fault_in(request, body, depth_max) or request
+    found.data = NOUGHT
+    rest = _encode(found)
+    request = _decode(rest)
+    fault = _fault_in(request, rest, depth_max)
+    if fault is None and (why := _fault_in_data(bytes(data), depth_max)) is not None:
+        fault = too_deep(depth_max) if why is DEEP else Fault(ErrorWord.FIELD, f"data: {why}", body=rest)
+    if fault is None and request.action == _PRODUCE:
+        request.data = data
+    return fault or request
 
 
 def encode_reply(reply: Reply) -> bytes:
@@ -234,12 +275,8 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
         if not body.isascii() and (fault := _not_utf8(body)) is not None:
             return fault  # the decoder has looked at all but the payloads
         colons -= 1
-        first = memoryview(data)[0]
-        if first != QUOTE:
-            if first in OPENING_BYTES and is_deeper(bytes(data), depth_max - 1):
-                return too_deep(depth_max)
-            if (why := unreadable(bytes(data))) is not None:
-                return Fault(ErrorWord.FIELD, f"data: {why}", body=body)
+        if memoryview(data)[0] != QUOTE and (why := _fault_in_data(bytes(data), depth_max)) is not None:
+            return too_deep(depth_max) if why is DEEP else Fault(ErrorWord.FIELD, f"data: {why}", body=body)
     queue = request.queue
     if queue is not None:
         colons -= 1
@@ -265,8 +302,20 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
     messages = request.messages
     if messages is None or data is not _ABSENT or colons != len(messages) + 1 or not body.isascii():
         return _NEEDS_FULL_CHECK
+    if len(body) > LARGE_BODY_BYTES:
+        return _NEEDS_FULL_CHECK  # to look at each item takes less time than to search all
     # each colon that is left stands in the beginning of an item, so there is nothing else in one
     return None if (body.count(PLAIN_ITEM) or body.count(SPACED_ITEM)) == len(messages) else _NEEDS_FULL_CHECK
+
+
+def _fault_in_data(data: bytes, depth_max: int) -> str | None:
+    """What is wrong with the value of `data`; `DEEP`: it is too deep, in its request."""
+    first = data[0]
+    if first == QUOTE:
+        return None
+    if depth_max != ANY_DEPTH and first in OPENING_BYTES and is_deeper(data, depth_max - 1):
+        return DEEP
+    return unreadable(data)
 
 
 def _not_utf8(body: bytes) -> Fault | None:
@@ -284,7 +333,7 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
         return fault
     again = _encode(request)
     messages = request.messages
-    if messages is not None and not _are_plain(messages, again):
+    if messages is not None and (len(again) > LARGE_BODY_BYTES or not _are_plain(messages, again)):
         fault = _fault_in_messages(messages, body, depth_max)
         if fault is not None:
             return fault
@@ -332,7 +381,8 @@ def _fault_in_messages(messages: list[ProduceItem], body: bytes, depth_max: int)
         # the item and the list around it are two levels more
         if item.data is not NO_DATA and memoryview(item.data)[0] != QUOTE and (why := unreadable(bytes(item.data))):
             return Fault(ErrorWord.FIELD, f"messages[{index}].data: {why}", body=body)
-        if item.encoding is None and _is_nested(item.data) and is_deeper(bytes(item.data), depth_max - 3):
+        looks = depth_max != ANY_DEPTH and item.encoding is None and _is_nested(item.data)
+        if looks and is_deeper(bytes(item.data), depth_max - 3):
             return too_deep(depth_max)
     return None
 
@@ -360,7 +410,7 @@ def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None
     what the decoder found of its value has some: a colon too many is a field that it passed over. That is exact, since
     all is compared as it came, and takes the decoder's time: a field's value, whatever is in it, makes no object here.
     """
-    if is_deeper(body, depth_max):
+    if depth_max != ANY_DEPTH and is_deeper(body, depth_max):
         return too_deep(depth_max)  # in a value that was passed over: what was found has been looked at
     found: Any = _fields_in(body)
     if _has_double(body, found):

@@ -33,7 +33,8 @@ IDLE_S = 8.0
 """The workers' queues; `IDLE` goes when nobody has used it for so long."""
 
 GATHERED_S = 5.0
-"""So long at most before its entry's time a record was made."""
+"""So long at most before its entry's time a record was made, or when the entry before it was: while a log stands still,
+records gather for as long as that takes."""
 
 EXTEND_S = 10.0
 """A worker extends by this."""
@@ -58,9 +59,16 @@ class Rules:
         self.confirmed: dict[int, int] = {}
         self._live: dict[int, Known] = {}
         self._used_at: dict[str, float] = {}
+        self._time = self._before = 0.0
+
+    def _earliest(self, time: float) -> float:
+        """When a record may have been made whose entry is of that time, the one that is looked at."""
+        return min(time - GATHERED_S, self._before)
 
     def check(self, record: Record, time: float, state: ShardState) -> None:
         """One record of an entry of that time; `state` is that behind it."""
+        if time != self._time:
+            self._before, self._time = self._time, time
         if isinstance(record, Produce):
             marks = record.all_marks() or {}
             self._live[record.msg_id] = Known(record.queue, record.expires_at, "expire" in marks)
@@ -75,7 +83,7 @@ class Rules:
                 if (one := self._live.get(msg_id)) is None:
                     continue
                 one.flies_until = due_at
-                if one.queue in QUEUES and due_at < time + EXTEND_S - GATHERED_S:
+                if one.queue in QUEUES and due_at < self._earliest(time) + EXTEND_S:
                     self.problems.append(f"message {msg_id} was extended by {due_at - time} s, and not by {EXTEND_S}")
         elif isinstance(record, Release):
             for msg_id in record.msg_ids:
@@ -105,7 +113,7 @@ class Rules:
             return
         if time < one.flies_until:
             self.problems.append(f"message {msg_id} was delivered at {time}, in flight until {one.flies_until}")
-        if one.is_dropped and time >= one.expires_at + GATHERED_S:
+        if one.is_dropped and self._earliest(time) >= one.expires_at:
             self.problems.append(f"message {msg_id} was delivered at {time}, to be dropped at {one.expires_at}")
 
     def _gone(self, record: Confirm | Take | Expire | Clear, time: float) -> None:
@@ -117,7 +125,7 @@ class Rules:
                 self.confirmed[msg_id] = one.deliveries
             elif isinstance(record, Take):
                 self._used_at[record.queue] = time
-                if one.is_dropped and time >= one.expires_at + GATHERED_S:
+                if one.is_dropped and self._earliest(time) >= one.expires_at:
                     self.problems.append(f"message {msg_id} was taken at {time}, to be dropped at {one.expires_at}")
             elif isinstance(record, Expire):
                 self._ended(msg_id, one, time)

@@ -39,7 +39,7 @@ class Worker(SimulatedSession):
         self._seq = 0
         self._held: list[tuple[int, int]] = []
         self._waits: int | None = None
-        self._empty = 0
+        self._empty: set[int] = set()
         self._ended: set[int] = set()
         self._given: set[int] = set()
         self.confirmed: dict[int, int] = {}
@@ -110,7 +110,7 @@ class Worker(SimulatedSession):
                 return
             messages = reply.get("messages") or ([reply["message"]] if "message" in reply else [])
             if not messages:
-                self._empty = seq
+                self._empty.add(seq)
             elif seq in self._ended:
                 self._history.problems.append(f"a wait that was cancelled took {messages}")
             else:
@@ -138,7 +138,7 @@ class Worker(SimulatedSession):
                 if reply.get("cancelled") == 1:
                     self.cancelled += 1
                     self._ended.add(reply["seq"])
-                    if reply["seq"] in self._given or (len(self._nodes) == 1 and reply["seq"] != self._empty):
+                    if reply["seq"] in self._given or (len(self._nodes) == 1 and reply["seq"] not in self._empty):
                         self._history.problems.append(f"a wait was cancelled and not answered so: {reply}")
             elif self._on_reply is not None:
                 if reply["action"] == 2:

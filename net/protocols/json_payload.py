@@ -6,7 +6,6 @@ so becomes the bytes themselves, before anything else looks at it.
 
 import base64
 import binascii
-import math
 from typing import Final
 
 import msgspec
@@ -50,8 +49,8 @@ INT_DIGITS_MAX: Final = 4300
 """So many digits, and its sign, of an integer are read (sys.int_info.default_max_str_digits)."""
 
 MAGNITUDE_MAX: Final = 309
-GREATEST_DIGITS: Final = b"1797693134862315"
-"""The greatest double is 0.17976931348623157... * 10**309 (IEEE 754); what is behind these digits may be rounded."""
+BEYOND_DIGITS: Final = str(2**1024 - 2**970).encode()
+"""The least number that is rounded to none that a double can be: half a step above the greatest (IEEE 754)."""
 
 EXPONENT_CAP: Final = 1_000_000_000
 
@@ -157,15 +156,16 @@ def _float_end(data: bytes, begin: int) -> int:
 def _is_beyond(data: bytes, first: int, end: int) -> bool:
     """Whether a number of the greatest magnitude, whose digits begin at `first`, is greater than a double can be."""
     place: i64 = first
-    for wanted in GREATEST_DIGITS:
+    for wanted in BEYOND_DIGITS:
         while place < end and data[place] == POINT:
             place += 1
-        digit: i64 = data[place] if place < end and ZERO <= data[place] <= NINE else ZERO
+        digit: i64 = ZERO  # behind its last
+        if place < end and ZERO <= data[place] <= NINE:
+            digit = data[place]
+            place += 1
         if digit != wanted:
             return bool(digit > wanted)
-        place += 1
-    mantissa = data[first:end].replace(b".", b"").lower().partition(b"e")[0]
-    return math.isinf(float(b"0." + mantissa + b"e309"))
+    return True
 
 
 def plain_payload(item: Request | ProduceItem, outer: str | None = None) -> str | None:

@@ -1,6 +1,7 @@
 """One row a kind of record: what it is called, what it does to the state, how it is shown, since when there is it.
 
-A new kind is a class in `records`, a row here and a method of `ShardState`; nothing else enumerates kinds.
+A new kind is a class in `records`, a row here and a method of `ShardState`, which notes what it is about to change
+(`storage.undo`); nothing else enumerates kinds.
 """
 
 from typing import Any, Final, NamedTuple

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storage import undo
+from storage.kinds import KINDS
 from storage.message import Message, message_of
 from storage.message_ids import message_id, named, produced_by
 from storage.records import (
@@ -214,6 +215,18 @@ def test_a_lost_lead_is_undone(random: Random, steps: int) -> None:
     leader.close()
     leader.committed = leader.ends[-1]
     look_at_stretches(leader)
+
+
+def test_every_kind_of_record_is_among_those_that_are_undone() -> None:
+    seen: set[type] = set()
+    for seed in range(40):
+        leader = Leader(Random(seed))
+        for _ in range(60):
+            leader.act()
+        leader.close()
+        seen |= {type(record) for record, _ in leader.log}
+        leader.lose()
+    assert seen == {kind.record for kind in KINDS}
 
 
 def look_at_stretches(leader: Leader) -> None:

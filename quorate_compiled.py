@@ -71,6 +71,7 @@ MODULES: Final = (
     "actors.messages.call",
     "actors.messages.rights",
     "actors.messages.sorting",
+    "actors.queues.admission",
     "actors.queues.clocks",
     "actors.queues.appender",
     "actors.queues.appending",
@@ -151,6 +152,7 @@ MODULES: Final = (
     "storage.tables",
     "storage.tenures",
     "storage.trimming",
+    "storage.undo",
 )
 """What a request passes. Not those that define msgspec Structs, which mypyc leaves to the interpreter anyway."""
 

@@ -39,7 +39,7 @@ class _Step:
 
     def undo(self, state: "ShardState") -> None:
         """Make that as it was, where all that came later is undone; but messages that change are left unplaced."""
-        raise NotImplementedError
+        raise NotImplementedError  # abstract: each kind of step says how
 
 
 @mypyc_attr(acyclic=True)
@@ -259,7 +259,7 @@ class Undo:
             _, time, steps = self._closed.pop()
             stay = [step for step in steps if step.trans_id <= after]
             found += steps[len(stay) :][::-1]
-            if stay:
+            if after > (self._closed[-1][0] if self._closed else self.since):  # some of its records stay
                 self._closed.append((after, time, stay))
         self._until = after
         return found, self._closed[-1][1] if self._closed else self._time

@@ -3,11 +3,9 @@
 from random import Random
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import undo
 from storage.kinds import KINDS
 from storage.message import Message, message_of
 from storage.message_ids import message_id, named, produced_by
@@ -36,7 +34,7 @@ from storage.records import (
 )
 from storage.state import ShardState
 from storage.stretches import Stretch
-from storage.undo import undo_to
+from storage.undo import STEPS_MAX, undo_to
 from tests.storage.facts import facts
 
 QUEUES = ["a", "b", "c", "dead"]
@@ -288,16 +286,26 @@ def test_what_is_kept_meanwhile_can_still_be_undone_and_what_came_unnoted_can_no
     assert len(state.messages) == 3
 
 
-def test_too_much_is_not_undone_in_one_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(undo, "STEPS_MAX", 10)
+def test_too_much_is_not_undone_in_one_go() -> None:
     state = ShardState()
     state.undo.turn(state, is_on=True)
-    produced(state, 11)
-    if undo_to(state, 0):
-        pytest.skip("compiled: constants are what they were")
-    assert len(state.messages) == 11
+    produced(state, STEPS_MAX)
+    assert not undo_to(state, 0), "each message, and its queue"
+    assert len(state.messages) == STEPS_MAX
     produced(state, 1)
-    assert undo_to(state, 11)
+    assert undo_to(state, STEPS_MAX)
+    assert len(state.messages) == STEPS_MAX
+
+
+def test_the_time_is_that_of_the_last_entry_that_stays_also_where_it_changed_nothing() -> None:
+    state = ShardState()
+    state.undo.turn(state, is_on=True)
+    produced(state, 1)
+    state.apply_next(Remove("none"))
+    state.apply_next(message_of(Produce("q", message_id(3, 0), b"x", 5.0, 5.0, 99.0, 5.0, 0, None)))
+    state.undo.close(state.trans_id, 5.0)  # two entries that left at once
+    assert undo_to(state, 2)
+    assert state.time == 5.0
 
 
 def test_committed_records_are_forgotten() -> None:

@@ -131,6 +131,7 @@ MODULES: Final = (
     "net.protocols.gmq_reading",
     "net.protocols.gmq_session",
     "net.protocols.payload_text",
+    "storage.belonging",
     "storage.entry_codec",
     "storage.entry_making",
     "storage.far_expiries",

@@ -17,6 +17,7 @@ from typing import Any, Final, cast
 from msgspec.structs import astuple
 from sortedcontainers import SortedList
 
+from storage.belonging import enter, leave
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
@@ -234,24 +235,17 @@ class ShardState:
         self._take_in(message_of(record))
 
     def _take_in(self, message: Message) -> None:
-        name, msg_id, key = message.queue, message.msg_id, message.key
+        name, msg_id = message.queue, message.msg_id
         if not self.messages.add(msg_id, message):
             return
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queue(name)
         message.queue = queue.name  # one string for all: a decoded message brings its own copy
-        self.data_bytes += weight(message)
         if self.undo.is_on:
             self.undo.made(self.trans_id, message, queue.max_id)
-        queue.size += 1
-        queue.unplaced += 1
         queue.max_id = max(queue.max_id, msg_id)
-        if key is not None:
-            if is_of_all(message):
-                self.keys[key] = message
-            else:
-                queue.keys[key] = msg_id
+        enter(self, queue, message)
 
     def _deliver(self, trans_id: int, record: Deliver) -> None:
         live, loading = self.messages, self.loading
@@ -286,28 +280,14 @@ class ShardState:
         message.marks = {**(message.marks or {}), CONSUMER: consumer}
 
     def _remove_messages(self, trans_id: int, record: Removal) -> None:
-        live, loading, undo = self.messages, self.loading, self.undo
+        live, undo = self.messages, self.undo
         for msg_id in record.msg_ids:
             message = live.pop(msg_id)
             if message is None:
                 continue
             if undo.is_on:
                 undo.changes(trans_id, message)
-            queue = self.queues[message.queue]
-            if message.place and not loading:
-                queue.lift(message)
-            if self.kept and not message.retry_s:
-                self.kept.pop(msg_id, None)
-            self.data_bytes -= weight(message)
-            queue.unplaced -= 1
-            queue.size -= 1
-            key = message.key
-            if key is not None:
-                if is_of_all(message):
-                    if self.keys.get(key) is message:
-                        del self.keys[key]
-                elif queue.keys.get(key) == msg_id:  # see `_moved`
-                    del queue.keys[key]
+            leave(self, message)
 
     def _release(self, trans_id: int, record: Release | Withhold) -> None:
         counts, deliveries = (record.nacks, record.deliveries) if isinstance(record, Release) else (None, None)

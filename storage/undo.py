@@ -12,11 +12,12 @@ time and the count that it had.
 """
 
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from storage.message import Message, is_of_all, weight
+from storage.belonging import enter, leave
+from storage.message import Message
 from storage.queue_state import QueueState
 from storage.records import Configure, Members, Place, ReaderPosition
 from storage.tenures import Tenure, Tenures
@@ -56,7 +57,7 @@ class _Made(_Step):
     def undo(self, state: "ShardState") -> None:
         """It is gone."""
         message = self.message
-        _leave(state, message)
+        leave(state, message)
         state.messages.pop(message.msg_id)
         state.queues[message.queue].max_id = self.max_id
 
@@ -95,7 +96,7 @@ class _Changed(_Step):
         if state.messages.get(message.msg_id) is None:
             state.messages.add(message.msg_id, message)
         else:
-            _leave(state, message)
+            leave(state, message)
         message.queue = self.queue
         message.due_at = self.due_at
         message.expires_at = self.expires_at
@@ -103,7 +104,8 @@ class _Changed(_Step):
         message.deliveries = self.deliveries
         message.last = self.last
         message.marks = self.marks
-        _enter(state, message)
+        message.place = Place.UNPLACED
+        enter(state, state.queues[self.queue], message)
 
 
 class _Greatest(_Step):
@@ -300,35 +302,3 @@ def undo_to(state: "ShardState", after: int) -> bool:
 def _time(step: _Changed) -> tuple[float, int]:
     """In which order they were in their queues: in that they go there at once."""
     return step.due_at, step.message.msg_id
-
-
-def _leave(state: "ShardState", message: Message) -> None:
-    """Take it out of all but the live messages."""
-    msg_id, key = message.msg_id, message.key
-    queue = state.queues[message.queue]
-    queue.lift(message)
-    queue.unplaced -= 1
-    queue.size -= 1
-    state.data_bytes -= weight(message)
-    if not message.retry_s:
-        state.kept.pop(msg_id, None)
-    if key is None:
-        return
-    keys: dict[str, Any] = state.keys if is_of_all(message) else queue.keys
-    if key in keys and keys[key] in (message, msg_id):
-        del keys[key]
-
-
-def _enter(state: "ShardState", message: Message) -> None:
-    """Of a live message that is in nothing else: it is in its queue, unplaced."""
-    msg_id, key = message.msg_id, message.key
-    queue = state.queues[message.queue]
-    queue.size += 1
-    queue.unplaced += 1
-    message.place = Place.UNPLACED
-    state.data_bytes += weight(message)
-    if key is not None:
-        if is_of_all(message):
-            state.keys[key] = message
-        else:
-            queue.keys[key] = msg_id

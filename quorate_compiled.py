@@ -119,6 +119,7 @@ MODULES: Final = (
     "net.peers.proof",
     "net.peers.tcp",
     "net.protocols.session",
+    "net.protocols.json_reading",
     "net.protocols.json_session",
     "net.protocols.json_framing",
     "net.protocols.json_payload",

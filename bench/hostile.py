@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import json
 import multiprocessing
+import os
 import socket
 import statistics
 import tempfile
@@ -196,6 +197,12 @@ def audit(port: int, token: str) -> None:
 ATTACKS: Final = {one.__name__: one for one in (deep, doubled, replies, waiting, flood, places, partial, unread, audit)}
 
 
+def _beside(name: str, port: int, token: str) -> None:
+    """Attack with what is left of the processors: an attacker's own work is done on other machines than the node's."""
+    os.nice(19)
+    ATTACKS[name](port, token)
+
+
 # -- the good client --------------------------------------------------------------------------------------------------
 
 
@@ -269,7 +276,7 @@ def _attack(
     calm = _good(asked.port, tokens["good"], CALM_S)
     watched = _Watched(nodes, tokens["good"])
     process = multiprocessing.get_context("spawn").Process(
-        target=ATTACKS[name], args=(asked.port, tokens["mine"]), daemon=True
+        target=_beside, args=(name, asked.port, tokens["mine"]), daemon=True
     )
     process.start()
     try:

@@ -63,12 +63,6 @@ LIMITS_REACHED: Final = frozenset({ErrorWord.LIMIT, ErrorWord.OVERLOADED})
 _OF_CLIENT: Final = about(About.CLIENT)
 _AUDITED: Final = AUDITED
 
-LOOKED_UP: Final = 2.0
-"""So many times as long as its encoding a reply took in all: it was looked up as well, and came here."""
-
-FORWARDED: Final = 5.0
-"""The same where another node has looked it up: it was packed, sealed, sent, opened and unpacked as well."""
-
 
 class Listener(LoopActor):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
@@ -235,9 +229,9 @@ class Listener(LoopActor):
         """A new client's."""
         return Account(self._held)
 
-    def spent(self, connection: Connection, took_s: float) -> None:
+    def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
         """A stranger has taken so much of the loop's time: he rests for as long as strangers have not paid for."""
-        self._rests.spent(connection, took_s)
+        self._rests.spent(connection, took_s, size, turns)
 
     def must_rest(self, connection: Connection) -> bool:
         """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
@@ -296,7 +290,7 @@ class Listener(LoopActor):
 
     def settled(self, connection: Connection) -> None:
         """What was answered leaves first; what was cut goes on."""
-        self.runtime.call_later(0.0, connection.end_turn)
+        self.runtime.call_later(0.0, lambda: self._rests.end_turn(connection))
         if connection.is_moving:
             self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
 
@@ -396,10 +390,7 @@ class Listener(LoopActor):
                 if client.account.is_known:
                     client.answer(call.order, request, reply)
                 else:
-                    begun = self.runtime.monotonic()
-                    client.answer(call.order, request, reply)
-                    times = FORWARDED if call.was_forwarded else LOOKED_UP
-                    self.spent(client, times * (self.runtime.monotonic() - begun))
+                    self._rests.answer(client, call, reply)
             else:
                 if isinstance(client, DatagramClient):
                     if client.size > LARGE_BYTES:

@@ -1,22 +1,30 @@
 """Rests: strangers who made the loop work for long, or come with something large meanwhile, are not heard for a while.
 
 `StrangersTime` says for how long. Those that wait for the debt of others are heard one after the other, in the order in
-which they came, each when what the one before took is paid for; what a long reply takes is known when it is there.
+which they came, while what those before took is paid for; what a long reply takes is known when it is there.
 """
 
 from collections import deque
 from typing import Final
 
+from actors.messages.call import Call
 from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
+from net.clients.reply_length import SHORT, reply_length
 from net.clients.strangers_time import StrangersTime
-from quorate.protocol import ErrorWord
+from quorate.protocol import ErrorWord, Reply
 
 REST_MAX_S: Final = 10.0
 """Who would have to wait longer before it is heard at all is refused: nobody is kept for no end."""
 
 WAITING_MAX: Final = 1000
 """So many wait at once."""
+
+LOOKED_UP: Final = 2.0
+"""So many turns as long as its encoding a reply took in all: it was looked up as well, and came here."""
+
+FORWARDED: Final = 5.0
+"""The same where another node has looked it up: it was packed, sealed, sent, opened and unpacked as well."""
 
 TOO_MANY: Final = "clients without a token ask for more than they have time for: show one, or ask again later"
 
@@ -32,9 +40,10 @@ class Rests:
         self._is_armed = False
         self._ahead: Connection | None = None
 
-    def spent(self, connection: Connection, took_s: float) -> None:
-        """A stranger has taken so much of the loop's time: it rests until that and what was owed before is paid."""
-        rest_s = self._time.spent(self._runtime.monotonic(), took_s)
+    def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
+        """A stranger's `size` bytes took so much of each of `turns` turns: it rests until that and what was owed before
+        is paid."""
+        rest_s = self._time.spent(self._runtime.monotonic(), took_s, size, turns)
         if rest_s > 0.0:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
@@ -75,15 +84,18 @@ class Rests:
             self._runtime.call_later(max(self._time.owed(self._runtime.monotonic()), 0.0), self._next)
 
     def _next(self) -> None:
-        """The debt is paid, unless it has grown meanwhile: the first of those that wait is heard."""
+        """The debt is paid, unless it has grown meanwhile: those that wait are heard until there is another."""
         self._is_armed = False
-        if self._ahead is None and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
-            first = self._waiting.popleft()
-            self._hear(first)
-            if first.has_long_open and not first.is_gone:
-                self._ahead = first
-                self._runtime.call_later(REST_MAX_S, lambda: self._waited_for(first))
+        while self._ahead is None and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
+            self._hear_first(self._waiting.popleft())
         self._arm()
+
+    def _hear_first(self, connection: Connection) -> None:
+        """Of those that wait; the next is not heard before its long reply is there."""
+        self._hear(connection)
+        if connection.has_long_open and not connection.is_gone:
+            self._ahead = connection
+            self._runtime.call_later(REST_MAX_S, lambda: self._waited_for(connection))
 
     def _waited_for(self, connection: Connection) -> None:
         """Its reply has not come in time, or went to a client that has shown a token meanwhile."""
@@ -93,10 +105,32 @@ class Rests:
 
     def _hear(self, connection: Connection) -> None:
         """What it sent meanwhile is looked at now, and reckoned."""
-        begun = self._runtime.monotonic()
+        begun, size = self._runtime.worked(), connection.account.partial
         connection.rest(False)
         if not connection.account.is_known:
-            self.spent(connection, self._runtime.monotonic() - begun)
+            self.spent(connection, self._runtime.worked() - begun, size)
+
+    def answer(self, connection: Connection, call: Call, reply: Reply) -> None:
+        """Answer a stranger, and reckon what that took."""
+        request = call.request
+        if reply_length(request) == SHORT and not request.wait:
+            connection.answer(call.order, request, reply)
+            return
+        account = connection.account
+        ledger = account.ledger
+        begun, before = self._runtime.worked(), ledger.written + account.held_back
+        connection.answer(call.order, request, reply)
+        size = ledger.written + account.held_back - before
+        self.spent(connection, self._runtime.worked() - begun, size, FORWARDED if call.was_forwarded else LOOKED_UP)
+
+    def end_turn(self, connection: Connection) -> None:
+        """Others have had their turn: what was cut goes on, and is reckoned if it is a stranger's."""
+        if connection.account.is_known:
+            connection.end_turn()
+            return
+        begun = self._runtime.worked()
+        connection.end_turn()
+        self.spent(connection, self._runtime.worked() - begun, 0)
 
     def closed(self, connection: Connection) -> None:
         """It is gone."""

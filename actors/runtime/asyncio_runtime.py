@@ -98,6 +98,10 @@ class AsyncioRuntime(Runtime):
         except OSError:
             return used.user, used.system, 0
 
+    def worked(self) -> float:
+        """The thread's clock, on the loop's thread."""
+        return time.thread_time()
+
     def rest(self) -> None:
         """Sleep for `REST_S`."""
         time.sleep(REST_S)

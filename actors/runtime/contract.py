@@ -79,6 +79,11 @@ class Runtime(ABC):
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
+    def worked(self) -> float:
+        """What the loop's thread has used of the processors (s), without what it waited for one. A system call."""
+        raise NotImplementedError  # abstract: the class says why there is a body
+
+    @abstractmethod
     def rest(self) -> None:
         """Let the loop's thread have the interpreter for a moment: for a blocking actor, in the middle of long work.
 

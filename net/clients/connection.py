@@ -22,6 +22,7 @@ from typing import Any, Final
 from net.clients.connection_contract import ConnectionLimits, Sink, State, Transport
 from net.clients.held_bytes import OBJECT_BYTES
 from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_length
+from net.clients.strangers_time import SMALL_BYTES
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
 
@@ -31,11 +32,9 @@ UNORDERED: Final = -1
 NO_REQUEST: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
 
-STRANGERS_BYTES: Final = 16 << 10
-"""A piece of a stranger's stream that is larger may take long to be looked at."""
-
-DONE_S_PER_BYTE: Final = 12e-9
-"""What a large request takes of a cluster's loops once it was read: each node packs, writes or sends it on."""
+DONE_S_PER_BYTE: Final = 3e-9
+DONE_TURNS: Final = 4
+"""What a large request takes of each of so many turns once it was read: nodes pack it, write it and send it on."""
 
 MESSAGES_MAX: Final = 16
 """Consumes that do not wait, open at once: each may bring a message of the largest size."""
@@ -170,7 +169,7 @@ class Connection:
 
     def _is_put_off(self, data: bytes) -> bool:
         """Whether a stranger's bytes wait, since strangers have taken more time than they have; in their order."""
-        if not self._unheard and (len(data) <= STRANGERS_BYTES or not self._rests_first()):
+        if not self._unheard and (len(data) <= SMALL_BYTES or not self._rests_first()):
             return False
         if self._state is not _OPEN:
             return True  # it was refused
@@ -253,7 +252,7 @@ class Connection:
             self._sizes[order] = size
             self.account.take(size)
             if not self.account.is_known:
-                self._sink.spent(self, size * DONE_S_PER_BYTE)
+                self._sink.spent(self, size * DONE_S_PER_BYTE, size, DONE_TURNS)
         self._ask(order, found, note)
 
     def _ask(self, order: int, request: Request, note: Any) -> None:
@@ -321,7 +320,8 @@ class Connection:
             self.account.wait(-max(size, OBJECT_BYTES))
             self._take(found, size)
             taken += 1
-        is_cut = taken == TURN_MAX or (not waiting and self._session.has_more)
+        has_more = not waiting and self._session.has_more
+        is_cut = taken == TURN_MAX or (has_more and not self._rests)  # when it has rested, it goes on
         self._is_handing_on = is_cut and self._state in (_OPEN, _ENDED)
         if self._is_handing_on:
             self._sink.settled(self)  # others have their turn, and then it goes on
@@ -335,7 +335,7 @@ class Connection:
                 self._transport.pause_reading()
             else:
                 self._transport.resume_reading()
-        if self._state is _ENDED and not waiting and not self._unheard:
+        if self._state is _ENDED and not waiting and not has_more and not self._unheard:
             self.close_when_answered()
 
     def end_turn(self) -> None:
@@ -343,7 +343,8 @@ class Connection:
         if not self._is_handing_on:
             return
         self._is_handing_on = False
-        if not self._waiting and self._session.has_more and self._state in (_OPEN, _ENDED):
+        is_over = self._rests or self._state not in (_OPEN, _ENDED)
+        if not is_over and not self._waiting and self._session.has_more:
             self._look_at(b"")
         self._hand_on()
 

@@ -74,8 +74,8 @@ class Sink(Protocol):
     def overdrawn(self, connection: "Connection", wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
 
-    def spent(self, connection: "Connection", took_s: float) -> None:
-        """What came from a stranger has taken so much time (s)."""
+    def spent(self, connection: "Connection", took_s: float, size: int, turns: float = 1.0) -> None:
+        """A stranger's `size` bytes have taken so much time (s) of each of so many turns."""
 
     def must_rest(self, connection: "Connection") -> bool:
         """Whether a stranger that has come with something large waits first; if so, it is made to rest."""

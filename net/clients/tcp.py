@@ -19,6 +19,9 @@ from quorate.protocol import ErrorWord
 WRITE_BUFFER_BYTES: Final = 1 << 20
 """Replies that may wait unread for one client before it is not read from any more."""
 
+TAKES_TIME_BYTES: Final = 4 << 10
+"""What a stranger sends that is shorter takes less than it costs to see how long it took."""
+
 TLS_PIECE_BYTES: Final = 64 << 10
 """So much is handed to TLS at a time."""
 
@@ -108,12 +111,13 @@ class TcpProtocol(asyncio.Protocol):
         """Bytes have come."""
         connection = self._connection
         assert connection is not None
-        if connection.account.is_known:
+        size = len(data)
+        if connection.account.is_known or size < TAKES_TIME_BYTES:
             connection.receive(data)
             return
-        begun = time.monotonic()
+        begun = time.thread_time()
         connection.receive(data)
-        self._sink.spent(connection, time.monotonic() - begun)
+        self._sink.spent(connection, time.thread_time() - begun, size)
 
     def eof_received(self) -> bool:
         """The client sends nothing more."""

@@ -108,7 +108,7 @@ class UdpProtocol(asyncio.DatagramProtocol):
             return
         fault = found[0] if found and isinstance(found[0], Fault) else None
         if fault is None:
-            what = f"a datagram is one request, and this holds {len(found)}" if found else "it is not whole"
+            what = "a datagram is one request, and this holds more" if found else "it is not whole"
             fault = Fault(ErrorWord.BAD_JSON, f"{what}, {len(data)} bytes: larger requests belong on TCP")
         try:
             client.answer(0, NO_REQUEST, session.fault_reply(fault))

@@ -12,6 +12,7 @@ An object that nests too deep is answered as soon as that is seen, and the rest 
 import re
 from typing import Final
 
+import msgspec
 from mypy_extensions import i64
 
 from net.protocols.session import Fault
@@ -20,6 +21,9 @@ _RESUME: Final = re.compile(rb"[\n{]")
 _NOT_SPACE: Final = re.compile(rb"[^ \t\r\n]")
 OTHER_VALUES: Final = tuple(bytes([byte]) for byte in b'"-0123456789tfn')
 """What a JSON value begins with that is neither object nor list."""
+
+SPACES: Final = b" \t\r\n"
+_decode_text: Final = msgspec.json.Decoder(str).decode
 
 QUOTE: Final = 0x22
 COMMA: Final = 0x2C
@@ -35,12 +39,82 @@ SHORT_STRING: Final = 24
 
 STEP_MAX: Final = 4096
 
+NEAR: Final = 128
+"""So many bytes of a string that has come whole are looked at one by one before its end is searched for."""
+
+OBJECTS_MAX: Final = 200
+"""So many objects and faults are given at once: the rest of a read that holds very many waits for the next turn."""
+
+PIECE_BYTES: Final = 4 << 10
+"""A piece that is shorter is put together with others: each that is kept takes some memory of its own."""
+
+GATHERED_BYTES: Final = 64 << 10
+"""Short pieces are gathered up to so many bytes."""
+
+
+def string_end(data: bytes, at: int) -> int:
+    """The place behind a string's closing quote; `at` is in it, not behind a backslash that counts. It must end.
+
+    Takes time in proportion to the string, however many escapes it has.
+    """
+    place: i64 = at
+    size: i64 = len(data)
+    quote: i64 = -1
+    while True:
+        near: i64 = min(place + NEAR, size)
+        while place < near:
+            byte: i64 = data[place]
+            if byte == QUOTE:
+                return place + 1
+            place += 2 if byte == BACKSLASH else 1
+        if place >= size:
+            return size
+        if quote < place:  # found once, however many escapes stand before it
+            quote = data.find(b'"', place)
+            if quote < 0:
+                return size
+        escape: i64 = data.find(b"\\", place, quote)
+        if escape < 0:
+            return quote + 1
+        place = escape
+
+
+def first_double(text: bytes) -> str | None:
+    """The first name that stands twice in an object, however it is written each time. `text` is valid JSON.
+
+    Takes some ns a byte, and of the values makes nothing.
+    """
+    seen: set[str] = set()
+    place: i64 = 0
+    size: i64 = len(text)
+    depth: i64 = 0
+    while place < size:
+        byte: i64 = text[place]
+        place += 1
+        if byte == QUOTE:
+            begin = place - 1
+            place = string_end(text, place)
+            if depth == 1:
+                end = place
+                while place < size and text[place] in SPACES:
+                    place += 1
+                if place < size and text[place] == COLON:
+                    name = _decode_text(text[begin:end])
+                    if name in seen:
+                        return name
+                    seen.add(name)
+        elif byte in (OPEN_OBJECT, OPEN_LIST):
+            depth += 1
+        elif byte in (CLOSE_OBJECT, CLOSE_LIST):
+            depth -= 1
+    return None
+
 
 class Brackets:
     """How deep a stream of JSON is, byte after byte: brackets and strings are looked at, and nothing else.
 
     `depth`: levels that are open; `deepest`: the most there were; `fields`: those of the outermost object, `commas`:
-    those of all lists and objects in it. Some ns a byte, compiled, whatever the bytes are.
+    those of all that is in it. Some ns a byte, compiled, whatever the bytes are.
     """
 
     def __init__(self) -> None:
@@ -97,7 +171,7 @@ class Brackets:
             if byte == QUOTE:
                 in_string = True
             elif byte == COMMA:
-                if depth == 2:
+                if depth > 1:
                     commas += 1
             elif byte == COLON:
                 if depth == 1:
@@ -117,17 +191,60 @@ class Brackets:
         return min(place, size)
 
 
+class Pieces:
+    """What has come of something that is not whole: put together when it is, and not moved with each piece that comes.
+
+    `size`: its bytes.
+    """
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: list[bytes] = []
+        self._short = bytearray()
+
+    def add(self, data: bytes) -> None:
+        """More of it."""
+        size = len(data)
+        self.size += size
+        if size < PIECE_BYTES:
+            self._short += data
+            if len(self._short) < GATHERED_BYTES:
+                return
+            data = b""
+        if self._short:
+            self._pieces.append(bytes(self._short))
+            self._short = bytearray()
+        if data:
+            self._pieces.append(data)
+
+    def take(self) -> bytes:
+        """All of it; nothing is left."""
+        if self._short:
+            self._pieces.append(bytes(self._short))
+        whole = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+        self.clear()
+        return whole
+
+    def clear(self) -> None:
+        """Nothing is left."""
+        self.size = 0
+        self._pieces = []
+        self._short = bytearray()
+
+
 class ObjectFramer:
     """Cuts out objects of at most `bytes_max` bytes and `depth_max` levels.
 
-    `seen`: of each object that was given last, how many fields it has, and how many commas its lists and objects.
+    `seen`: of each object that was given last, how many fields it has, and how many commas what is in it.
     """
 
     def __init__(self, bytes_max: int, depth_max: int) -> None:
         self._bytes_max = bytes_max
         self._depth_max = depth_max
         self._brackets = Brackets()
-        self._buffer = bytearray()
+        self._kept = Pieces()
+        self._rest = b""
+        self._rest_at = 0
         self._size = 0
         self._is_too_deep = False
         self._is_skipping = False
@@ -137,20 +254,34 @@ class ObjectFramer:
     @property
     def is_idle(self) -> bool:
         """Whether the next byte would begin something new."""
-        return not (self._is_skipping or self._is_dead or self._brackets.depth)
+        return not (self._is_skipping or self._is_dead or self._brackets.depth or self._rest)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there was more than is given at once: feed it again, with nothing."""
+        return bool(self._rest)
 
     @property
     def partial_bytes(self) -> int:
-        """How much of an object has come that has not ended (bytes)."""
-        return len(self._buffer)
+        """How much has come of what has not been given (bytes)."""
+        return self._kept.size + len(self._rest) - self._rest_at
 
     def feed(self, data: bytes) -> list[bytes | Fault]:
-        """The objects that are whole now, and the faults, in the stream's order."""
+        """The objects that are whole now, and the faults, in the stream's order, `OBJECTS_MAX` at most."""
         out: list[bytes | Fault] = []
         self.seen = []
         at = 0
+        if self._rest:
+            if data:
+                data = self._rest[self._rest_at :] + data
+            else:
+                data, at = self._rest, self._rest_at
+            self._rest, self._rest_at = b"", 0
         size = len(data)
         while at < size and not self._is_dead:
+            if len(out) >= OBJECTS_MAX:
+                self._rest, self._rest_at = data, at
+                break
             if self._is_skipping:
                 found = _RESUME.search(data, at)
                 if found is None:
@@ -186,23 +317,25 @@ class ObjectFramer:
         self._size += end - at
         if brackets.deepest > self._depth_max and not self._is_too_deep:
             self._is_too_deep = True
-            self._buffer.clear()
+            self._kept.clear()
             out.append(too_deep(self._depth_max))
         if self._size > self._bytes_max:
             out.append(Fault("too_large", f"a request may have {self._bytes_max} bytes", is_fatal=True))
             self._is_dead = True
-            self._buffer.clear()
+            self._kept.clear()
             return end
         if not brackets.depth:
             if not self._is_too_deep:
-                self._buffer += data[at:end]
-                out.append(bytes(self._buffer))
+                if self._kept.size:
+                    self._kept.add(data[at:end])
+                    out.append(self._kept.take())
+                else:
+                    out.append(data[at:end])
                 self.seen.append((brackets.fields, brackets.commas))
-                self._buffer = bytearray()
             self._is_too_deep = False
             self._size = brackets.deepest = brackets.fields = brackets.commas = 0
         elif not self._is_too_deep:
-            self._buffer += data[at:end]
+            self._kept.add(data[at:end])
         return end
 
 

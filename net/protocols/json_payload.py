@@ -13,6 +13,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 from mypy_extensions import i64
 
+from net.protocols.json_framing import QUOTE, string_end
 from quorate.protocol import (
     NO_DATA,
     PLAIN,
@@ -32,8 +33,6 @@ BASE64: Final = "base64"
 JSON: Final = "json"
 ENCODINGS: Final = (JSON, UTF8, BASE64)
 
-QUOTE: Final = 0x22
-BACKSLASH: Final = 0x5C
 PLUS: Final = 0x2B
 MINUS: Final = 0x2D
 POINT: Final = 0x2E
@@ -42,15 +41,16 @@ NINE: Final = 0x39
 LARGE_E: Final = 0x45
 SMALL_E: Final = 0x65
 
-NEAR: Final = 24
-"""So many bytes of a string are looked at one by one before its end is searched for."""
-
 INT_DIGITS_MAX: Final = 4300
 """So many digits, and its sign, of an integer are read (sys.int_info.default_max_str_digits)."""
 
 MAGNITUDE_MAX: Final = 309
 BEYOND_DIGITS: Final = str(2**1024 - 2**970).encode()
 """The least number that is rounded to none that a double can be: half a step above the greatest (IEEE 754)."""
+
+BEYOND_DOUBLES: Final = -1
+TOO_MANY_DIGITS: Final = -2
+UNREADABLE: Final = {BEYOND_DOUBLES: "number out of range", TOO_MANY_DIGITS: "integer value out of range"}
 
 EXPONENT_CAP: Final = 1_000_000_000
 
@@ -64,19 +64,22 @@ def unreadable(data: bytes) -> str | None:
     Python reads. Refused when it is produced, since a reply that can't be read may take its message with it. Some ns a
     byte, compiled, whatever the bytes are; nothing is made of them.
     """
-    place: i64 = 0
+    place = read_on(data, 0, len(data))
+    return None if place >= 0 else UNREADABLE[place]
+
+
+def read_on(data: bytes, at: int, until: int) -> int:
+    """Look at valid JSON from place `at`, between two values, up to `until`, and to the end of the value there.
+
+    Gives the place behind that; where a number can't be read, below 0, and `UNREADABLE` has why.
+    """
+    place: i64 = at
     size: i64 = len(data)
-    near: i64 = 0
-    while place < size:
+    end: i64 = min(until, size)
+    while place < end:
         byte: i64 = data[place]
         if byte == QUOTE:
-            place += 1
-            near = place + NEAR
-            if near > size:
-                near = size
-            while place < near and data[place] != QUOTE:
-                place += 2 if data[place] == BACKSLASH else 1
-            place = place + 1 if place < near else _string_end(data, place)
+            place = string_end(data, place + 1)
         elif ZERO <= byte <= NINE:
             begin = place
             place += 1
@@ -85,30 +88,12 @@ def unreadable(data: bytes) -> str | None:
             if place < size and data[place] in (POINT, SMALL_E, LARGE_E):
                 place = _float_end(data, begin)
                 if place < 0:
-                    return "number out of range"
+                    return BEYOND_DOUBLES
             elif place - begin + (begin > 0 and data[begin - 1] == MINUS) > INT_DIGITS_MAX:
-                return "integer value out of range"
+                return TOO_MANY_DIGITS
         else:
             place += 1
-    return None
-
-
-def _string_end(data: bytes, at: int) -> int:
-    """The place behind a long string's closing quote; place `at` is in it, and not behind a backslash that counts."""
-    place: i64 = at
-    size: i64 = len(data)
-    while place < size:
-        quote: i64 = data.find(b'"', place)
-        escape: i64 = data.find(b"\\", place, quote)
-        if escape < 0:
-            return quote + 1
-        place = escape
-        near: i64 = min(place + NEAR, size)
-        while place < near and data[place] != QUOTE:
-            place += 2 if data[place] == BACKSLASH else 1
-        if place < near:
-            return place + 1
-    return size
+    return place
 
 
 def _float_end(data: bytes, begin: int) -> int:
@@ -155,8 +140,13 @@ def _float_end(data: bytes, begin: int) -> int:
 
 def _is_beyond(data: bytes, first: int, end: int) -> bool:
     """Whether a number of the greatest magnitude, whose digits begin at `first`, is greater than a double can be."""
+    beyond = BEYOND_DIGITS
     place: i64 = first
-    for wanted in BEYOND_DIGITS:
+    index: i64 = 0
+    count: i64 = len(beyond)
+    while index < count:
+        wanted: i64 = beyond[index]
+        index += 1
         while place < end and data[place] == POINT:
             place += 1
         digit: i64 = ZERO  # behind its last

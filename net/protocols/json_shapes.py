@@ -1,7 +1,5 @@
 """What the JSON session reads of an object beside the request in it. Apart, since mypyc compiles no such classes."""
 
-from typing import Any
-
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
@@ -9,11 +7,11 @@ from quorate.protocol import BATCH_MAX, ProduceItem, Request
 
 
 class Loose(msgspec.Struct):
-    """What can be said of a request that is wrong elsewhere, so that its client recognises the reply."""
+    """What can be said of a request that is wrong elsewhere, so that its client recognises the reply; as it came."""
 
-    action: Any = 0
-    queue: Any = None
-    seq: Any = None
+    action: Raw | UnsetType = UNSET
+    queue: Raw | UnsetType = UNSET
+    seq: Raw | UnsetType = UNSET
 
 
 def as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
@@ -33,15 +31,3 @@ Batch = _list_of_at_most(BATCH_MAX)
 
 RequestAsItCame = as_it_came(Request)
 ItemAsItCame = as_it_came(ProduceItem)
-
-
-class Noted(dict[str, Any]):
-    """A JSON object that remembers the first of its fields that stood there twice, if any did."""
-
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
-        super().__init__()
-        self.twice: str | None = None
-        for name, value in pairs:
-            if name in self and self.twice is None:
-                self.twice = name
-            self[name] = value

@@ -54,6 +54,10 @@ class CrankedRuntime(Runtime):
         """Always the same."""
         return 0.0, 0.0, 0
 
+    def worked(self) -> float:
+        """As the monotonic clock."""
+        return self.monotonic()
+
     def rest(self) -> None:
         """Nobody else is there; counted in `rested`."""
         self.rested += 1

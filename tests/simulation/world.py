@@ -168,6 +168,10 @@ class SimulatedRuntime(Runtime):
         """Always the same."""
         return 0.0, 0.0, 0
 
+    def worked(self) -> float:
+        """As the monotonic clock."""
+        return self.monotonic()
+
     def rest(self) -> None:
         """Nobody else is there: virtual time has passed before."""
 

@@ -6,15 +6,16 @@ from itertools import pairwise
 import msgspec
 
 from actors.gateway.rests import REST_MAX_S, Rests
-from net.clients.connection import STRANGERS_BYTES, Connection
+from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.strangers_time import SHARE
+from net.clients.strangers_time import LONG_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Reply, Request
 from tests.actors.cranked import CrankedRuntime
 from tests.net.clients.fake_end import FakeEnd
 
-LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * STRANGERS_BYTES})
+LARGE_SIZE = SMALL_BYTES + 1
+LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * SMALL_BYTES})
 
 
 class Hall(FakeEnd):
@@ -51,7 +52,7 @@ class Hall(FakeEnd):
 
 def test_all_are_heard_when_the_debt_is_paid_one_after_the_other() -> None:
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.1)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 50)
     for _ in range(5):
         hall.stranger().receive(LARGE)
     assert hall.requests == []
@@ -62,8 +63,8 @@ def test_all_are_heard_when_the_debt_is_paid_one_after_the_other() -> None:
 
 
 def test_what_one_takes_the_next_waits_for() -> None:
-    hall = Hall(took_s=0.01)
-    hall.rests.spent(hall.stranger(), 0.01)
+    hall = Hall(took_s=LONG_S)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
     for _ in range(5):
         hall.stranger().receive(LARGE)
     heard: list[float] = []
@@ -71,13 +72,13 @@ def test_what_one_takes_the_next_waits_for() -> None:
         hall.runtime.crank(0.001)
         heard += [hall.runtime.time] * (len(hall.requests) - len(heard))
     gaps = [later - earlier for earlier, later in pairwise(heard)]
-    assert all(0.01 * (1 / SHARE - 1) <= gap < 0.01 / SHARE + 0.01 for gap in gaps), gaps
+    assert all(LONG_S * (1 / SHARE - 1) <= gap < 6 * LONG_S / SHARE for gap in gaps), gaps
 
 
 def test_those_that_come_and_go_leave_no_debt() -> None:
     """Ten thousand that connected, sent 17 KB and left had made the next one wait for 199 s."""
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.1)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 50)
     for _ in range(10_000):
         gone = hall.stranger()
         gone.receive(LARGE)
@@ -91,7 +92,7 @@ def test_those_that_come_and_go_leave_no_debt() -> None:
 def test_small_work_in_large_pieces_is_no_growing_debt() -> None:
     """60 pieces of 17 KB a second, which take next to nothing, waited 120 s after ten minutes."""
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.02)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 10)
     for count in range(600):
         hall.stranger().receive(LARGE)
         hall.runtime.crank(1 / 60)
@@ -102,7 +103,7 @@ def test_small_work_in_large_pieces_is_no_growing_debt() -> None:
 
 def test_who_would_wait_too_long_is_refused() -> None:
     hall = Hall()
-    hall.rests.spent(hall.stranger(), REST_MAX_S)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, REST_MAX_S / LONG_S)
     connection = hall.stranger()
     connection.receive(LARGE)
     [reply] = [msgspec.json.decode(one) for one in hall.sent]
@@ -113,7 +114,7 @@ def test_who_would_wait_too_long_is_refused() -> None:
 
 def test_a_long_reply_that_would_wait_too_long_is_refused() -> None:
     hall = Hall()
-    hall.rests.spent(hall.stranger(), REST_MAX_S)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, REST_MAX_S / LONG_S)
     connection = hall.stranger()
     connection.receive(msgspec.json.encode({"action": 11, "queue": "q"}))
     assert b"overloaded" in hall.sent[0]
@@ -127,7 +128,7 @@ LOOK = msgspec.json.encode({"action": 11, "queue": "q"})
 def test_of_those_in_line_one_long_reply_is_looked_up_at_a_time() -> None:
     """What it takes is known when it is there: fifty at once were 200 MB, and seconds for everybody else."""
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.01)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
     for _ in range(3):
         hall.stranger().receive(LOOK)
     for expected in (1, 2, 3):
@@ -135,12 +136,12 @@ def test_of_those_in_line_one_long_reply_is_looked_up_at_a_time() -> None:
         assert len(hall.requests) == expected
         connection, order, request = hall.looks[-1]
         connection.answer(order, request, Reply(action=11, code=0))
-        hall.rests.spent(connection, 0.02)
+        hall.rests.spent(connection, LONG_S, LARGE_SIZE, 10)
 
 
 def test_who_leaves_while_its_long_reply_is_looked_up_holds_up_nobody() -> None:
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.01)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
     for _ in range(2):
         hall.stranger().receive(LOOK)
     hall.runtime.crank(1.0)
@@ -152,7 +153,7 @@ def test_who_leaves_while_its_long_reply_is_looked_up_holds_up_nobody() -> None:
 
 def test_a_reply_that_does_not_come_holds_up_nobody_for_ever() -> None:
     hall = Hall()
-    hall.rests.spent(hall.stranger(), 0.01)
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
     for _ in range(2):
         hall.stranger().receive(LOOK)
     hall.runtime.crank(REST_MAX_S + 1.0)

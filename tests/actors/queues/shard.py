@@ -7,7 +7,8 @@ import msgspec
 from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
 from actors.queues.surroundings import Surroundings
-from net.protocols.json_session import decode_request, encode_reply
+from net.protocols.json_reading import decode_request
+from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
 from storage import entry_codec

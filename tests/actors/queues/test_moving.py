@@ -8,7 +8,7 @@ import pytest
 from actors.messages.call import Call
 from actors.messages.rights import Principal, Rights
 from actors.queues.moving import MOVE_SCAN
-from net.protocols.json_session import decode_request
+from net.protocols.json_reading import decode_request
 from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 from storage.records import READERS_LEVEL, Move

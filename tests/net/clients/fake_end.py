@@ -70,8 +70,8 @@ class FakeEnd:
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         self.overdrawn_by.append(wanted)
 
-    def spent(self, connection: Connection, took_s: float) -> None:
-        self.spent_s += took_s
+    def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
+        self.spent_s += took_s * turns
 
     def must_rest(self, connection: Connection) -> bool:
         if self.is_in_debt:

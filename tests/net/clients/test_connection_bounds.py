@@ -184,4 +184,6 @@ def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
     connection.receive(b'{"action":1,"seq":1}' * 3000)
     for _ in range(20):
         connection.end_turn()
-    assert connection.account.waiting == 2000 * OBJECT_BYTES
+    account = connection.account
+    assert account.waiting == 200 * OBJECT_BYTES, "no more objects are made than a turn begins"
+    assert account.partial == 1800 * 20, "the rest counts as it came"

@@ -4,9 +4,17 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.clients.connection import STRANGERS_BYTES, Connection
+from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.strangers_time import FREE_S, SHARE, StrangersTime
+from net.clients.strangers_time import (
+    FREE_S,
+    LONG_S,
+    LONG_SHARE,
+    QUANTUM_S,
+    SHARE,
+    SMALL_BYTES,
+    StrangersTime,
+)
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply
@@ -15,28 +23,52 @@ from tests.net.clients.fake_end import FakeEnd, connected
 ASK = msgspec.json.encode({"action": 11, "queue": "q"})
 
 
-@given(st.lists(st.tuples(st.floats(0.0, 0.3), st.floats(0.0, 0.05)), min_size=1, max_size=50))
-def test_all_together_they_take_no_more_than_their_share(steps: list[tuple[float, float]]) -> None:
+@given(st.lists(st.tuples(st.floats(0.0, 0.3), st.floats(0.0, 0.05), st.booleans()), min_size=1, max_size=50))
+def test_all_together_they_take_no_more_than_their_share(steps: list[tuple[float, float, bool]]) -> None:
     """As many as there are, each rests until the work of all before it is paid for, its own too."""
-    time, now, work, free_at = StrangersTime(), 0.0, 0.0, 0.0
-    for idle_s, took_s in steps:
+    time, now, work, long, free_at = StrangersTime(), 0.0, 0.0, 0.0, 0.0
+    for idle_s, took_s, is_small in steps:
         now = max(now + idle_s, free_at)
         now += took_s
-        rest_s = time.spent(now, took_s)
-        if took_s < FREE_S:
+        rest_s = time.spent(now, took_s, SMALL_BYTES if is_small else SMALL_BYTES + 1)
+        if is_small and took_s < FREE_S:
             assert rest_s == 0.0
             continue
         work += took_s
-        assert rest_s >= took_s * (1 / SHARE - 1) * 0.999
+        long += max(took_s - LONG_S, 0.0)
         free_at = now + rest_s
-        assert work <= free_at * SHARE * 1.001
+        assert work <= (free_at + QUANTUM_S) * SHARE * 1.001
+        assert long <= (free_at + QUANTUM_S) * LONG_SHARE * 1.001
 
 
 def test_those_that_come_at_once_pay_one_after_the_other() -> None:
     time = StrangersTime()
-    rests = [time.spent(1.0, 0.01) for _ in range(10)]
+    rests = [time.spent(1.0, LONG_S, 1 << 20) for _ in range(10)]
     assert rests == sorted(rests)
-    assert 0.39 < rests[-1] < 0.41, "ten times 10 ms are a fifth of half a second"
+    assert 0.079 < rests[-1] < 0.081, "ten times 2 ms are a fifth of a tenth of a second"
+
+
+def test_a_turn_that_is_long_costs_more_than_as_many_that_are_short() -> None:
+    """Twenty milliseconds at once, five times a second, had made the p99 of all others ten times what it was."""
+    at_once, in_turns = StrangersTime(), StrangersTime()
+    assert at_once.spent(0.0, 0.02, 4 << 20) > 1.7
+    assert in_turns.spent(0.0, 0.002, 4 << 20, turns=10) < 0.081
+
+
+def test_what_is_large_is_reckoned_however_little_it_takes() -> None:
+    """Replies of 800 KB that took 0.8 ms each were free: one after the other, they filled another node's link."""
+    time = StrangersTime()
+    assert time.spent(0.0, 0.0008, 800_000, turns=5) > 0.0
+    assert time.owed(0.0) > 0.0
+
+
+def test_little_is_owed_for_a_while_and_not_forgotten() -> None:
+    """A rest for each piece of 64 KiB took as long as the pieces: strangers had a core to themselves."""
+    time = StrangersTime()
+    rests = [time.spent(0.0, 0.0001, 64 << 10) for _ in range(30)]
+    assert rests[:12] == [0.0] * 12
+    assert rests[-1] > 0.01
+    assert time.owed(0.011) == 0.0, "what is left is less than is worth a rest"
 
 
 def test_who_rests_is_not_heard_and_then_goes_on() -> None:
@@ -69,7 +101,7 @@ def stranger() -> tuple[FakeEnd, Connection]:
     return end, connection
 
 
-LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * STRANGERS_BYTES})
+LARGE = msgspec.json.encode({"action": 1, "queue": "q", "data": "x" * SMALL_BYTES})
 
 
 def test_who_becomes_known_meanwhile_is_heard_in_order() -> None:

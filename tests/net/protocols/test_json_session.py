@@ -10,10 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from net.protocols import json_session
-from net.protocols.json_session import JsonSession, decode_request, encode_reply, fault_reply
+from net.protocols import json_reading
+from net.protocols.json_framing import first_double, string_end
+from net.protocols.json_payload import unreadable
+from net.protocols.json_reading import decode_request
+from net.protocols.json_session import JsonSession, encode_reply, fault_reply
 from net.protocols.session import Fault, RequestLimits
 from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
+from tests.net.protocols.cost import growth, peak_of
 
 LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
@@ -214,11 +218,11 @@ def test_a_batch_that_looks_usual_is_judged_as_any_other(items: list[str], besid
     fields = ['"action":1', *beside, messages] if is_last else ['"action":1', messages, *beside]
     body = ("{" + ",".join(fields) + "}").encode()
     request = msgspec.json.Decoder(Request).decode(body)
-    usual = json_session._fault_in_usual(request, body, LIMITS.depth_max)
-    if usual is not json_session._NEEDS_FULL_CHECK:
+    usual = json_reading._fault_in_usual(request, body, LIMITS.depth_max)
+    if usual is not json_reading._NEEDS_FULL_CHECK:
         assert usual is None
-        assert json_session._fault_in_more(request, body, LIMITS.depth_max) is None
-        assert json_session._plain_fault_in(request, body) is None
+        assert json_reading._fault_in_more(request, body, LIMITS.depth_max) is None
+        assert json_reading._plain_fault_in(request, body) is None
         assert request.encoding is None
         assert all(item.encoding is None for item in request.messages or ())
 
@@ -228,7 +232,7 @@ def test_batches_of_strings_are_usual(colon: str) -> None:
     for rest in ('"queue":"q","retry":60,"messages":[{"data"@"x"},{"data"@"y"}]', '"msg_ids":[1,2]', '"count":100'):
         body = ('{"action":1,' + rest.replace("@", colon) + "}").encode()
         request = msgspec.json.Decoder(Request).decode(body)
-        assert json_session._fault_in_usual(request, body, LIMITS.depth_max) is None
+        assert json_reading._fault_in_usual(request, body, LIMITS.depth_max) is None
 
 
 def test_garbage_is_answered_once_and_passed_over_to_the_next_line_or_object() -> None:
@@ -347,7 +351,18 @@ def test_numbers_that_nodes_could_not_pass_on_are_refused(field: str) -> None:
     assert fault.error == "field_error"
 
 
-LARGE = b" " * json_session.LARGE_BODY_BYTES
+def found_in(*pieces: bytes) -> list[Any]:
+    """What a session finds in a stream, in as many turns as it takes."""
+    session = JsonSession(RequestLimits())
+    found = []
+    for piece in pieces:
+        found += session.receive(piece)
+        while session.has_more:
+            found += session.receive(b"")
+    return found
+
+
+LARGE = b" " * json_reading.LARGE_BODY_BYTES
 """Makes a request a large one, and changes nothing in it."""
 
 
@@ -357,7 +372,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
     """4 MiB of `{},` would make 1.3 million objects, in 0.2 s of everybody's time; also where another list follows."""
     field = b'"%s":' % name.encode()
     body = b'{"action":1,' + field + b"[" + b"{}," * 100_000 + b"{}]" + (before and b"," + field + before[:-1]) + b"}"
-    assert len(body) > json_session.LARGE_BODY_BYTES
+    assert len(body) > json_reading.LARGE_BODY_BYTES
     found = decode_request(body, RequestLimits(request_bytes_max=1 << 20))
     assert isinstance(found, Fault)
     assert found.error == "field_error"
@@ -467,3 +482,118 @@ def test_very_many_headers_are_refused_before_they_are_made(is_in_item: bool) ->
     fault = decode_request(body, RequestLimits())
     assert isinstance(fault, Fault)
     assert "headers: too many" in fault.reason
+
+
+DEEP = b"[" * 40 + b"]" * 40
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"action":1,"queue":"q","messages":[{"encoding":"json","data":%s}]}' % DEEP,
+        b'{"action":1,"queue":"q","messages":[{"encoding":"utf8","data":%s}]}' % DEEP,
+        b'{"action":1,"queue":"q","data":["\xff",%s]}' % DEEP,
+        b'{"action":1,"data":%s,"data":1,"queue":"a\\u0001"}' % DEEP,
+        b'{"action":1,"queue":"q","messages":[{"key":"\\u0001","data":%s}]}' % DEEP,
+        b'{"action":1,"queue":"q","messages":[{"data":[1e400,%s]}]}' % DEEP,
+        b'{"action":1,"queue":"q","headers":{"":""},"messages":[{"data":%s,"data":1}]}' % DEEP,
+    ],
+)
+def test_what_is_too_deep_is_so_however_it_comes_and_whatever_else_is_wrong(body: bytes) -> None:
+    """The framer says it before it has seen the rest; an item's data that came in one piece were taken at any depth."""
+    for pieces in ([body], [body[:5], body[5:]], [body + LARGE]):
+        [fault] = [
+            one for session in [JsonSession(RequestLimits())] for piece in pieces for one in session.receive(piece)
+        ]
+        assert isinstance(fault, Fault)
+        assert fault.reason == "nested deeper than 32 levels"
+
+
+@pytest.mark.parametrize("beside", [b"", b',"wait":3600', b',"key":null', b',"key":null' + LARGE, b',"queues":["b"]'])
+def test_data_that_no_other_action_reads_are_dropped_however_they_come(beside: bytes) -> None:
+    """A consumer that waits had held a body of 4 MiB."""
+    body = b'{"action":2,"queue":"q","data":"a","encoding":"json"%s}' % beside
+    for one in (body, body.replace(b',"encoding":"json"', b""), body.replace(b'"a"', b"[1,[2]]")):
+        [request] = found_in(one)
+        assert isinstance(request, Request), request.reason
+        assert bytes(request.data) == b""
+
+
+def test_very_many_requests_in_one_read_are_looked_at_in_turns() -> None:
+    """256 KiB of `{}` held everybody up for 0.4 s."""
+    session = JsonSession(RequestLimits())
+    found = session.receive(b"{}" * 1000 + b'{"action":7}')
+    assert (len(found), session.state, session.partial_bytes) == (200, None, 800 * 2 + 12)
+    rest: list[list[Any]] = []
+    while session.has_more:
+        rest.append(session.receive(b"" if len(rest) else b'{"action":8}'))
+    assert [len(one) for one in rest] == [200, 200, 200, 200, 2]
+    assert [one.action for one in rest[-1] if isinstance(one, Request)] == [7, 8]
+    assert (session.partial_bytes, session.state) == (0, b"")
+
+
+@pytest.mark.parametrize("name", [b"seq", b"action", b"queue"])
+@pytest.mark.parametrize("end", [b"]}", b",]}"])
+def test_a_reply_to_what_is_wrong_makes_nothing_of_it(name: bytes, end: bytes) -> None:
+    """A list of a million for `seq` was made, to see that it is none: half a second."""
+    body = b'{"action":1,"%s":[%s1%s' % (name, b'{"":[]},' * 100_000, end)
+    [fault] = found_in(body)
+    assert isinstance(fault, Fault)
+    assert peak_of(lambda: fault_reply(fault)) < 100_000
+
+
+def test_a_name_of_any_length_is_not_said_again() -> None:
+    [fault] = JsonSession(RequestLimits()).receive(b'{"action":1,"%s":1}' % (b"a" * 100_000))
+    assert isinstance(fault, Fault)
+    assert fault.reason.startswith("there is no field aaa")
+    assert len(encode_reply(fault_reply(fault))) < 1000
+
+
+def test_lists_of_every_kind_are_counted_before_they_are_made() -> None:
+    body = b'{"action":3,"msg_id":1,"delivery":[%s1]}' % (b"300," * 1_000_000)
+    [fault] = found_in(body)
+    assert isinstance(fault, Fault)
+    assert "at most 1000" in fault.reason
+    assert peak_of(lambda: found_in(body)) < 3 * len(body)
+
+
+NAMED = st.lists(
+    st.tuples(
+        st.sampled_from(["a", "b", "\\u0061", "", "a:", '\\"', "\\\\"]),
+        st.sampled_from(["1", '"a"', '":"', "{}", '{"a":1,"a":2}', '["a","b"]', '"\\\\"', '"' + "x" * 200 + '\\"a"']),
+        st.sampled_from(["", " ", "\n\t"]),
+    ),
+    max_size=6,
+)
+
+
+@given(NAMED)
+def test_the_first_name_that_stands_twice_is_found(fields: list[tuple[str, str, str]]) -> None:
+    text = "{" + ",".join(f'{space}"{name}"{space}:{space}{value}' for name, value, space in fields) + "}"
+    seen: list[str] = []
+    doubled = None
+    for name, _, _ in fields:
+        read = json.loads(f'"{name}"')
+        if read in seen and doubled is None:
+            doubled = read
+        seen.append(read)
+    assert first_double(text.encode()) == doubled
+
+
+@given(
+    st.lists(st.sampled_from(['"', "\\", "a", "x" * 130, "\\n" * 40, "é"]), max_size=12),
+    st.sampled_from(["", '"', ',"b"']),
+)
+def test_a_strings_end_is_found_past_any_escapes(parts: list[str], behind: str) -> None:
+    text = json.dumps("".join(parts)).encode()
+    assert string_end(text + behind.encode(), 1) == len(text)
+
+
+def test_escapes_take_time_in_proportion() -> None:
+    """Each had been followed by a search to the end of the string: Russian text of 4 MiB held everybody up for 4 s."""
+
+    def text(count: int) -> bytes:
+        return b'["' + b"\\u0434" * count + b'"]'
+
+    part, whole = text(20_000), text(200_000)
+    assert growth(lambda: unreadable(part), lambda: unreadable(whole)) < 27

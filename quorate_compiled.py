@@ -93,6 +93,7 @@ MODULES: Final = (
     "actors.queues.readers",
     "actors.queues.replicated",
     "actors.queues.head_rows",
+    "actors.queues.interlude",
     "actors.queues.moving",
     "actors.queues.new_marks",
     "actors.queues.totals",

@@ -1,9 +1,10 @@
-"""What a live message is part of, beside the messages by id: its queue, the keys, the bytes of all."""
+"""What a live message is part of, beside the messages by id: its queue, the keys, the bytes of all; and readers."""
 
 from typing import TYPE_CHECKING
 
 from storage.message import Message, is_of_all, weight
 from storage.queue_state import QueueState
+from storage.records import ReaderPosition
 
 if TYPE_CHECKING:
     from storage.state import ShardState
@@ -39,3 +40,15 @@ def leave(state: "ShardState", message: Message) -> None:
                 del state.keys[key]
         elif queue.keys.get(key) == message.msg_id:  # see `ShardState._moved`
             del queue.keys[key]
+
+
+def readers_with(
+    readers: dict[str, ReaderPosition], name: str, position: ReaderPosition | None
+) -> dict[str, ReaderPosition]:
+    """The readers of a log, one of whom stands there now; None: nowhere. Another dict, so that it is seen."""
+    changed = dict(readers)
+    if position is None:
+        changed.pop(name, None)
+    else:
+        changed[name] = position
+    return changed

@@ -6,6 +6,7 @@ here until its stretch draws near, and only then in the queue's waiting index, a
 
 from array import array
 from bisect import bisect_left
+from heapq import heappop, heappush
 from typing import Final
 
 from storage.message import Message
@@ -16,6 +17,10 @@ AHEAD_S: Final = 30.0
 
 TRIM: Final = 4096
 """So many that are gone may stand at a stretch's head."""
+
+
+NUMBERS_SLACK: Final = 16
+"""So many numbers of stretches that are gone may be left, beside as many as there are."""
 
 
 class _Stretch:
@@ -34,9 +39,10 @@ class _Stretch:
 class FarExpiries:
     """Those of one queue."""
 
-    __slots__ = ("_latest", "_latest_number", "_next", "_stretches")
+    __slots__ = ("_latest", "_latest_number", "_next", "_numbers", "_stretches")
 
     def __init__(self) -> None:
+        self._numbers: list[int] = []  # a heap: of each stretch, and of some that are gone
         self._stretches: dict[int, _Stretch] = {}
         self._next: int | None = None
         self._latest: _Stretch | None = None
@@ -56,6 +62,10 @@ class FarExpiries:
             self._latest_number = number
         if stretch is None:
             stretch = self._latest = self._stretches[number] = _Stretch()
+            if len(self._numbers) > 2 * len(self._stretches) + NUMBERS_SLACK:
+                self._numbers = sorted(self._stretches)
+            else:
+                heappush(self._numbers, number)
             if self._next is None or number < self._next:
                 self._next = number
         msg_id = message.msg_id
@@ -104,7 +114,10 @@ class FarExpiries:
         del self._stretches[number]
         self._latest = None
         if number == self._next:
-            self._next = min(self._stretches) if self._stretches else None
+            numbers = self._numbers
+            while numbers and numbers[0] not in self._stretches:
+                heappop(numbers)
+            self._next = numbers[0] if numbers else None
 
     @property
     def next_at(self) -> float | None:

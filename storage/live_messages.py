@@ -73,7 +73,7 @@ class LiveMessages:
         assert index is not None
         if len(index) > 2 * len(self._by_key) + INDEX_SLACK or (index and key < index[-1]):
             self._index = None
-        else:
+        elif not index or key > index[-1]:  # or it stands there: it was gone, and is taken back
             index.append(key)
 
     def behind(self, trans_id: int, count: int) -> tuple[list[Message], int | None]:
@@ -104,6 +104,12 @@ class LiveMessages:
         for _ in range(min(count, len(by_key))):
             by_key.popitem()
         return had_some
+
+    def check(self) -> None:
+        """Assert that each is found once by its record; for tests."""
+        if self._index is not None:
+            there = [key for key in self._index if key in self._by_key]
+            assert there == sorted(self._by_key)
 
     def values(self) -> Iterable[Message]:
         """All messages."""

@@ -17,7 +17,7 @@ from typing import Any, Final, cast
 from msgspec.structs import astuple
 from sortedcontainers import SortedList
 
-from storage.belonging import enter, leave
+from storage.belonging import enter, leave, readers_with
 from storage.entry import Entry
 from storage.kinds import KINDS
 from storage.live_messages import LiveMessages
@@ -197,7 +197,7 @@ class ShardState:
 
         Nothing else is asked of it any more.
         """
-        if self.messages.drop(count):
+        if self.undo.drop(count) or self.messages.drop(count):
             return False
         if _drop(self.keys, count):
             return False
@@ -219,6 +219,7 @@ class ShardState:
     def check(self) -> None:
         """Assert every invariant; for tests."""
         by_queue: dict[str, list[Message]] = {name: [] for name in self.queues}
+        self.messages.check()
         for message in self.messages.values():
             assert self.messages[message.msg_id] is message
             by_queue[message.queue].append(message)
@@ -392,13 +393,10 @@ class ShardState:
             self.tenures.begin(trans_id)
 
     def _take_position(self, trans_id: int, record: Position) -> None:
-        self.undo.facts_change(trans_id, self)
-        readers = dict(self.readers)
-        if record.upto is None:
-            readers.pop(record.reader, None)
-        else:
-            readers[record.reader] = ReaderPosition(record.upto, record.at)
-        self.readers = readers
+        name = record.reader
+        self.undo.reader_moves(trans_id, name, self.readers.get(name))
+        position = None if record.upto is None else ReaderPosition(record.upto, record.at)
+        self.readers = readers_with(self.readers, name, position)
 
     def _configure(self, trans_id: int, record: Configure) -> None:
         queue = self.queue(record.queue)

@@ -154,12 +154,11 @@ class Stretches:
         self._bytes = 0
         self._last_name = NO_NAME
 
-    def cut(self, after: int, revived: Sequence[int]) -> None:
-        """The log ends behind record `after` now. `revived`: messages that records behind it had changed or removed.
+    def cut(self, after: int) -> None:
+        """The log ends behind record `after` now; those that come back by that are to be told by `revive`.
 
         A full stretch that went beyond is open again. What it is about may be more than what is left of it: a row too
-        many is right as well. Too few are not, and of a message that was gone when its stretch was full nobody thinks;
-        nor is one that is not there any more, whose number another gets.
+        many is right as well. Too few are not; nor is one that is not there any more, whose number another gets.
         """
         full = self._full
         while full and full[-1].until > after:
@@ -168,21 +167,31 @@ class Stretches:
             self._touched = [*last.touched, *self._touched]
             self._queues = dict.fromkeys((*last.queues, *self._queues))
             self._open_start = last.start
-        produced = {msg_id for msg_id in self._produced if produced_by(msg_id) <= after}
-        more: dict[int, set[int]] = {}
-        ends = [stretch.until for stretch in full]
-        for msg_id in revived:
-            trans_id = produced_by(msg_id)
-            if self._open_start < trans_id <= after:
-                produced.add(msg_id)
-            elif self.start < trans_id <= self._open_start:
-                more.setdefault(bisect_left(ends, trans_id), set()).add(msg_id)
-        for at, msg_ids in more.items():
-            full[at].produced = array("q", sorted(msg_ids.union(full[at].produced)))
-        self._produced = sorted(produced)
+        self._produced = sorted({msg_id for msg_id in self._produced if produced_by(msg_id) <= after})
         self._touched = [msg_id for msg_id in self._touched if produced_by(msg_id) <= after]
         self.noted = after
         self._last_name = NO_NAME
+
+    def revive(self, msg_ids: Sequence[int]) -> None:
+        """Those live that records had changed or removed that are cut off: of a message that was gone when its stretch
+        was full nobody thinks."""
+        full = self._full
+        more: dict[int, set[int]] = {}
+        ends = [stretch.until for stretch in full]
+        here: list[int] = []
+        for msg_id in msg_ids:
+            trans_id = produced_by(msg_id)
+            if self._open_start < trans_id:
+                here.append(msg_id)
+            elif self.start < trans_id:
+                more.setdefault(bisect_left(ends, trans_id), set()).add(msg_id)
+        if here:
+            self._produced = sorted({*self._produced, *here})
+        for at, some in more.items():
+            there = full[at].produced  # in order; nearly always they are still there
+            missing = [one for one in some if not _holds(there, one)]
+            if missing:
+                full[at].produced = array("q", sorted([*there, *missing]))
 
     def first(self, until: int) -> Stretch | None:
         """The log's head, if it ends at or before record `until`."""
@@ -196,3 +205,8 @@ class Stretches:
             full.popleft()
         self.start = full[0].start if full else self._open_start
         return self.start == upto
+
+
+def _holds(in_order: Sequence[int], one: int) -> bool:
+    at = bisect_left(in_order, one)
+    return at < len(in_order) and in_order[at] == one

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from mypy_extensions import mypyc_attr
 
-from storage.belonging import enter, leave
+from storage.belonging import enter, leave, readers_with
 from storage.message import Message
 from storage.queue_state import QueueState
 from storage.records import Configure, Members, Place, ReaderPosition
@@ -25,8 +25,11 @@ from storage.tenures import Tenure, Tenures
 if TYPE_CHECKING:
     from storage.state import ShardState
 
-STEPS_MAX: Final = 5000
-"""So many are undone in one turn of the loop, some 15 ms; a state with more of them is better read again."""
+STEPS_MAX: Final = 20_000
+"""So many are undone; a state with more of them is better read again."""
+
+PIECE_STEPS: Final = 1000
+"""So many of them in one turn of the loop, some 10 ms."""
 
 
 @mypyc_attr(acyclic=True)
@@ -150,6 +153,11 @@ class _QueueChanged(_Step):
         self.queue = queue
         self.settings: Configure = queue.settings()
 
+    @property
+    def shuts(self) -> bool:
+        """Whether to undo it would shut a queue that is open now: what came in meanwhile would have to go out again."""
+        return 0.0 < self.settings.paused_in_at != self.queue.paused_in_at
+
     def undo(self, state: "ShardState") -> None:
         """It has those, and is there."""
         queue = self.queue
@@ -160,22 +168,35 @@ class _QueueChanged(_Step):
         queue.configure(self.settings)
 
 
-class _FactsChanged(_Step):
-    """What the state knows beside messages and queues was something else."""
+class _ReaderMoved(_Step):
+    """A reader of the log stood somewhere else; None: nowhere."""
 
-    __slots__ = ("led_by", "members", "readers", "tenures")
+    __slots__ = ("name", "position")
+
+    def __init__(self, trans_id: int, name: str, position: ReaderPosition | None) -> None:
+        super().__init__(trans_id)
+        self.name = name
+        self.position = position
+
+    def undo(self, state: "ShardState") -> None:
+        """It stands there again."""
+        state.readers = readers_with(state.readers, self.name, self.position)
+
+
+class _FactsChanged(_Step):
+    """Who the members are, and who has led, was something else."""
+
+    __slots__ = ("led_by", "members", "tenures")
 
     def __init__(self, trans_id: int, state: "ShardState") -> None:
         super().__init__(trans_id)
         self.members: Members | None = state.members
-        self.readers: dict[str, ReaderPosition] = state.readers
         self.tenures: list[Tenure] = [*state.tenures.rows]
         self.led_by = state.tenures.led_by
 
     def undo(self, state: "ShardState") -> None:
         """It is that again."""
         state.members = self.members
-        state.readers = self.readers
         state.tenures = Tenures(self.tenures)
         state.tenures.led_by = self.led_by
 
@@ -230,9 +251,14 @@ class Undo:
             self._open.append(_QueueChanged(trans_id, queue))
 
     def facts_change(self, trans_id: int, state: "ShardState") -> None:
-        """Something else is about to change."""
+        """The members are about to change, or who leads."""
         if self.is_on:
             self._open.append(_FactsChanged(trans_id, state))
+
+    def reader_moves(self, trans_id: int, name: str, position: ReaderPosition | None) -> None:
+        """A reader of the log is about to stand somewhere else than there."""
+        if self.is_on:
+            self._open.append(_ReaderMoved(trans_id, name, position))
 
     def close(self, trans_id: int, time: float) -> None:
         """The records up to `trans_id` are whole entries of the log, the last of them made at `time`."""
@@ -246,15 +272,28 @@ class Undo:
         while closed and closed[0][0] <= committed:
             self.since, self._time, _ = closed.popleft()
 
+    def drop(self, count: int) -> bool:
+        """Let go of the oldest, some `count` of them; whether there were any."""
+        had_some = bool(self._closed)
+        while self._closed and count > 0:
+            count -= len(self._closed.popleft()[2]) + 1
+        return had_some
+
     def take(self, after: int, trans_id: int) -> tuple[list[_Step], float] | None:
         """The steps behind record `after`, where an entry ends, up to `trans_id`, the last; and the time of what stays.
 
-        The newest is first; they are the caller's now. None: they are not all known, or too many.
+        The newest is first; they are the caller's now. None: they are not all known, too many, or not enough.
         """
+        assert after <= trans_id
         if after < self.since or not (self.is_on or self._until == trans_id):
             return None
-        if len(self._open) + sum([len(steps) for last, _, steps in self._closed if last > after]) > STEPS_MAX:
+        beyond = [self._open, *[steps for last, _, steps in self._closed if last > after]]
+        if sum([len(steps) for steps in beyond]) > STEPS_MAX:
             return None
+        for steps in beyond:
+            for step in steps:
+                if isinstance(step, _QueueChanged) and step.trans_id > after and step.shuts:
+                    return None
         found = self._open[::-1]
         self._open = []
         while self._closed and self._closed[-1][0] > after:
@@ -267,38 +306,83 @@ class Undo:
         return found, self._closed[-1][1] if self._closed else self._time
 
 
+class Undoing:
+    """Makes a state what it was behind record `after`, in pieces. Nothing else may be asked of the state meanwhile.
+
+    `count`: of its steps.
+    """
+
+    def __init__(self, state: "ShardState", after: int, steps: list[_Step], time: float) -> None:
+        self.count = len(steps)
+        self._state = state
+        self._after = after
+        self._steps = steps
+        self._at = 0
+        self._touched: dict[int, _Changed] = {}
+        self._placing: list[tuple[float, int, _Changed]] = []
+        self._placed = 0
+        self._held: list[int] = []
+        self._is_placing = False
+        state.time = time
+
+    def go_on(self, count: int = STEPS_MAX) -> bool:
+        """Take so many steps back, or give so many messages their places; whether that was all."""
+        if not self._is_placing:
+            self._take_back(count)
+            return False
+        self._place(count)
+        return self._placed == len(self._placing)
+
+    def _take_back(self, count: int) -> None:
+        state, steps, touched = self._state, self._steps, self._touched
+        end = min(self._at + count, len(steps))
+        for at in range(self._at, end):
+            step = steps[at]
+            step.undo(state)
+            if isinstance(step, _Changed):
+                touched[step.message.msg_id] = step
+        self._at = end
+        if end == len(steps):
+            self._is_placing = True
+            state.trans_id = self._after
+            state.stretches.cut(self._after)
+            there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
+            # in the order in which they were in their queues: in that they go there at once
+            self._placing = sorted([(one.due_at, one.message.msg_id, one) for one in there])
+            self._steps = []
+
+    def _place(self, count: int) -> None:
+        state = self._state
+        some = self._placing[self._placed : self._placed + count]
+        self._placed += len(some)
+        for _, msg_id, one in some:
+            message = one.message
+            if not one.in_flight:
+                state.queues[message.queue].place(message, state.time)
+                continue
+            state.queues[message.queue].place_in_flight(message)
+            if not message.retry_s:  # or it would be gone
+                self._held.append(msg_id)
+        state.stretches.revive([msg_id for _, msg_id, _ in some])
+        if self._placed == len(self._placing):
+            for msg_id in reversed(self._held):
+                state.kept[msg_id] = None
+                state.kept.move_to_end(msg_id, last=False)
+
+
+def undoing(state: "ShardState", after: int) -> Undoing | None:
+    """What makes the state what it was behind record `after`, the end of an entry. None: nothing can."""
+    taken = state.undo.take(after, state.trans_id)
+    return None if taken is None else Undoing(state, after, *taken)
+
+
 def undo_to(state: "ShardState", after: int) -> bool:
-    """Make the state what it was behind record `after`, the end of an entry. False: it can't be, and is as it was."""
+    """Make the state what it was behind record `after`, at once. False: it can't be, and is as it was."""
     if after == state.trans_id:
         return True
-    taken = state.undo.take(after, state.trans_id)
-    if taken is None:
+    work = undoing(state, after)
+    if work is None:
         return False
-    steps, state.time = taken
-    touched: dict[int, _Changed] = {}
-    for step in steps:
-        step.undo(state)
-        if isinstance(step, _Changed):
-            touched[step.message.msg_id] = step
-    state.trans_id = after
-    there = [one for msg_id, one in touched.items() if state.messages.get(msg_id) is one.message]
-    there.sort(key=_time)
-    held: list[int] = []
-    for one in there:
-        message = one.message
-        if not one.in_flight:
-            state.queues[message.queue].place(message, state.time)
-            continue
-        state.queues[message.queue].place_in_flight(message)
-        if not message.retry_s:  # or it would be gone
-            held.append(message.msg_id)
-    for msg_id in reversed(held):
-        state.kept[msg_id] = None
-        state.kept.move_to_end(msg_id, last=False)
-    state.stretches.cut(after, list(touched))
+    while not work.go_on():
+        pass
     return True
-
-
-def _time(step: _Changed) -> tuple[float, int]:
-    """In which order they were in their queues: in that they go there at once."""
-    return step.due_at, step.message.msg_id

@@ -12,6 +12,7 @@ from net.peers.link import FRAME_BYTES_MAX, LinkTerms
 from net.peers.messages import Listening
 from net.peers.proof import Keyring
 from storage.records import LEVEL, Member
+from storage.undo import PIECE_STEPS
 
 
 @dataclass
@@ -39,6 +40,7 @@ class ShardSettings:
     segment_bytes: int = 16 << 20
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
+    undo_piece: int = PIECE_STEPS
     own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 0))
     listed: tuple[Member, ...] = ()
     client_host: str = "127.0.0.1"

@@ -36,6 +36,7 @@ from actors.queues.appending import Appending
 from actors.queues.broker import Broker, Limits
 from actors.queues.clocks import Alarm, LeaderClock
 from actors.queues.head_rows import HeadRows
+from actors.queues.interlude import Interlude
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
 from actors.queues.surroundings import OwnerSettings, Surroundings
@@ -47,7 +48,6 @@ from storage import entry_codec
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
-from storage.undo import undo_to
 
 
 class _TimePassed:
@@ -79,6 +79,8 @@ class QueueOwner(LoopActor):
         self._broker: Broker
         self._ledger: Ledger
         self._has_broker = False
+        self._led_until = 0.0
+        self._interlude = Interlude(runtime, settings.undo_piece, self.on_receive, self._carry_out)
         self._take_state(state)
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
@@ -112,18 +114,20 @@ class QueueOwner(LoopActor):
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
+        if self._interlude.is_on:
+            self._interlude.wait(message)
+            return
         self.handlers[type(message)](message)
         self._carry_out()
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:
         """A broker over `state`, with nothing open."""
-        time = state.time
         if self._has_broker:
             self._broker.release()
             if self._ledger.state is not state:
                 self._leftovers.add_state(self._ledger.state)
-            else:  # its messages stand where they do at that time, whatever the log has heard of it
-                time = max(time, self._ledger.now)
+                self._led_until = 0.0
+        time = max(state.time, self._led_until)  # messages stand where they do then, whatever the log has heard of it
         self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
@@ -136,7 +140,7 @@ class QueueOwner(LoopActor):
         self._appender.ledger = self._admission.ledger = self._ledger
         self._clock = LeaderClock(time)
         if self.runtime.watcher is not None:
-            self.runtime.watcher("state", state)
+            self.runtime.watcher("state", (state, time))
 
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
@@ -168,6 +172,9 @@ class QueueOwner(LoopActor):
 
     def _continue(self) -> None:
         """One piece more of work that was cut; the loop has looked at sockets and timers since the one before."""
+        if self._interlude.is_on:
+            self.runtime.call_later(0.0, self._continue)
+            return
         self._continues = False
         if not self.has_ended:
             self._give_back()
@@ -273,41 +280,50 @@ class QueueOwner(LoopActor):
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
         self._leftovers.add_waiters(self._broker.delivery, self._now())
+        self._led_until = ledger.now  # of a follower that is what its own clock says, and counts for nothing
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         self._admission.give_back([*undone, *self._admission.take_held()])
         self._send()
+        self._tenure.deposed()
         state = ledger.state
         state.undo.turn(state, is_on=False)
-        is_in_log = undo_to(state, message.log_end)
-        self._tenure.deposed(is_in_log=is_in_log)
-        if not is_in_log:
-            self._reload()
-            return
-        for produced in ledger.take_unplaced():
-            if produced.msg_id in state.messages and not produced.place:
-                state.queues[produced.queue].place(produced, state.time)
-        self._rows.dropped()
-        self._take_state(state, message.committed)
-        self._describe()
+
+        def follow(is_undone: bool) -> None:
+            """The state holds what the log does, or it is to be read anew."""
+            if not is_undone:
+                self._reload()
+                return
+            for produced in ledger.take_unplaced():
+                if produced.msg_id in state.messages and not produced.place:
+                    state.queues[produced.queue].place(produced, state.time)
+            self._rows.dropped()
+            self._take_state(state, message.committed)
+            self._describe()
+
+        self._interlude.undo(state, message.log_end, follow)
 
     def _log_cut(self, message: LogCut) -> None:
         """What another leader's log does not hold was applied here while this node led."""
         if self._tenure.is_reloading:
             return
         ledger = self._ledger
-        if not undo_to(ledger.state, message.after):
-            self._tenure.dropped()
-            self._reload()
-            return
-        uncertain, undone = self._broker.take_open(ledger.state.trans_id)
-        self._rows.dropped()
-        self._take_state(ledger.state, min(ledger.committed, message.after))
-        self._execute([*uncertain, *undone])  # what was asked about this node, and waited for a commit
-        self._describe()
+
+        def follow(is_undone: bool) -> None:
+            if not is_undone:
+                self._reload()
+                return
+            uncertain, undone = self._broker.take_open(ledger.state.trans_id)
+            self._rows.dropped()
+            self._take_state(ledger.state, min(ledger.committed, message.after))
+            self._execute([*uncertain, *undone])  # what was asked about this node, and waited for a commit
+            self._describe()
+
+        self._interlude.undo(ledger.state, message.after, follow)
 
     def _reload(self) -> None:
         """The state holds what the log does not, and that can't be undone."""
+        self._tenure.dropped()
         self._empty_state()
         self._replicator.tell(ReloadNeeded())
 
@@ -336,6 +352,8 @@ class QueueOwner(LoopActor):
     # -- carrying out ------------------------------------------------------------------------------------------
 
     def _carry_out(self) -> None:
+        if self._interlude.is_on:
+            return
         ledger, tenure, asked = self._ledger, self._tenure, self._broker.asked
         if ledger.answers:
             self._send()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
+from storage.undo import PIECE_STEPS
 
 
 @dataclass(slots=True)
@@ -37,7 +38,8 @@ class Surroundings:
 
 @dataclass
 class OwnerSettings:
-    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
+    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more. `undo_piece`: so
+    many steps of a lost lead are undone in one turn.
 
     For `lease_committed` see `Delivery`.
     """
@@ -45,3 +47,4 @@ class OwnerSettings:
     appending: AppendingLimits
     journal_low_bytes: int = 1 << 20
     lease_committed: bool = False
+    undo_piece: int = PIECE_STEPS

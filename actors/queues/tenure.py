@@ -112,9 +112,9 @@ class Tenure:
         if self.stage is Stage.DRAINING:
             self._become(Stage.SERVING)
 
-    def deposed(self, *, is_in_log: bool) -> None:
-        """The node does not lead any more. `is_in_log`: its state holds nothing that the log does not."""
-        self._become(Stage.FOLLOWING if is_in_log else Stage.RELOADING)
+    def deposed(self) -> None:
+        """The node does not lead any more."""
+        self._become(Stage.FOLLOWING)
 
     def dropped(self) -> None:
         """The state is not the log's any more."""

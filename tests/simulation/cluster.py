@@ -259,6 +259,7 @@ class SimulatedNode:
             log_records_max=limits.log_records_max,
             segment_bytes=limits.segment_bytes,
             is_lease_committed=limits.is_lease_committed,
+            undo_piece=[1, 3, 1000][node_id % 3],
             shard=shard,
             shards=limits.shards,
             balance_s=limits.balance_s,

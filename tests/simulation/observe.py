@@ -5,7 +5,6 @@ noted who led in which vote_id, which entries were committed, and when a leader 
 """
 
 import json
-import math
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from actors.cluster.decisions import WriteEntries
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import StagePart
 from actors.messages.election import CaughtUp
-from actors.messages.log import Drain, LogCut, Promoted, Propose, StateDropped, Undrain
+from actors.messages.log import Deposed, Drain, LogCut, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
@@ -89,10 +88,12 @@ class Observer:
         elif what == "answered":
             self.answered(about)
         elif what == "state":
-            self.taken(node_id, about)
+            self.taken(node_id, *about)
         elif what == "decided":
             if isinstance(about, LogCut):
                 self.cuts.setdefault(node_id, deque()).append(about.after)
+            if isinstance(about, Deposed) and about.log_end < self.states[node_id].trans_id:
+                self.reached["lost leads with records to take back"] += 1
             if isinstance(about, Promoted):
                 self.led(about.vote_id, node_id)
             for name, matches in RARE.items():
@@ -113,8 +114,8 @@ class Observer:
         if known != (last, entry.data):
             self.problems.append(f"node {node_id} committed other records {first}..{last} than another node did")
 
-    def taken(self, node_id: int, state: ShardState) -> None:
-        """An owner goes on with a state: it leads or follows now, or the log was cut."""
+    def taken(self, node_id: int, state: ShardState, time: float) -> None:
+        """An owner goes on with a state, from that time on: it leads or follows now, or the log was cut."""
         known, self.states[node_id] = self.states.get(node_id), state
         cuts = self.cuts.setdefault(node_id, deque())
         if known is not state:
@@ -131,11 +132,12 @@ class Observer:
                 said.follow_entry(decode(data, "a committed entry"))
         for stored in log.tail.behind(said.trans_id, up_to=state.trans_id):
             said.follow_entry(decode(stored.data, "an entry that is not known to be committed"))
-        self.compare(node_id, state, said)
+        self.compare(node_id, state, time, said)
 
-    def compare(self, node_id: int, state: ShardState, said: ShardState) -> None:
-        """A state in memory against what the log says."""
-        held, wanted = facts(state, math.inf), facts(said, math.inf)
+    def compare(self, node_id: int, state: ShardState, time: float, said: ShardState) -> None:
+        """A state in memory, in order at that time, against what the log says."""
+        state.check()
+        held, wanted = facts(state, time), facts(said, time)
         wrong = [name for name, one in held.items() if one != wanted[name]]
         if wrong:
             self.problems.append(f"node {node_id}'s state at record {state.trans_id} is not the log's: {wrong}")

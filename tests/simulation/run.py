@@ -189,7 +189,7 @@ class Run:
             if node.node_id in self.faults.outside:
                 continue
             replayed, observer = states[node.shard], self.observers[node.shard]
-            observer.compare(node.node_id, observer.states[node.node_id], replayed)
+            observer.compare(node.node_id, observer.states[node.node_id], math.inf, replayed)
             state = node.state_on_disk()
             left = [message for message in state.messages.values() if message.queue not in (IDLE, *TOPICS)]
             if left:

@@ -40,7 +40,7 @@ from storage.records import Bury, Clear, Confirm, Expire, Extend, Produce
 from storage.state import ShardState
 from storage.tenures import Tenures
 from storage.trimming import Trim
-from storage.undo import Undo
+from storage.undo import Undo, Undoing
 from tests.simulation.run import Run
 from tests.simulation.world import QUICK_DISK, World
 from tests.storage.memory import MemoryWrites
@@ -278,7 +278,7 @@ def _undone_but_for_one(patch: pytest.MonkeyPatch) -> None:
 
 def _not_undone(patch: pytest.MonkeyPatch) -> None:
     """A node that has led takes its state for the log's, wherever that ends."""
-    patch.setattr("actors.queues.queue_owner.undo_to", lambda state, after: True)
+    patch.setattr(Undoing, "go_on", lambda self, count: True)
 
 
 @pytest.mark.parametrize(

@@ -58,3 +58,15 @@ def test_what_is_gone_from_its_head_or_its_middle_takes_no_room_for_long() -> No
     assert len(stretch.ids) < 4 * stretch.live + 2 * TRIM
     assert len(stretch.ids) - stretch.head < 2 * stretch.live + 2 * TRIM
     far.check([*messages[4 * TRIM : 5 * TRIM], *messages[5 * TRIM + 1 : -1 : 2], messages[-1]])
+
+
+def test_stretches_that_come_and_go_leave_nothing() -> None:
+    """Each that was the nearest had all the others looked at: 5,000 that went one after the other took 0.6 s."""
+    far = FarExpiries()
+    for number in range(1000):
+        for after_s in (5000.0, 9000.0 - 64.0 * (number % 50)):
+            one = message(2 * number + 2 + (after_s == 5000.0), after_s)
+            assert far.add(one, NOW)
+            far.remove(one)
+        far.check([])
+    assert len(far._numbers) < 40

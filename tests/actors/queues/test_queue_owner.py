@@ -1,5 +1,6 @@
 """The owner as a host: what it tells whom, and in which order, as it leads, hands over, is deposed and stops."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -220,9 +221,9 @@ def test_deposed_it_says_of_each_open_request_what_is_known() -> None:
     assert [reply.code for reply in owner.replies()] == [0]
 
 
-def one_of_three() -> Owner:
+def one_of_three(**settings: Any) -> Owner:
     """It leads three nodes, and has produced a message that is committed."""
-    owner = Owner()
+    owner = Owner(**settings)
     owner.tell(MembersChanged(3, 3, LEVEL), Promoted(5, []))
     owner.advance(1)
     produce(owner, b'"committed"')
@@ -249,6 +250,33 @@ def test_deposed_it_takes_back_what_never_got_into_the_log() -> None:
     assert [reply.code for reply in owner.replies() if reply.action == 107] == [0], "and it is a follower like others"
 
 
+def test_much_is_taken_back_in_pieces_and_what_comes_meanwhile_waits() -> None:
+    owner = one_of_three(undo_piece=1)
+    produce(owner, b'"sent"')
+    for _ in range(5):
+        produce(owner, b'"not sent"')
+    turns: list[list[bytes]] = []
+    call_later = owner.runtime.call_later
+
+    def noted(delay_s: float, callback: Callable[[], None]) -> Any:
+        turns.append(texts(owner))
+        return call_later(delay_s, callback)
+
+    owner.runtime.call_later = noted  # type: ignore[method-assign]  # the test looks between two turns
+    for message in (Deposed(log_end=3, committed=2, leader=3), LogCut(2), Promoted(7, [])):
+        owner.actor.actor_ref.tell(message)
+    owner.ask(2, queue="q", retry=30)
+    owner.crank()
+    assert [len(one) for one in turns][:4] == [6, 5, 4, 3], "one message more is gone in each turn"
+    assert texts(owner) == [b'"committed"']
+    assert not owner.replicator.take(ReloadNeeded)
+    assert owner.actor._tenure.leads, "what waited came in its order"
+    owner.actor._ledger.state.check()
+    owner.advance(3)
+    owner.crank()
+    assert [type(record).__name__ for record in owner.appended()][-1] == "Take"
+
+
 def test_a_leader_whose_clock_was_set_back_while_it_did_not_lead_delivers_nothing_early() -> None:
     """What it had seen come due stands among what is ready, and no record says so (simulator, seed 900098)."""
     owner = one_of_three()
@@ -268,6 +296,22 @@ def test_a_leader_whose_clock_was_set_back_while_it_did_not_lead_delivers_nothin
     [later] = owner.actor._ledger.state.messages.values()
     assert delivered.msg_ids == [later.msg_id]
     assert owner.actor._ledger.now >= later.due_at - 30 >= later.produced_at + 5
+
+
+def test_a_followers_own_clock_counts_for_nothing() -> None:
+    """It was a day ahead while a console asked for its view, and right when the node led: the log was a day ahead."""
+    owner = Owner()
+    owner.tell(MembersChanged(3, 3, LEVEL))
+    owner.runtime.set_back_s = -86_400.0
+    owner.ask(107)
+    owner.runtime.set_back_s = 0.0
+    owner.crank(5)
+    owner.tell(Promoted(5, []))
+    owner.advance(1)
+    produce(owner, delay=3600, retry=30)
+    owner.advance(2)
+    [message] = owner.actor._ledger.state.messages.values()
+    assert abs(message.due_at - owner.runtime.now() - 3600) < 1.0
 
 
 def test_what_is_asked_about_a_node_waits_for_no_record_that_was_cut_off() -> None:

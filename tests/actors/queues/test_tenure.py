@@ -46,7 +46,7 @@ def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
 def test_who_is_deposed_with_more_than_the_log_says_begins_anew() -> None:
     tenure = Tenure()
     tenure.promoted(5, 1)
-    tenure.deposed(is_in_log=False)
+    tenure.deposed()
     tenure.dropped()
     tenure.loaded()
     assert (tenure.stage, tenure.leads) == (Stage.FOLLOWING, False)

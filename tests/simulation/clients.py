@@ -59,6 +59,12 @@ class History:
         self.acknowledged[msg_id] = Sent(token, retry, at, queue, None, asked_at)
         self.tokens.setdefault(msg_id, token)
 
+    def consume_lost(self, at: float, request: dict[str, Any]) -> None:
+        """Nobody knows what it got: its leader may not have heard of the loss, and it waits there on, so that a message
+        of later is taken for it."""
+        waits_on_s = request["wait"] + UNHEARD_S if "wait" in request else 0.0
+        self.maybe_taken.append((at + waits_on_s, request["queues"]))
+
     def may_be_taken(self, sent: Sent) -> bool:
         """Whether a consume whose reply nobody saw may have been given that message."""
         return any(at >= sent.asked_at and sent.queue in (*queues, "virtual") for at, queues in self.maybe_taken)
@@ -272,12 +278,7 @@ class SimulatedClient(SimulatedSession):
                 if not one["data"].endswith("r0"):
                     self._held.append(one["msg_id"])
 
-        def lost() -> None:
-            # its leader may not have heard of that: it waits there on, and a message of later may be taken for it
-            waits_on_s = request.get("wait", 0.0) + UNHEARD_S if "wait" in request else 0.0
-            self._history.maybe_taken.append((self._world.time + waits_on_s, request["queues"]))
-
-        self._request(request, delivered, lost)
+        self._request(request, delivered, lambda: self._history.consume_lost(self._world.time, request))
 
     def _confirm(self) -> None:
         count = self._world.random.randint(1, len(self._held))
@@ -320,7 +321,7 @@ class Drain(SimulatedSession):
         else:
             queues = [*self._history.queues, *self._history.stewards_queues]
             request = {"action": 2, "queues": queues, "count": 50, "wait": 10}
-            self._request(request, self._delivered)
+            self._request(request, self._delivered, lambda: self._history.consume_lost(self._world.time, request))
 
     def _confirmed(self, reply: dict[str, Any]) -> None:
         if reply["code"] == 0:

@@ -173,3 +173,69 @@ def test_who_has_shown_a_token_pays_nothing() -> None:
     connection.receive(ASK)
     assert [request.action for _, request in end.requests] == [1, 11]
     assert end.spent_s == 0.0
+
+
+def in_steps(end: FakeEnd) -> Connection:
+    """A client that may hold much, and whose requests are answered at once."""
+    end.ledger.bytes_max = 64 << 20
+    limits = ConnectionLimits(request=RequestLimits(), held_bytes_max=32 << 20)
+    return Connection(end, end, JsonSession(limits.request), limits)
+
+
+LARGEST = msgspec.json.encode({"action": 1, "queue": "q", "data": ["x" * 100] * 30_000})
+
+
+def test_a_large_request_is_judged_in_turns_and_its_client_is_not_read_meanwhile() -> None:
+    end = FakeEnd()
+    connection = in_steps(end)
+    connection.receive(LARGEST + ASK)
+    assert (end.requests, end.is_reading, end.settled_count) == ([], False, 1)
+    assert connection.account.partial == len(LARGEST) + len(ASK)
+    assert not connection.is_quiet, "it can't move now"
+    turns = 0
+    while not end.is_reading:
+        connection.end_turn()
+        turns += 1
+    assert turns > 5
+    assert [request.action for _, request in end.requests] == [1, 11]
+    assert connection.account.partial == 0
+    assert connection.account.open == len(LARGEST)
+
+
+def test_who_ends_its_side_while_its_request_is_judged_is_answered() -> None:
+    end = FakeEnd()
+    connection = in_steps(end)
+    connection.receive(LARGEST)
+    connection.end()
+    for _ in range(20):
+        connection.end_turn()
+    assert [request.action for _, request in end.requests] == [1]
+    order, request = end.requests[0]
+    connection.answer(order, request, Reply(action=1, code=0))
+    assert (end.closed_how, len(end.sent)) == ("close", 1)
+
+
+def test_who_rests_while_its_request_is_judged_goes_on_behind_that_and_does_not_spin() -> None:
+    end = FakeEnd()
+    connection = in_steps(end)
+    connection.receive(LARGEST)
+    connection.end_turn()
+    connection.rest(True)
+    asked = end.settled_count
+    for _ in range(20):
+        connection.end_turn()
+    assert (end.requests, end.settled_count) == ([], asked)
+    connection.rest(False)
+    for _ in range(20):
+        connection.end_turn()
+    assert [request.action for _, request in end.requests] == [1]
+
+
+def test_who_is_gone_while_its_request_is_judged_holds_nothing() -> None:
+    end = FakeEnd()
+    connection = in_steps(end)
+    connection.receive(LARGEST)
+    connection.end_turn()
+    connection.lost()
+    connection.end_turn()
+    assert (end.requests, end.ledger.used) == ([], 0)

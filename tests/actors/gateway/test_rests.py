@@ -4,14 +4,16 @@ from collections import deque
 from itertools import pairwise
 
 import msgspec
+import pytest
 
-from actors.gateway.rests import REST_MAX_S, Rests
+from actors.gateway.rests import FORWARDED, LOOKED_UP, REST_MAX_S, Rests
+from actors.messages.call import Call
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.strangers_time import LONG_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Reply, Request
-from tests.actors.cranked import CrankedRuntime
+from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.net.clients.fake_end import FakeEnd
 
 LARGE_SIZE = SMALL_BYTES + 1
@@ -24,9 +26,14 @@ class Hall(FakeEnd):
     def __init__(self, took_s: float = 0.0) -> None:
         super().__init__()
         self._took_s = took_s
+        self.writes_s = 0.0
         self.looks: list[tuple[Connection, int, Request]] = []
         self.runtime = CrankedRuntime()
         self.rests = Rests(self.runtime)
+
+    def write(self, data: bytes) -> None:
+        super().write(data)
+        self.runtime.time += self.writes_s
 
     def must_rest(self, connection: Connection) -> bool:
         return self.rests.must_rest(connection)
@@ -158,3 +165,20 @@ def test_a_reply_that_does_not_come_holds_up_nobody_for_ever() -> None:
         hall.stranger().receive(LOOK)
     hall.runtime.crank(REST_MAX_S + 1.0)
     assert len(hall.requests) == 2
+
+
+@pytest.mark.parametrize(("was_forwarded", "turns"), [(False, LOOKED_UP), (True, FORWARDED)])
+def test_a_large_reply_is_reckoned_however_quickly_it_was_there_and_a_small_one_is_not(
+    was_forwarded: bool, turns: float
+) -> None:
+    hall = Hall()
+    connection = hall.stranger()
+    for size, took_s in ((10, 0.0), (SMALL_BYTES + 1, LONG_S)):
+        connection.receive(LOOK)
+        asker, order, request = hall.looks[-1]
+        call = Call(request, asker, order, ref(Probe()))
+        call.was_forwarded = was_forwarded
+        hall.writes_s = took_s
+        hall.rests.answer(connection, call, Reply(action=11, code=0, reason="x" * size))
+        owed_s = hall.rests._time.owed(hall.runtime.time)
+        assert owed_s == pytest.approx(turns * took_s * (1 / SHARE - 1))

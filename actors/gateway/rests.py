@@ -11,7 +11,7 @@ from actors.messages.call import Call
 from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
 from net.clients.reply_length import SHORT, reply_length
-from net.clients.strangers_time import StrangersTime
+from net.clients.strangers_time import LONG_S, StrangersTime
 from quorate.protocol import ErrorWord, Reply
 
 REST_MAX_S: Final = 10.0
@@ -86,8 +86,11 @@ class Rests:
     def _next(self) -> None:
         """The debt is paid, unless it has grown meanwhile: those that wait are heard until there is another."""
         self._is_armed = False
+        begun = self._runtime.worked()
         while self._ahead is None and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
             self._hear_first(self._waiting.popleft())
+            if self._runtime.worked() - begun > LONG_S:
+                break  # small things cost nothing, and a thousand of them are a turn that takes long
         self._arm()
 
     def _hear_first(self, connection: Connection) -> None:

@@ -111,8 +111,9 @@ class TcpProtocol(asyncio.Protocol):
         """Bytes have come."""
         connection = self._connection
         assert connection is not None
-        size = len(data)
-        if connection.account.is_known or size < TAKES_TIME_BYTES:
+        account = connection.account
+        size = len(data) + account.partial  # the last piece of something large may be short, and takes the time of all
+        if account.is_known or size < TAKES_TIME_BYTES:
             connection.receive(data)
             return
         begun = time.thread_time()

@@ -182,3 +182,27 @@ def test_a_large_reply_is_reckoned_however_quickly_it_was_there_and_a_small_one_
         hall.rests.answer(connection, call, Reply(action=11, code=0, reason="x" * size))
         owed_s = hall.rests._time.owed(hall.runtime.time)
         assert owed_s == pytest.approx(turns * took_s * (1 / SHARE - 1))
+
+
+class Refusing(Hall):
+    """What it is asked for is refused at once."""
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        self.requests.append((order, request))
+        self.runtime.time += LONG_S / 4
+        connection.answer(order, request, Reply(action=request.action, code=1, error="not_allowed"))
+
+
+def test_many_that_waited_with_little_are_heard_in_turns() -> None:
+    """What is small costs nothing; a thousand who had waited were heard in one turn."""
+    hall = Refusing()
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
+    for _ in range(100):
+        hall.stranger().receive(LOOK)
+    assert hall.requests == []
+    hall.runtime.time += 1.0
+    hall.rests._next()
+    assert 1 <= len(hall.requests) <= 6
+    for _ in range(100):
+        hall.runtime.crank(0.001)
+    assert len(hall.requests) == 100

@@ -15,6 +15,7 @@ from net.clients.strangers_time import (
     SMALL_BYTES,
     StrangersTime,
 )
+from net.clients.tcp import TcpProtocol
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply
@@ -239,3 +240,32 @@ def test_who_is_gone_while_its_request_is_judged_holds_nothing() -> None:
     connection.lost()
     connection.end_turn()
     assert (end.requests, end.ledger.used) == ([], 0)
+
+
+class Socket(FakeEnd):
+    """A transport for a protocol, too."""
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """Of no account."""
+
+    def get_extra_info(self, name: str) -> None:
+        """There is no socket."""
+
+
+def test_the_last_piece_of_something_large_is_reckoned_however_short_it_is() -> None:
+    """With it all is judged: 255 KiB whose last 100 bytes came apart cost their client nothing."""
+    end = Socket()
+    end.ledger.bytes_max = 64 << 20
+    limits = ConnectionLimits(request=RequestLimits())
+
+    def admit(connection: Connection, _address: object, _names: object) -> None:
+        connection.account.know(False)
+
+    protocol = TcpProtocol(end, lambda one: JsonSession(one), lambda: limits, admit)
+    protocol.connection_made(end)  # type: ignore[arg-type]  # all that is asked of a transport
+    body = msgspec.json.encode({"action": 1, "queue": "q", "queue2": 1, "data": ["x" * 100] * 2_000})
+    protocol.data_received(body[:-100])
+    before = end.spent_s
+    protocol.data_received(body[-100:])
+    assert end.spent_s > before
+    assert end.requests == [], "and it was a fault"

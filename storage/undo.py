@@ -25,8 +25,9 @@ from storage.tenures import Tenure, Tenures
 if TYPE_CHECKING:
     from storage.state import ShardState
 
-STEPS_MAX: Final = 20_000
-"""So many are undone; a state with more of them is better read again."""
+STEPS_MAX: Final = 10_000
+"""So many are undone; a state with more of them is better read again. Behind the last all that changed is put in order
+at once, some 15 ms."""
 
 PIECE_STEPS: Final = 1000
 """So many of them in one turn of the loop, some 10 ms."""

@@ -44,7 +44,7 @@ class Rests:
         """A stranger's `size` bytes took so much of each of `turns` turns: it rests until that and what was owed before
         is paid."""
         rest_s = self._time.spent(self._runtime.monotonic(), took_s, size, turns)
-        if rest_s > 0.0:
+        if rest_s > 0.0 and not connection.is_gone:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
             self._own.setdefault(connection, []).append(timer)

@@ -267,7 +267,11 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """What is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
     fault = _fault_in_usual(request, body, depth_max)
     if fault is not _NEEDS_FULL_CHECK:
-        if fault is None and request.action != _PRODUCE and request.data is not _ABSENT:
+        if (
+            fault is None
+            and request.action != _PRODUCE
+            and (request.data is not _ABSENT or request.messages is not None)
+        ):
             _drop_unread(request)
         return fault
     fault = _fault_in_more(request, body, depth_max)

@@ -343,8 +343,8 @@ class Connection:
         if not self._is_handing_on:
             return
         self._is_handing_on = False
-        is_over = self._rests or self._state not in (_OPEN, _ENDED)
-        if not is_over and not self._waiting and self._session.has_more:
+        may_look = not self._rests and not self._waiting and self._state in (_OPEN, _ENDED)
+        if may_look and self._session.has_more:
             self._look_at(b"")
         self._hand_on()
 

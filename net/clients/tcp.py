@@ -112,8 +112,9 @@ class TcpProtocol(asyncio.Protocol):
         connection = self._connection
         assert connection is not None
         account = connection.account
-        size = len(data) + account.partial  # the last piece of something large may be short, and takes the time of all
-        if account.is_known or size < TAKES_TIME_BYTES:
+        # the last piece of something large may be short, and takes the time of all
+        size = 0 if account.is_known else len(data) + account.partial
+        if size < TAKES_TIME_BYTES:
             connection.receive(data)
             return
         begun = time.thread_time()

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Raw
 from msgspec.structs import astuple
 
-from net.protocols.json_framing import OPEN_LIST, first_double, is_deeper, too_deep
+from net.protocols.json_framing import OPEN_LIST, QUOTE, SPACES, first_double, is_deeper, too_deep
 from net.protocols.json_payload import UNREADABLE, plain_payload, read_on, unreadable
 from net.protocols.json_shapes import Batch, ItemAsItCame, RequestAsItCame
 from net.protocols.session import Fault, RequestLimits
@@ -35,8 +35,6 @@ SHOWN_BYTES_MAX: Final = 600
 """Of a request that is wrong, what is longer is not said in its reply."""
 
 OPENING_BYTES: Final = frozenset(b"{[")
-QUOTE: Final = ord('"')
-SPACES: Final = b" \t\r\n"
 PLAIN_ITEM: Final = b'{"data":"'
 SPACED_ITEM: Final = b'{"data": "'
 """How an item of a batch begins that has nothing but a string."""
@@ -103,49 +101,29 @@ def decode_whole(data: bytes, limits: RequestLimits) -> Request | Fault | None:
 
 
 def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int] | None = None) -> Request | Fault:
-    """The request that `body`, one whole object or datagram, holds.
+    """The request that `body`, one whole object, holds.
 
-    `seen`: what the framer saw of it, which has looked how deep it is, too.
+    `seen`: what the framer saw of it, which has looked how deep it is, too. More than `LARGE_BODY_BYTES` come
+    from there.
     """
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
+    if len(body) > LARGE_BODY_BYTES:
+        assert seen is not None
+        judging = Judging(body, limits.depth_max, seen)
+        while (outcome := judging.step()) is None:
+            pass
+        return outcome
     try:
-        if len(body) > LARGE_BODY_BYTES and (seen is None or seen[1] >= BATCH_MAX or _may_have_headers(body)):
-            return _decode_dense(body, limits.depth_max, seen)
         request = _decode(body)
     except READING_ERRORS as error:
         return _reading_fault(error, body, limits.depth_max)
     return _fault_in(request, body, ANY_DEPTH if seen is not None else limits.depth_max) or request
 
 
-def _decode_dense(body: bytes, depth_max: int, seen: tuple[int, int] | None) -> Request | Fault:
-    """A large request that may have very many values. Raises as a decoder does.
-
-    It is looked through before anything of it is made: a list that is too long, or stands there again and again, would
-    make a million objects of 4 MiB, and hold everybody up for 0.2 s. Data are passed over once, and not for each thing
-    that is to be known of the rest.
-    """
-    found: Any = _fields_in(body)
-    fault = _fault_in_fields(found, body, seen) or _fault_in_lists(found, body)
-    if fault is not None:
-        return fault
-    if seen is not None:
-        depth_max = ANY_DEPTH
-    data, rest = _data_and_rest(found, body)
-    request = _decode(rest)
-    fault = _fault_in(request, rest, depth_max)
-    if fault is None and data is not None:
-        why = _fault_in_data(bytes(data), depth_max)
-        if why is not None:
-            return too_deep(depth_max) if why is DEEP else Fault(ErrorWord.FIELD, f"data: {why}", body=rest)
-        request.data = data if request.action == _PRODUCE else NO_DATA
-    return fault or request
-
-
-def _fault_in_fields(found: Any, body: bytes, seen: tuple[int, int] | None) -> Fault | None:
+def _fault_in_fields(found: Any, fields: int) -> Fault | None:
     """Whether a field stands there twice, or is none."""
-    count = sum([value is not UNSET for value in _fields_of(found)])
-    if count != seen[0] if seen is not None else _has_double(body, found):
+    if sum([value is not UNSET for value in _fields_of(found)]) != fields:
         return Fault(ErrorWord.FIELD, "a field stands there twice, or is none", body=_named_in(found))
     return None
 
@@ -191,12 +169,17 @@ class Judging:
 
 
 def _judge(body: bytes, seen: tuple[int, int]) -> Generator[None, None, Request | Fault]:
-    """As `decode_request` does, in steps. Raises as a decoder does."""
+    """What a large request says, or what is wrong with it, in steps. Raises as a decoder does.
+
+    One that may have very many values, or headers, is looked through before anything of it is made: a list that is too
+    long, or stands there again and again, would make a million objects of 4 MiB, and hold everybody up for 0.2 s. Data
+    are passed over once then, and not for each thing that is to be known of the rest.
+    """
     data: Raw | None = None
     rest = body
     if seen[1] >= BATCH_MAX or _may_have_headers(body):
         found: Any = _fields_in(body)
-        fault = _fault_in_fields(found, body, seen)
+        fault = _fault_in_fields(found, seen[0])
         if fault is not None:
             return fault
         yield
@@ -383,7 +366,7 @@ def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | Non
         return fault
     again = _encode(request)
     messages = request.messages
-    if messages is not None and (len(again) > LARGE_BODY_BYTES or not _are_plain(messages, again)):
+    if messages is not None and not _are_plain(messages, again):
         fault = _fault_in_messages(messages, 0, body, depth_max)
         if fault is not None:
             return fault

@@ -8,6 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from net.protocols.json_payload import unreadable
+from tests.net.protocols.cost import growth
 
 DIGITS = st.text("0123456789", min_size=1, max_size=30)
 WHOLE = st.one_of(st.just("0"), st.from_regex(r"[1-9][0-9]{0,20}", fullmatch=True), st.just("9" * 308))
@@ -71,3 +72,13 @@ def test_the_reason_is_the_readers(number: bytes) -> None:
     with pytest.raises(msgspec.ValidationError) as error:
         msgspec.json.decode(number)
     assert unreadable(b'["1", ' + number + b"]") == str(error.value).lower()
+
+
+def test_escapes_take_time_in_proportion() -> None:
+    """Each had been followed by a search to the end of the string: Russian text of 4 MiB held everybody up for 4 s."""
+
+    def text(count: int) -> bytes:
+        return b'["' + b"\\u0434" * count + b'"]'
+
+    part, whole = text(20_000), text(200_000)
+    assert growth(lambda: unreadable(part), lambda: unreadable(whole)) < 27

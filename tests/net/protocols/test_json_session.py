@@ -11,13 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from net.protocols import json_reading
-from net.protocols.json_framing import first_double, string_end
-from net.protocols.json_payload import unreadable
+from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_reading import decode_request
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply
 from net.protocols.session import Fault, RequestLimits
 from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
-from tests.net.protocols.cost import growth, peak_of
+from tests.net.protocols.cost import peak_of
 
 LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
@@ -259,7 +258,7 @@ def test_what_a_browser_was_made_to_send_is_not_obeyed(stream: bytes) -> None:
 def test_a_large_nested_message_is_judged_in_no_time_and_not_copied_to_death() -> None:
     data = b"[" + b"{}," * 300_000 + b"{}]"
     body = b'{"action":1,"queue":"a:b","key":null,"data":' + data + b"}"
-    request = decode_request(body, RequestLimits())
+    request = decoded(body, RequestLimits())
     assert isinstance(request, Request)
     deep = b"[" * 990 + b"]" * 990
     fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", RequestLimits())
@@ -362,6 +361,13 @@ def found_in(*pieces: bytes) -> list[Any]:
     return found
 
 
+def decoded(body: bytes, limits: RequestLimits) -> Request | Fault:
+    """As a session does: a large body comes from the framer."""
+    framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
+    [whole] = framer.feed(body)
+    return whole if isinstance(whole, Fault) else decode_request(whole, limits, framer.seen[0])
+
+
 LARGE = b" " * json_reading.LARGE_BODY_BYTES
 """Makes a request a large one, and changes nothing in it."""
 
@@ -373,7 +379,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
     field = b'"%s":' % name.encode()
     body = b'{"action":1,' + field + b"[" + b"{}," * 100_000 + b"{}]" + (before and b"," + field + before[:-1]) + b"}"
     assert len(body) > json_reading.LARGE_BODY_BYTES
-    found = decode_request(body, RequestLimits(request_bytes_max=1 << 20))
+    found = decoded(body, RequestLimits(request_bytes_max=1 << 20))
     assert isinstance(found, Fault)
     assert found.error == "field_error"
     assert re.search("twice" if before else "at most 1000", found.reason)
@@ -396,7 +402,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
 )
 def test_a_large_request_is_judged_as_a_small_one(body: bytes) -> None:
     limits = RequestLimits(request_bytes_max=1 << 20)
-    small, large = decode_request(body, limits), decode_request(body[:-1] + LARGE + b"}", limits)
+    small, large = decode_request(body, limits), decoded(body[:-1] + LARGE + b"}", limits)
     if isinstance(small, Fault):
         assert isinstance(large, Fault)
         assert (large.error, large.is_fatal) == (small.error, small.is_fatal)
@@ -427,8 +433,8 @@ def test_where_a_byte_is_wrong_is_told_from_the_objects_beginning() -> None:
 
 
 def test_the_reply_to_a_large_request_that_is_wrong_names_it() -> None:
-    body = b'{"action":1,"queue":"q","seq":7,"queue":"q"' + LARGE + b"}"
-    found = decode_request(body, RequestLimits(request_bytes_max=1 << 20))
+    body = b'{"action":1,"queue":"q","seq":7,"queue":"q","data":[' + b"0," * 20_000 + b"0]}"
+    found = decoded(body, RequestLimits(request_bytes_max=1 << 20))
     assert isinstance(found, Fault)
     assert len(found.body) < 100
     reply = fault_reply(found)
@@ -479,7 +485,7 @@ def test_headers_come_as_they_are_and_other_actions_drop_them() -> None:
 def test_very_many_headers_are_refused_before_they_are_made(is_in_item: bool) -> None:
     many = b'"headers":{%s}' % b",".join([b'"a":""'] * 500_000)
     body = b'{"action":1,"queue":"q","messages":[{"data":1,%s}]}' % many if is_in_item else b'{"action":1,%s}' % many
-    fault = decode_request(body, RequestLimits())
+    fault = decoded(body, RequestLimits())
     assert isinstance(fault, Fault)
     assert "headers: too many" in fault.reason
 
@@ -555,45 +561,3 @@ def test_lists_of_every_kind_are_counted_before_they_are_made() -> None:
     assert isinstance(fault, Fault)
     assert "at most 1000" in fault.reason
     assert peak_of(lambda: found_in(body)) < 3 * len(body)
-
-
-NAMED = st.lists(
-    st.tuples(
-        st.sampled_from(["a", "b", "\\u0061", "", "a:", '\\"', "\\\\"]),
-        st.sampled_from(["1", '"a"', '":"', "{}", '{"a":1,"a":2}', '["a","b"]', '"\\\\"', '"' + "x" * 200 + '\\"a"']),
-        st.sampled_from(["", " ", "\n\t"]),
-    ),
-    max_size=6,
-)
-
-
-@given(NAMED)
-def test_the_first_name_that_stands_twice_is_found(fields: list[tuple[str, str, str]]) -> None:
-    text = "{" + ",".join(f'{space}"{name}"{space}:{space}{value}' for name, value, space in fields) + "}"
-    seen: list[str] = []
-    doubled = None
-    for name, _, _ in fields:
-        read = json.loads(f'"{name}"')
-        if read in seen and doubled is None:
-            doubled = read
-        seen.append(read)
-    assert first_double(text.encode()) == doubled
-
-
-@given(
-    st.lists(st.sampled_from(['"', "\\", "a", "x" * 130, "\\n" * 40, "é"]), max_size=12),
-    st.sampled_from(["", '"', ',"b"']),
-)
-def test_a_strings_end_is_found_past_any_escapes(parts: list[str], behind: str) -> None:
-    text = json.dumps("".join(parts)).encode()
-    assert string_end(text + behind.encode(), 1) == len(text)
-
-
-def test_escapes_take_time_in_proportion() -> None:
-    """Each had been followed by a search to the end of the string: Russian text of 4 MiB held everybody up for 4 s."""
-
-    def text(count: int) -> bytes:
-        return b'["' + b"\\u0434" * count + b'"]'
-
-    part, whole = text(20_000), text(200_000)
-    assert growth(lambda: unreadable(part), lambda: unreadable(whole)) < 27

@@ -100,16 +100,11 @@ def decode_whole(data: bytes, limits: RequestLimits) -> Request | Fault | None:
     return too_deep(limits.depth_max) if is_deeper(data, limits.depth_max) else fault
 
 
-def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int] | None = None) -> Request | Fault:
-    """The request that `body`, one whole object, holds.
-
-    `seen`: what the framer saw of it, which has looked how deep it is, too. More than `LARGE_BODY_BYTES` come
-    from there.
-    """
+def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Request | Fault:
+    """The request that `body`, one whole object, holds. `seen`: by the framer, which has looked how deep it is, too."""
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
     if len(body) > LARGE_BODY_BYTES:
-        assert seen is not None
         judging = Judging(body, limits.depth_max, seen)
         while (outcome := judging.step()) is None:
             pass
@@ -118,7 +113,7 @@ def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int] | N
         request = _decode(body)
     except READING_ERRORS as error:
         return _reading_fault(error, body, limits.depth_max)
-    return _fault_in(request, body, ANY_DEPTH if seen is not None else limits.depth_max) or request
+    return _fault_in(request, body, ANY_DEPTH) or request
 
 
 def _fault_in_fields(found: Any, fields: int) -> Fault | None:

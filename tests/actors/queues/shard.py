@@ -7,13 +7,13 @@ import msgspec
 from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
 from actors.queues.surroundings import Surroundings
-from net.protocols.json_reading import decode_request
 from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
 from storage import entry_codec
 from storage.records import Record
 from storage.state import ShardState
+from tests.net.protocols.decoding import decoded
 
 
 class Shard:
@@ -32,7 +32,7 @@ class Shard:
 
     def send(self, action: int, client: Any = None, **fields: Any) -> int:
         """Send a request; its reply, once there, is in `replies` under the number returned."""
-        request = decode_request(msgspec.json.encode({"action": action, **fields}), RequestLimits())
+        request = decoded(msgspec.json.encode({"action": action, **fields}), RequestLimits())
         assert isinstance(request, Request)
         self._calls += 1
         call = Call(request, client or self, self._calls, NOBODY)

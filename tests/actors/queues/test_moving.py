@@ -8,11 +8,11 @@ import pytest
 from actors.messages.call import Call
 from actors.messages.rights import Principal, Rights
 from actors.queues.moving import MOVE_SCAN
-from net.protocols.json_reading import decode_request
 from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 from storage.records import READERS_LEVEL, Move
 from tests.actors.queues.shard import NOBODY, Shard
+from tests.net.protocols.decoding import decoded
 
 
 def with_dead_letters(count: int = 3, **fields: Any) -> tuple[Shard, list[int]]:
@@ -141,7 +141,7 @@ def test_a_queue_is_made_only_where_there_may_be_one_more() -> None:
 
 def test_who_may_not_produce_where_they_came_from_moves_none_back() -> None:
     shard, ids = with_dead_letters(1)
-    request = decode_request(msgspec.json.encode({"action": 21, "queue": "dead", "count": 5}), RequestLimits())
+    request = decoded(msgspec.json.encode({"action": 21, "queue": "dead", "count": 5}), RequestLimits())
     assert isinstance(request, Request)
     who = Principal("ann", Rights({"consume": ["*"], "produce": ["other*"]}))
     shard.broker.execute(shard.now, [Call(request, shard, 999, NOBODY, principal=who)])
@@ -189,9 +189,7 @@ def test_a_move_of_some_tells_where_the_rest_begins_also_among_those_that_wait()
 
 
 def test_a_queue_that_a_move_makes_has_a_name_that_a_produce_could_have_made() -> None:
-    refused = decode_request(
-        msgspec.json.encode({"action": 21, "queue": "q", "to": "a\nb", "count": 1}), RequestLimits()
-    )
+    refused = decoded(msgspec.json.encode({"action": 21, "queue": "q", "to": "a\nb", "count": 1}), RequestLimits())
     assert not isinstance(refused, Request)
 
 

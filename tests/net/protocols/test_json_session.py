@@ -11,12 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from net.protocols import json_reading
-from net.protocols.json_framing import ObjectFramer
-from net.protocols.json_reading import decode_request
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply
 from net.protocols.session import Fault, RequestLimits
 from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
 from tests.net.protocols.cost import peak_of
+from tests.net.protocols.decoding import decoded
 
 LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)
 VALUES = st.recursive(
@@ -69,7 +68,7 @@ def test_no_input_makes_the_session_raise(garbage: bytes) -> None:
 
 def test_data_comes_through_byte_for_byte() -> None:
     body = b'{"action":1,"queue":"q","data":{"a": [1, "\\u00e9", 1.50], "b":  null}}'
-    request = decode_request(body, LIMITS)
+    request = decoded(body, LIMITS)
     assert isinstance(request, Request)
     assert bytes(request.data) == b'{"a": [1, "\\u00e9", 1.50], "b":  null}'
 
@@ -150,7 +149,7 @@ def test_bad_input_gets_a_fault_that_says_what_and_where(body: bytes, error: str
     ],
 )
 def test_unusual_but_right_requests_are_accepted(body: bytes) -> None:
-    assert isinstance(decode_request(body, LIMITS), Request)
+    assert isinstance(decoded(body, LIMITS), Request)
 
 
 NAMES = st.text(st.sampled_from('ab:"\\u03{}, '), max_size=6)
@@ -178,7 +177,7 @@ def test_no_field_stands_twice_in_what_is_taken(
     body = ("{" + ",".join(parts) + "}").encode()
     names = [[name for name, _ in fields], *([name for name, _ in item] for item in items)]
     has_twice = any(len(set(one)) < len(one) for one in names)
-    found = decode_request(body, LIMITS)
+    found = decoded(body, LIMITS)
     if isinstance(found, Request):
         assert not has_twice
     else:
@@ -261,13 +260,13 @@ def test_a_large_nested_message_is_judged_in_no_time_and_not_copied_to_death() -
     request = decoded(body, RequestLimits())
     assert isinstance(request, Request)
     deep = b"[" * 990 + b"]" * 990
-    fault = decode_request(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", RequestLimits())
+    fault = decoded(b'{"action":1,"queue":"q","key":null,"data":' + deep + b"}", RequestLimits())
     assert isinstance(fault, Fault)
     assert "deeper" in fault.reason
 
 
 def test_a_fault_reply_names_the_request_where_it_can() -> None:
-    fault = decode_request(b'{"action":1,"queue":"q","seq":"s1","delay":-1}', LIMITS)
+    fault = decoded(b'{"action":1,"queue":"q","seq":"s1","delay":-1}', LIMITS)
     assert isinstance(fault, Fault)
     reply = fault_reply(fault)
     assert (reply.action, reply.queue, reply.seq) == (1, "q", "s1")
@@ -361,13 +360,6 @@ def found_in(*pieces: bytes) -> list[Any]:
     return found
 
 
-def decoded(body: bytes, limits: RequestLimits) -> Request | Fault:
-    """As a session does: a large body comes from the framer."""
-    framer = ObjectFramer(limits.request_bytes_max, limits.depth_max)
-    [whole] = framer.feed(body)
-    return whole if isinstance(whole, Fault) else decode_request(whole, limits, framer.seen[0])
-
-
 LARGE = b" " * json_reading.LARGE_BODY_BYTES
 """Makes a request a large one, and changes nothing in it."""
 
@@ -402,7 +394,7 @@ def test_a_list_that_is_too_long_is_refused_before_anything_of_it_is_made(name: 
 )
 def test_a_large_request_is_judged_as_a_small_one(body: bytes) -> None:
     limits = RequestLimits(request_bytes_max=1 << 20)
-    small, large = decode_request(body, limits), decoded(body[:-1] + LARGE + b"}", limits)
+    small, large = decoded(body, limits), decoded(body[:-1] + LARGE + b"}", limits)
     if isinstance(small, Fault):
         assert isinstance(large, Fault)
         assert (large.error, large.is_fatal) == (small.error, small.is_fatal)
@@ -416,7 +408,7 @@ def test_numbers_beyond_every_reader_are_found_wherever_they_stand(number: bytes
     try:
         msgspec.json.decode(data % number)
     except (msgspec.DecodeError, ValueError):
-        found = decode_request(b'{"action":1,"queue":"q","data":%s}' % (data % number), RequestLimits())
+        found = decoded(b'{"action":1,"queue":"q","data":%s}' % (data % number), RequestLimits())
         assert isinstance(found, Fault)
         assert found.error == "field_error"
 
@@ -464,7 +456,7 @@ def test_what_workers_say_is_looked_at(fields: str, says: str, is_in_item: bool)
         if "headers" not in fields:
             return
         body = '{"action":1,"queue":"q","messages":[{"data":"y"},{"data":"x",' + fields + "}]}"
-    fault = decode_request(body.encode(), RequestLimits())
+    fault = decoded(body.encode(), RequestLimits())
     assert isinstance(fault, Fault)
     assert fault.error == "field_error"
     assert says in fault.reason
@@ -473,10 +465,10 @@ def test_what_workers_say_is_looked_at(fields: str, says: str, is_in_item: bool)
 def test_headers_come_as_they_are_and_other_actions_drop_them() -> None:
     headers = {"a": "1:2", "traceparent": "00-x", "é": "\n"}
     text = json.dumps({"action": 1, "queue": "q", "data": "x", "headers": headers}).encode()
-    request = decode_request(text, RequestLimits())
+    request = decoded(text, RequestLimits())
     assert isinstance(request, Request)
     assert request.headers == headers
-    request = decode_request(text.replace(b'"action": 1', b'"action": 2'), RequestLimits())
+    request = decoded(text.replace(b'"action": 1', b'"action": 2'), RequestLimits())
     assert isinstance(request, Request)
     assert request.headers is None
 

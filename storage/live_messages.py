@@ -22,10 +22,10 @@ INDEX_SLACK: Final = 100_000
 class LiveMessages:
     """Messages of `shard`, each at most once; in the order in which they came."""
 
-    __slots__ = ("_by_key", "_index", "_shard")
+    __slots__ = ("_by_key", "_index", "shard")
 
     def __init__(self, shard: int) -> None:
-        self._shard = shard
+        self.shard = shard
         self._by_key: dict[int, Message] = {}
         self._index: list[int] | None = None
 
@@ -33,7 +33,7 @@ class LiveMessages:
         """Another one for each id, whatever anybody asks for."""
         if msg_id < 0:
             return 2 * msg_id
-        return msg_id // SHARDS_MAX if msg_id % SHARDS_MAX == self._shard else -1 - 2 * msg_id
+        return msg_id // SHARDS_MAX if msg_id % SHARDS_MAX == self.shard else -1 - 2 * msg_id
 
     def __len__(self) -> int:
         return len(self._by_key)

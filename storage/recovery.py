@@ -73,7 +73,11 @@ def recover(
     now: float,
     is_alone: Callable[[Belonging], bool] = lambda belonging: True,
 ) -> Recovered:
-    """Bring an empty `state` to where the disk says it was; messages due by `now` (Unix seconds) are ready.
+    """Bring an empty `state` to where the disk says it was.
+
+    Of a node that is alone messages that are due by `now` (Unix seconds) are ready: there may be a million of them. Any
+    other's clock counts for nothing before it leads, and may be a day ahead: there those are ready that were by the
+    log's time.
 
     What LMDB has is committed. What the journal alone has is applied, too, if the node `is_alone` by the last members
     in the log, which ends at the given record: its own disk is a majority then. Otherwise it is for the leader to say.
@@ -146,10 +150,8 @@ def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Produ
         raise DamagedError(f"backlog row {int.from_bytes(key, 'big')}", str(error)) from error
 
 
-def load_state(
-    tables: Tables, store: LogStore, state: ShardState, now: float, rest: Callable[[], None] = lambda: None
-) -> None:
-    """Bring an empty `state` to where LMDB's log ends: what is committed. Raises `DamagedError`.
+def load_state(tables: Tables, store: LogStore, state: ShardState, rest: Callable[[], None] = lambda: None) -> None:
+    """Bring an empty `state` to where LMDB's log ends: what is committed, as it was then. Raises `DamagedError`.
 
     `rest` is called now and then: this is done beside a loop, which wants the interpreter meanwhile.
     """
@@ -160,7 +162,7 @@ def load_state(
                 entry = decode_in_chain(data, f"log entry {int.from_bytes(key, 'big')}", state.trans_id)
                 state.apply_entry(entry)
                 rest()
-        state.finish_loading(now, rest)
+        state.finish_loading(state.time, rest)
 
 
 def _recover(
@@ -218,7 +220,7 @@ def _recover(
             reader.take(entry)
     if content.torn:
         torn.append(f"{content.torn}: an entry that was being written")
-    state.finish_loading(now)
+    state.finish_loading(max(state.time, now) if is_alone(Belonging(members, after, led_by)) else state.time)
     log_records = after - store.bounds.trimmed
     return Recovered(
         unstored,

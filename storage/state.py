@@ -72,13 +72,13 @@ class ShardState:
     on. `kept` are the messages that are delivered, and stay though that is at most once; the first of them were so
     first. `keys` are of messages whose key is unique in the shard (`is_of_all`): all others are their queues'.
     `stretches` is what its log is about, of those entries that it was told of; `undo` takes back what is not committed.
+    `placed_at`: messages stand where they do then, or by a later entry's time (s): what was due is ready.
     """
 
     def __init__(self, shard: int = 0, stretch_records: int = STRETCH_RECORDS) -> None:
-        self.shard = shard
         self.trans_id = 0
         self.data_bytes = 0
-        self.time = 0.0
+        self.time = self.placed_at = 0.0
         self.loading = False
         self.members: Members | None = None
         self.readers: dict[str, ReaderPosition] = {}
@@ -176,6 +176,7 @@ class ShardState:
     def finish_loading(self, now: float, rest: Callable[[], None] | None = None) -> None:
         """Build all indexes, with messages due by `now` (Unix seconds) ready. `rest`: see `QueueState.place_all`."""
         self.loading = False
+        self.placed_at = now
         self.names = SortedList(self.queues)
         self.buckets = NameBuckets(self.queues)
         if len(self.queues) == 1:

@@ -18,7 +18,6 @@ from actors.cluster.replication import Replication
 from actors.cluster.surroundings import ReplicatorSettings
 from actors.messages.call import Call
 from actors.messages.calls import Answered
-from actors.messages.election import LeavingChanged, VotersChanged
 from actors.messages.lifecycle import EndWaits, HandedOver
 from actors.messages.log import Drain, Drained, Propose, Undrain
 from actors.messages.peers import SendPeers
@@ -86,6 +85,7 @@ class ClusterAdmin:
         self._hand_over_s = replication.limits.hand_over_s
         self._balancing = balancing
         self.root: Members | None = None
+        self.founds_alone = False
 
     def found(self, members: Members) -> None:
         """This node leads a cluster that is just being founded, with these members."""
@@ -154,8 +154,8 @@ class ClusterAdmin:
         if self._membership.current is not None or self._is_founded or self._balancing.shard:
             reason = "this node belongs to a cluster already"
             return _answer(call, refusal(call.request, ErrorWord.MEMBERSHIP, reason))
-        alone = VotersChanged(frozenset({self._replication.log.node_id}))
-        return [alone, *_answer(call, self.status(call))]
+        self.founds_alone = True
+        return _answer(call, self.status(call))
 
     def _leave(self, now: float, call: Call) -> Decisions:
         """This node is to have no clients, and to lead nothing while others vote; or, with "no", to do so again."""
@@ -163,7 +163,7 @@ class ClusterAdmin:
         if word not in ("yes", "no"):
             return _answer(call, refusal(call.request, ErrorWord.FIELD, "command: yes or no is wanted"))
         facts.is_leaving = word == "yes"
-        decisions: Decisions = [LeavingChanged(facts.is_leaving), EndWaits(facts.is_leaving)]
+        decisions: Decisions = [EndWaits(facts.is_leaving)]
         return decisions + self._step_aside(now) + _answer(call, done(call.request, Reply))
 
     def _step_aside(self, now: float) -> Decisions:

@@ -9,7 +9,7 @@ from typing import Final
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.replication import Replication
 from actors.cluster.surroundings import NearActors, ReplicatorSettings
-from actors.messages.election import VotersChanged
+from actors.messages.election import ElectionFacts
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged
 from net.peers.messages import Hello
 from storage.vote_file import Identity
@@ -46,6 +46,8 @@ class Announcer:
         self._told_leader: object = self
         self._told_contradiction: str | None = None
         self._told_leaving = False
+        self._told_elector: ElectionFacts | None = None
+        self._told_part = (False, False)
         settings.facts.node_id = identity.node_id
         settings.facts.belong_to(identity.cluster_id)
 
@@ -57,8 +59,13 @@ class Announcer:
     def is_news(self) -> bool:
         """Whether the members, or who leads, are others than those that were told."""
         is_other = self._membership.current is not self._told_members or self._machine.role.leader != self._told_leader
-        is_other = is_other or self._settings.facts.is_leaving != self._told_leaving
+        is_other = is_other or self._settings.facts.is_leaving != self._told_leaving or self._part != self._told_part
         return is_other or self._machine.log.contradiction is not self._told_contradiction
+
+    @property
+    def _part(self) -> tuple[bool, bool]:
+        """Whether this node's log counts for nothing yet, and whether it is to found its cluster by itself."""
+        return self._machine.log.abstains, self._admin.founds_alone
 
     @property
     def has_lost(self) -> bool:
@@ -75,7 +82,6 @@ class Announcer:
         if contradiction is not self._told_contradiction:
             self._told_contradiction = contradiction
             log.critical("%s", CONTRADICTS.format(contradiction, own_id))
-            self._near.elector.tell(VotersChanged(frozenset()))
         if current is not self._told_members:
             self._told_members = current
             self._members_changed(is_first)
@@ -90,17 +96,34 @@ class Announcer:
             log.info("node %d leads, vote %d", leader, self._machine.vote_id)
         elif is_other_leader and not is_first:
             log.warning("no node leads, as far as this one knows, since vote %d", self._machine.vote_id)
+        self._tell_elector()
         self.tell_leader()
+
+    def _voters(self) -> frozenset[int]:
+        """Who votes, by the log. A node whose log is another history's has no part in that."""
+        own_id = self._membership.own.node_id
+        if self._told_contradiction is not None:
+            return frozenset()
+        if self._membership.current is None and (self._settings.is_alone or self._admin.founds_alone):
+            return frozenset({own_id})
+        return self._membership.electors
+
+    def _tell_elector(self) -> None:
+        """What elections depend on, if any of it is another than it was."""
+        self._told_part = self._part
+        is_whole, is_leaving = not self._machine.log.abstains, self._settings.facts.is_leaving
+        facts = ElectionFacts(self._voters(), self.identity.cluster_id, is_whole, is_leaving)
+        if facts != self._told_elector:
+            self._told_elector = facts
+            self._near.elector.tell(facts)
 
     def _members_changed(self, is_first: bool) -> None:
         current = self._membership.current
         if current is not None and not is_first:
             named = [f"{m['node_id']} {m['role']}" for m in self._admin.members()]
             log.info("the members are now: %s", ", ".join(named))
-        voters = self._membership.electors if self._told_contradiction is None else frozenset()
-        if current is None and self._settings.is_alone:
-            voters = frozenset({self._membership.own.node_id})
-        self._near.elector.tell(VotersChanged(voters))
+        self._admin.founds_alone = self._admin.founds_alone and current is None
+        voters = self._voters()
         self._settings.facts.voters = tuple(sorted(voters))
         nodes = 1 if current is None else len(current.members)
         since = None if current is None else self._membership.since
@@ -128,6 +151,7 @@ class Announcer:
         own = self.identity
         self.identity = Identity(cluster_id, own.node_id, own.disk_id)
         self._admin.joined()
+        self._tell_elector()
         self._introduce()
 
     def _introduce(self) -> None:

@@ -9,17 +9,7 @@ import msgspec
 
 from actors.messages.calls import Answered
 from actors.messages.checkpoints import LoadState, ReadEntries, ReadLog, ReadRaw, ReadSnapshot, StagePart
-from actors.messages.election import (
-    CaughtUp,
-    LeaderHeard,
-    LeavingChanged,
-    QuorumHeard,
-    TakeOverAsked,
-    VoteAsked,
-    VoteGiven,
-    VoteIdSeen,
-)
-from actors.messages.election import VotersChanged as VotersChanged
+from actors.messages.election import LeaderHeard, QuorumHeard, VoteAsked, VoteGiven
 from actors.messages.lifecycle import EndWaits, HandedOver
 from actors.messages.log import (
     Apply,
@@ -45,17 +35,7 @@ class WriteEntries(msgspec.Struct):
 
 
 OwnerDecision = Apply | Promoted | Deposed | LogAdvanced | LogCut | StateDropped | StateLoaded | Propose
-ElectorDecision = (
-    CaughtUp
-    | LeaderHeard
-    | LeavingChanged
-    | QuorumHeard
-    | TakeOverAsked
-    | VoteAsked
-    | VoteGiven
-    | VoteIdSeen
-    | VotersChanged
-)
+ElectorDecision = LeaderHeard | QuorumHeard | VoteAsked | VoteGiven
 CheckpointerDecision = LoadState | ReadEntries | ReadLog | ReadRaw | ReadSnapshot | StagePart
 PeersDecision = SendPeers | CutPeer
 RouterDecision = Drain | EndWaits | Undrain

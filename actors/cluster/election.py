@@ -24,7 +24,7 @@ from typing import Final
 
 import msgspec
 
-from actors.messages.election import AskVotes, CastVote, Follow, TakeLead, VoteAsked
+from actors.messages.election import AskVotes, CastVote, ElectionFacts, Standing, VoteAsked
 from net.peers.messages import Vote
 from storage.vote_file import Identity
 
@@ -48,7 +48,7 @@ class Save:
     identity: Identity
 
 
-Decision = Save | AskVotes | CastVote | Follow | TakeLead
+Decision = Save | Standing
 Decisions = list[Decision]
 
 
@@ -67,6 +67,7 @@ class Election:
         self._timeout_s = timeout_s
         self._random = random
         self._voters: frozenset[int] = frozenset()
+        self._is_leaving = False
         self._votes: set[int] = set()
         self._led_vote_id = 0
         self._heard_at = now
@@ -75,7 +76,6 @@ class Election:
         self._deadline = 0.0
         self._wait(now)
         self._asked_at = -math.inf
-        self._is_leaving = False
         self._out: list[Decision] = []
 
     @property
@@ -92,35 +92,27 @@ class Election:
 
     # -- what happens ------------------------------------------------------------------------------------------
 
-    def set_voters(self, now: float, voters: frozenset[int]) -> Decisions:
-        """These nodes vote, by the last members in the log. A node that is the only one leads at once."""
-        if self._voters == voters:
-            return self._decided()
-        self._voters = voters
-        if self.role is Role.LEADER or voters != {self.identity.node_id} or self.identity.abstains:
-            return self._decided()
-        self._campaign(now, is_forced=False)
-        return self._decided()
+    def learn(self, now: float, facts: ElectionFacts) -> Decisions:
+        """What the log says of this node. One that is the only voter leads at once.
 
-    def adopt_cluster(self, cluster_id: int) -> Decisions:
-        """This node belongs to that cluster now."""
-        if self.identity.cluster_id != cluster_id:
-            self._set(msgspec.structs.replace(self.identity, cluster_id=cluster_id))
+        From when its log is whole again it counts (see `Identity.abstains`). One that leaves does not lead where others
+        vote, too, also if none of them can.
+        """
+        own = self.identity
+        abstains = own.abstains and not facts.is_whole
+        known = msgspec.structs.replace(own, cluster_id=facts.cluster_id, abstains=abstains)
+        if known != own:
+            self._set(known)
+        self._is_leaving = facts.is_leaving
+        is_alone_now = facts.voters == {own.node_id} != self._voters
+        self._voters = facts.voters
+        if is_alone_now and self.role is not Role.LEADER and not abstains:
+            self._campaign(now, is_forced=False)
         return self._decided()
-
-    def leave(self, *, is_leaving: bool) -> None:
-        """This node does not lead where others vote, too, also if none of them can; or it may again."""
-        self._is_leaving = is_leaving
 
     @property
     def _steps_back(self) -> bool:
         return self._is_leaving and len(self._voters) > 1
-
-    def caught_up(self) -> Decisions:
-        """This node's log has again all that its leader's has: it counts from here on (see `Identity.abstains`)."""
-        if self.identity.abstains:
-            self._set(msgspec.structs.replace(self.identity, abstains=False))
-        return self._decided()
 
     def tick(self, now: float) -> Decisions:
         """Time has passed."""
@@ -132,14 +124,13 @@ class Election:
             self._become_follower(now, None)
             return self._decided()
         self._wait(now)
-        if self.identity.node_id not in self._voters or self.identity.abstains or self._steps_back:
-            self._lose_leader()
-            return self._decided()
         self._lose_leader()
+        if self.identity.node_id not in self._voters or self.identity.abstains or self._steps_back:
+            return self._decided()
         self.role = Role.PRE_CANDIDATE
         self._asked_at = now
         self._votes = {self.identity.node_id}
-        self._out.append(AskVotes(self.identity.vote_id + 1, is_pre=True, is_forced=False))
+        self._stand(AskVotes(is_pre=True))
         self._count_votes(now)
         return self._decided()
 
@@ -150,7 +141,7 @@ class Election:
             return self._decided()
         own = self.identity
         if asked.vote_id < own.vote_id:
-            self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, False), asked.end))
+            self._stand(CastVote(asked.candidate, Vote(own.vote_id, False, False), asked.end))
             return self._decided()
         if self._is_loyal(now) and not asked.is_forced:
             return self._decided()
@@ -164,7 +155,7 @@ class Election:
             if own.voted_for != asked.candidate:
                 self._set(msgspec.structs.replace(own, voted_for=asked.candidate))
         stored_said = None if asked.is_forced else asked.stored_said
-        self._out.append(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end, stored_said))
+        self._stand(CastVote(asked.candidate, Vote(own.vote_id, False, is_granted), asked.end, stored_said))
         return self._decided()
 
     def _pre_vote_asked(self, now: float, asked: VoteAsked) -> None:
@@ -179,21 +170,23 @@ class Election:
             and not (is_rival and asked.candidate < own.node_id)
         )
         vote_id = asked.vote_id if is_granted else own.vote_id
-        self._out.append(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
+        self._stand(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
 
     def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
         """A voter has answered."""
         if not vote.is_granted:
-            return self.vote_id_seen(now, vote.vote_id)
+            return self.leader_heard(now, vote.vote_id, None)
         expected = Role.PRE_CANDIDATE if vote.is_pre else Role.CANDIDATE
         if self.role is expected and vote.vote_id == self.identity.vote_id + vote.is_pre:
             self._votes.add(voter)
             self._count_votes(now)
         return self._decided()
 
-    def leader_heard(self, now: float, vote_id: int, leader: int) -> Decisions:
-        """A node spoke as the leader of `vote_id`."""
-        if vote_id < self.identity.vote_id:
+    def leader_heard(self, now: float, vote_id: int, leader: int | None, *, hands_over: bool = False) -> Decisions:
+        """A node spoke as the leader of `vote_id`, and maybe wants this one to lead; None: that election has been."""
+        if leader is None and vote_id > self.identity.vote_id:
+            self._adopt(now, vote_id)
+        if leader is None or vote_id < self.identity.vote_id:
             return self._decided()
         is_new = vote_id > self.identity.vote_id
         if is_new:
@@ -205,27 +198,14 @@ class Election:
         self._wait(now)
         if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
-            self._heard_at = now
-        return self._decided()
-
-    def vote_id_seen(self, now: float, vote_id: int) -> Decisions:
-        """Somebody has been through a later election."""
-        if vote_id > self.identity.vote_id:
-            self._adopt(now, vote_id)
+        own = self.identity
+        if hands_over and own.node_id in self._voters and not own.abstains and not self._steps_back:
+            self._campaign(now, is_forced=True)
         return self._decided()
 
     def quorum_heard(self, at: float) -> Decisions:
         """A majority was known to take this node for the leader at that moment."""
         self._quorum_at = max(self._quorum_at, at)
-        return self._decided()
-
-    def take_over(self, now: float, vote_id: int) -> Decisions:
-        """The leader of `vote_id` wants this node to lead."""
-        own = self.identity
-        if vote_id == own.vote_id and own.node_id in self._voters and self.leader is not None and not own.abstains:
-            if self._steps_back:
-                return self._decided()
-            self._campaign(now, is_forced=True)
         return self._decided()
 
     # -- what follows ------------------------------------------------------------------------------------------
@@ -241,6 +221,9 @@ class Election:
     def _set(self, identity: Identity) -> None:
         self.identity = identity
         self._out.append(Save(identity))
+
+    def _stand(self, say: AskVotes | CastVote | None = None) -> None:
+        self._out.append(Standing(self.identity.vote_id, self.leader, say))
 
     def _adopt(self, now: float, vote_id: int) -> None:
         """Go on in a later vote_id, without a leader.
@@ -258,12 +241,12 @@ class Election:
         self.leader = leader
         self._votes = set()
         self._wait(now)
-        self._out.append(Follow(self.identity.vote_id, leader))
+        self._stand()
 
     def _lose_leader(self) -> None:
         if self.leader is not None:
             self.leader = None
-            self._out.append(Follow(self.identity.vote_id, None))
+            self._stand()
 
     def _count_votes(self, now: float) -> None:
         if 2 * len(self._votes & self._voters) <= len(self._voters):
@@ -275,7 +258,7 @@ class Election:
             self.leader = self.identity.node_id
             self._led_vote_id = self.identity.vote_id
             self._quorum_at = now
-            self._out.append(TakeLead(self.identity.vote_id))
+            self._stand()
 
     def _campaign(self, now: float, *, is_forced: bool) -> None:
         own = self.identity
@@ -284,5 +267,5 @@ class Election:
         self.role = Role.CANDIDATE
         self._votes = {own.node_id}
         self._wait(now)
-        self._out.append(AskVotes(self.identity.vote_id, is_pre=False, is_forced=is_forced))
+        self._stand(AskVotes(is_pre=False, is_forced=is_forced))
         self._count_votes(now)

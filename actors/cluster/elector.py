@@ -7,16 +7,11 @@ from typing import Final
 from actors.cluster.election import Decision, Decisions, Election, Save
 from actors.messages.disk import IdentitySaved, SaveIdentity
 from actors.messages.election import (
-    CaughtUp,
-    ClusterFounded,
+    ElectionFacts,
     LeaderHeard,
-    LeavingChanged,
     QuorumHeard,
-    TakeOverAsked,
     VoteAsked,
     VoteGiven,
-    VoteIdSeen,
-    VotersChanged,
 )
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane, ToReplicator
@@ -40,16 +35,11 @@ class Elector(LoopActor):
         self._is_saving = False
         machine, now = election, runtime.monotonic
         self.handlers = {
-            LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader)),
-            CaughtUp: lambda m: self._do(machine.caught_up()),
-            QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
+            ElectionFacts: lambda m: self._do(machine.learn(now(), m)),
+            LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader, hands_over=m.hands_over)),
             VoteAsked: lambda m: self._do(machine.vote_asked(now(), m)),
             VoteGiven: lambda m: self._do(machine.vote_given(now(), m.voter, m.vote)),
-            VoteIdSeen: lambda m: self._do(machine.vote_id_seen(now(), m.vote_id)),
-            VotersChanged: lambda m: self._do(machine.set_voters(now(), m.voters)),
-            ClusterFounded: lambda m: self._do(machine.adopt_cluster(m.cluster_id)),
-            LeavingChanged: lambda m: machine.leave(is_leaving=m.is_leaving),
-            TakeOverAsked: lambda m: self._do(machine.take_over(now(), m.vote_id)),
+            QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
             IdentitySaved: self._saved,
         }
 

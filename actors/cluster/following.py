@@ -23,7 +23,7 @@ from actors.cluster.decisions import Decisions
 from actors.cluster.pace import Pace
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.election import CaughtUp, LeaderHeard
+from actors.messages.election import LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
 from net.peers.messages import Diverged, Pull, Push, Stored
 from storage import entry_codec
@@ -123,7 +123,7 @@ class Following:
             decisions += self._advance()
             if self.log.abstains and push.is_pulled and push.is_end and self._whole_at is None:
                 self._whole_at = self._agreed
-            decisions += self._see_whether_whole()
+            self._see_whether_whole()
         if not push.entries or not self.log.is_writing:
             decisions += self._say_stored(now)
         if not fits or (push.is_pulled and not push.is_end):
@@ -208,18 +208,19 @@ class Following:
 
     def written(self, now: float) -> Decisions:
         """This node's disk has more of the log."""
-        return [] if self.leader is None else self._advance() + self._say_stored(now) + self._see_whether_whole()
+        if self.leader is None:
+            return []
+        self._see_whether_whole()
+        return self._advance() + self._say_stored(now)
 
-    def _see_whether_whole(self) -> Decisions:
+    def _see_whether_whole(self) -> None:
         """A log that was lost is whole when this disk has what the leader's held at some moment since.
 
         Whatever this node had said that it stores is in there: the leader, or one before it, counted on it, or counts
         on it yet (3.6.3 of the dissertation, with this node in no majority that elects meanwhile).
         """
-        if self._whole_at is None or not self.log.abstains or self.log.durable < self._whole_at:
-            return []
-        self.log.abstains = False
-        return [CaughtUp()]
+        if self._whole_at is not None and self.log.durable >= self._whole_at:
+            self.log.abstains = False
 
     def state_loaded(self) -> Decisions:
         """The owner has a fresh state."""

@@ -24,12 +24,10 @@ from actors.messages.checkpoints import EntriesRead, PartStaged, SnapshotRead
 from actors.messages.election import (
     AskVotes,
     CastVote,
-    Follow,
     LeaderHeard,
-    TakeOverAsked,
+    Standing,
     VoteAsked,
     VoteGiven,
-    VoteIdSeen,
 )
 from actors.messages.log import Append, Deposed, StateLoaded
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers
@@ -70,12 +68,16 @@ class Replication:
         self, log: ReplicatedLog, limits: ReplicationLimits, vote_id: int, now: float, staged: Staged | None = None
     ) -> None:
         self.log = log
-        self.vote_id = vote_id
         self.elections = 0
         self.limits = limits
         self._pace = Pace(limits.records_per_s, now)
         self._intake = SnapshotIntake(log, self._pace, staged)
         self.role: Leading | Following = Following(log, limits, self._pace, vote_id, None)
+
+    @property
+    def vote_id(self) -> int:
+        """Of the role; what the Elector said last."""
+        return self.role.vote_id
 
     @property
     def leading(self) -> Leading | None:
@@ -92,74 +94,61 @@ class Replication:
         """Who leads, as far as this node knows."""
         return self.role.leader
 
-    # -- changes of role, from the Elector ---------------------------------------------------------------------
+    # -- from the Elector --------------------------------------------------------------------------------------
 
-    def follow(self, now: float, message: Follow) -> Decisions:
-        """Somebody else leads, or nobody that is known."""
-        if message.vote_id < self.vote_id:
-            return []
-        if isinstance(self.role, Following) and (self.vote_id, self.leader) == (message.vote_id, message.leader):
-            return self.role.pull(now)
-        return self._become_follower(now, message.vote_id, message.leader)
+    def stand(self, now: float, standing: Standing) -> Decisions:
+        """This is how the node stands now: take that role, and say to the others what is to be said.
 
-    def _become_follower(self, now: float, vote_id: int, leader: int | None) -> Decisions:
-        assert vote_id >= self.vote_id
-        assert leader != self.log.node_id
+        Nothing of an older vote_id is accepted from here on, so what is said holds (3.3).
+        """
+        role, vote_id, leader = self.role, standing.vote_id, standing.leader
+        assert vote_id >= role.vote_id
+        decisions: Decisions = []
+        if (vote_id, leader) != (role.vote_id, role.leader):
+            is_own = leader == self.log.node_id
+            decisions += self._lead(now, vote_id) if is_own else self._follow(now, vote_id, leader)
+        if isinstance(standing.say, AskVotes):
+            decisions += self._ask_votes(vote_id, standing.say)
+        elif standing.say is not None:
+            decisions += self._cast_vote(standing.say)
+        return decisions
+
+    def _follow(self, now: float, vote_id: int, leader: int | None) -> Decisions:
+        """Another node leads, or none that is known."""
         was_leading = self.is_leading
-        self.vote_id = vote_id
         self.role = role = Following(self.log, self.limits, self._pace, vote_id, leader)
         decisions: Decisions = []
         if was_leading:
             decisions.append(Deposed(self.log.tail.end.trans_id, self.log.committed, leader))
         return decisions + role.pull(now)
 
-    def lead(self, now: float, vote_id: int) -> Decisions:
-        """This node leads in `vote_id`."""
-        if vote_id < self.vote_id:
-            return []
-        assert not self.is_leading or vote_id > self.vote_id, f"leads in vote {vote_id} already"
-        self.vote_id = vote_id
+    def _lead(self, now: float, vote_id: int) -> Decisions:
         membership = self.log.membership
         membership.is_founder = membership.current is None
         self.role = role = Leading(self.log, self.limits, vote_id, now)
         return self.log.promote(vote_id) + role.tick(now)
 
-    def ask_votes(self, now: float, ask: AskVotes) -> Decisions:
-        """Ask all voters. From a real candidacy on nothing of an older vote_id is accepted."""
-        decisions: Decisions = []
+    def _ask_votes(self, vote_id: int, ask: AskVotes) -> Decisions:
+        """Ask all voters. A pre-vote is about the election that would follow."""
         if self.log.contradiction is not None:
             return []
-        if not ask.is_pre:
-            if ask.vote_id < self.vote_id:
-                return []
-            decisions += self._raise_vote_id(now, ask.vote_id)
-            self.elections += 1
+        self.elections += not ask.is_pre
         end = self.log.tail.end
         others = tuple(node_id for node_id in self.log.membership.voters if node_id != self.log.node_id)
-        if others:
-            request = VoteRequest(ask.vote_id, ask.is_pre, ask.is_forced, end.vote_id, end.trans_id)
-            decisions.append(SendPeers(others, request))
-        return decisions
+        request = VoteRequest(vote_id + ask.is_pre, ask.is_pre, ask.is_forced, end.vote_id, end.trans_id)
+        return [SendPeers(others, request)] if others else []
 
-    def cast_vote(self, now: float, cast: CastVote) -> Decisions:
-        """Send a vote, after which nothing of an older vote_id is accepted.
+    def _cast_vote(self, cast: CastVote) -> Decisions:
+        """Send a vote; if what it was decided for is not so any more, the answer is no, and the candidate asks again.
 
-        The log may have grown since the candidate was compared with it: then the answer is no after all (3.6.1).
+        The log may have grown since the candidate was compared with it (3.6.1). And the leader of before may count on
+        what it was answered since (6.4.1).
         """
         vote = cast.vote
-        decisions: Decisions = []
-        if not vote.is_pre:
-            if vote.vote_id < self.vote_id:
-                return []
-            decisions += self._raise_vote_id(now, vote.vote_id)
-            # the leader of before may count on what it was answered since (6.4.1): the candidate asks again
-            has_answered = cast.stored_said is not None and cast.stored_said != self.log.stored_said
-            if vote.is_granted and (self.log.tail.end > cast.end or has_answered):
-                vote = Vote(vote.vote_id, False, False)
-        return [*decisions, SendPeers((cast.candidate,), vote)]
-
-    def _raise_vote_id(self, now: float, vote_id: int) -> Decisions:
-        return self._become_follower(now, vote_id, None) if vote_id > self.vote_id else []
+        has_answered = cast.stored_said is not None and cast.stored_said != self.log.stored_said
+        if vote.is_granted and not vote.is_pre and (self.log.tail.end > cast.end or has_answered):
+            vote = Vote(vote.vote_id, False, False)
+        return [SendPeers((cast.candidate,), vote)]
 
     # -- from other nodes: the front door ----------------------------------------------------------------------
 
@@ -180,7 +169,7 @@ class Replication:
         if not isinstance(message, UNDER_A_VOTE):
             raise TypeError(message)
         if message.vote_id != self.vote_id:
-            return [VoteIdSeen(message.vote_id)] if message.vote_id > self.vote_id else []
+            return [LeaderHeard(message.vote_id, None)] if message.vote_id > self.vote_id else []
         role = self.role
         if isinstance(role, Leading):
             if isinstance(message, Stored):
@@ -198,7 +187,7 @@ class Replication:
             return self._intake.needed(now, role, message)
         if isinstance(message, SnapshotRows):
             return self._intake.rows(now, role, message)
-        return [TakeOverAsked(message.vote_id)] if isinstance(message, TakeOver) else []
+        return [LeaderHeard(message.vote_id, node_id, hands_over=True)] if isinstance(message, TakeOver) else []
 
     def _may_be_heard(self, said: PeerSaid) -> bool:
         """Whether what a node says counts: a member's does, from the disk that the members know it by.

@@ -43,7 +43,7 @@ from actors.messages.checkpoints import (
     SnapshotRead,
 )
 from actors.messages.client_counts import ClientCounts
-from actors.messages.election import AskVotes, CastVote, ClusterFounded, Follow, TakeLead, VotersChanged
+from actors.messages.election import Standing
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
 from actors.messages.mailbox import Mailbox
@@ -123,10 +123,7 @@ class Replicator(LoopActor):
             Append: lambda m: self._do(machine.append(self._now(), m)),
             PeerSaid: self._peer_said,
             PeerReceiving: self._peer_receiving,
-            Follow: self._follow,
-            TakeLead: self._take_lead,
-            AskVotes: lambda m: self._do(machine.ask_votes(self._now(), m)),
-            CastVote: lambda m: self._do(machine.cast_vote(self._now(), m)),
+            Standing: self._stand,
             ReloadNeeded: lambda m: self._do(self._log.reload()),
             StateGone: lambda m: self._do(self._log.state_gone()),
             StateLoaded: lambda m: self._do(machine.state_loaded(m)),
@@ -206,7 +203,6 @@ class Replicator(LoopActor):
             if self._near.news is not None and self._settings.shard == 0:
                 self._near.news.tell(RootSettled(self._log.committed, current))
             if current.cluster_id != self._announcer.identity.cluster_id:
-                self._near.elector.tell(ClusterFounded(current.cluster_id))
                 self._announcer.belong_to(current.cluster_id)
 
     def _tell(self, decisions: Decisions) -> None:
@@ -235,13 +231,11 @@ class Replicator(LoopActor):
 
     # -- the Elector -------------------------------------------------------------------------------------------
 
-    def _follow(self, message: Follow) -> None:
-        self._do(self._machine.follow(self._now(), message))
-
-    def _take_lead(self, message: TakeLead) -> None:
-        if self._membership.current is None:
+    def _stand(self, standing: Standing) -> None:
+        takes_lead = standing.leader == self._log.node_id and not self._machine.is_leading
+        if takes_lead and self._membership.current is None:
             self._admin.found(self._founding.members(self._admin.root))
-        self._do(self._machine.lead(self._now(), message.vote_id))
+        self._do(self._machine.stand(self._now(), standing))
 
     def _root_settled(self, message: RootSettled) -> None:
         """What all shards follow."""
@@ -259,7 +253,8 @@ class Replicator(LoopActor):
         if machine.leading is None and self._founding.is_due(
             identity, self._admin.root, self._log.tail.end.trans_id, machine.leader
         ):
-            self._near.elector.tell(VotersChanged(frozenset({identity.node_id})))
+            self._admin.founds_alone = True
+            self._do([])
         leading = machine.leading
         is_alone = leading is not None and not leading.progress
         heartbeat_s = self._settings.heartbeat_s if leading is None else leading.heartbeat_s

@@ -161,7 +161,7 @@ class Checkpointer(BlockingActor):
     def _load(self, message: LoadState) -> None:
         self._forget_asked()
         state = self._new_state()
-        load_state(self._store.tables, self._store, state, self.runtime.now(), self.runtime.rest)
+        load_state(self._store.tables, self._store, state, self.runtime.rest)
         self._store.tables.give_back()  # all of LMDB was read: half as much again as the state takes
         self._replicator.tell(StateLoaded(state))
 

@@ -42,20 +42,12 @@ from actors.messages.disk import (
     WriteBytes,
 )
 from actors.messages.election import (
-    AskVotes,
-    CastVote,
-    CaughtUp,
-    ClusterFounded,
-    Follow,
+    ElectionFacts,
     LeaderHeard,
-    LeavingChanged,
     QuorumHeard,
-    TakeLead,
-    TakeOverAsked,
+    Standing,
     VoteAsked,
     VoteGiven,
-    VoteIdSeen,
-    VotersChanged,
 )
 from actors.messages.lifecycle import (
     AccessChanged,
@@ -149,9 +141,7 @@ ToQueueOwner = (
 )
 ToReplicator = (
     Append
-    | AskVotes
     | BytesWritten
-    | CastVote
     | CheckpointFailed
     | Checkpointed
     | ClusterAsked
@@ -159,7 +149,6 @@ ToReplicator = (
     | EntriesRead
     | ErrandFailed
     | FileFlushed
-    | Follow
     | HandOver
     | LogAsked
     | LogRead
@@ -174,25 +163,13 @@ ToReplicator = (
     | RootSettled
     | SegmentReady
     | SnapshotRead
+    | Standing
     | StateGone
     | StateLoaded
     | StatusAsked
     | Stop
-    | TakeLead
 )
-ToElector = (
-    CaughtUp
-    | ClusterFounded
-    | IdentitySaved
-    | LeaderHeard
-    | LeavingChanged
-    | QuorumHeard
-    | TakeOverAsked
-    | VoteAsked
-    | VoteGiven
-    | VoteIdSeen
-    | VotersChanged
-)
+ToElector = ElectionFacts | IdentitySaved | LeaderHeard | QuorumHeard | VoteAsked | VoteGiven
 ToCheckpointer = (
     Attach
     | Checkpoint

@@ -162,7 +162,7 @@ def _disk(
     lane = (DiskLane, opened.folder, opened.journal.alignment, opened.vote_file)
     lanes = [runtime.start_blocking(*lane) for _ in range(LANES)]
     log_writer = LogWriter(runtime, opened.journal, lanes, settings.flush_interval_s, async_writes, writes_max)
-    shard = opened.state.shard
+    shard = opened.state.messages.shard
     checkpointer = runtime.start_blocking(
         Checkpointer,
         opened.store,

@@ -462,7 +462,7 @@ class Broker:
         trans_id = self._state.trans_id + 1 + index
         if queue is None:
             trans_id += self.ledger.records_to_make(name, is_transient=_is_of_jobs(asked))
-        msg_id = message_id(trans_id, self._state.shard)
+        msg_id = message_id(trans_id, self._state.messages.shard)
         made = Message(name, msg_id, data, now, due_at, expires_at, retry, priority or 0, key)
         if encoding is not None:
             if self.ledger.level < PAYLOADS_LEVEL:

@@ -251,7 +251,7 @@ class Queries:
         """The queues' part of a shard's row in its node's status."""
         state = self._state
         return {
-            "shard": state.shard,
+            "shard": state.messages.shard,
             "trans_id": state.trans_id,
             "queues": len(state.queues),
             "messages": len(state.messages),
@@ -265,12 +265,12 @@ class Queries:
         if self.around.leader_node_id == self.around.node_id:
             self._summing.ask(self._ledger.now, call)
         else:
-            self._asked.append(StatusAsked(call, {"shard": self._state.shard}))
+            self._asked.append(StatusAsked(call, {"shard": self._state.messages.shard}))
 
     def _summed(self, call: Call, sums: Sums) -> None:
         state, counting = self._state, self._ledger.counting
         row = {
-            "shard": state.shard,
+            "shard": state.messages.shard,
             "at": sums.at,
             "queues": len(state.queues),
             "data_bytes": state.data_bytes,

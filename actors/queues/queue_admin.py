@@ -169,7 +169,7 @@ class QueueAdmin:
 
     def _begin(self, call: Call | None, name: str) -> None:
         state = self._state
-        before = message_id(state.trans_id + 1, state.shard)
+        before = message_id(state.trans_id + 1, state.messages.shard)
         self._clearings.append(_Clearing(call, name, state.trans_id, before))
         if len(self._clearings) == 1:
             self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at

@@ -79,7 +79,6 @@ class QueueOwner(LoopActor):
         self._broker: Broker
         self._ledger: Ledger
         self._has_broker = False
-        self._led_until = 0.0
         self._interlude = Interlude(runtime, settings.undo_piece, self.on_receive, self._carry_out)
         self._take_state(state)
         self.handlers = {
@@ -126,8 +125,7 @@ class QueueOwner(LoopActor):
             self._broker.release()
             if self._ledger.state is not state:
                 self._leftovers.add_state(self._ledger.state)
-                self._led_until = 0.0
-        time = max(state.time, self._led_until)  # messages stand where they do then, whatever the log has heard of it
+        time = max(state.time, state.placed_at)
         self._has_broker = True
         self._broker = Broker(
             state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
@@ -150,7 +148,7 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._admission.refuse([*uncertain, *undone], ErrorWord.NO_LEADER, READS_AGAIN)
         send_answers(self._ledger.take_answers())
-        self._take_state(ShardState(state.shard))
+        self._take_state(ShardState(state.messages.shard))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -280,7 +278,7 @@ class QueueOwner(LoopActor):
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
         self._leftovers.add_waiters(self._broker.delivery, self._now())
-        self._led_until = ledger.now  # of a follower that is what its own clock says, and counts for nothing
+        ledger.state.placed_at = ledger.now
         uncertain, undone = self._broker.take_open(self._appending.logged)
         self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         self._admission.give_back([*undone, *self._admission.take_held()])

@@ -28,19 +28,19 @@ class Readers:
         request, ledger = call.request, self._ledger
         state = ledger.state
         known = state.readers
-        if request.shard not in (None, state.shard):
+        if request.shard not in (None, state.messages.shard):
             return ledger.refuse_field(call, "shard", f"names none of this node's: there is no shard {request.shard}")
         if request.command not in (None, FORGET):
             return ledger.refuse_field(call, "command", f"{request.command!r} is none of {FORGET}")
         if request.reader is None:
             if request.command is not None or request.trans_id is not None:
                 return ledger.refuse_field(call, "reader", "is missing")
-            return ledger.park(call, done(request, PositionReply, shard=state.shard, readers=self.rows()))
+            return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, readers=self.rows()))
         if request.reader not in known and (request.trans_id is None or request.command is not None):
             return ledger.refuse(call, ErrorWord.NO_SUCH_READER, f"there is no reader {request.reader!r}")
         if request.command is None and request.trans_id is None:
             at = known[request.reader].upto
-            return ledger.park(call, done(request, PositionReply, shard=state.shard, trans_id=at))
+            return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, trans_id=at))
         if ledger.level < READERS_LEVEL:
             reason = f"the cluster is at feature level {ledger.level}, readers need {READERS_LEVEL}"
             return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
@@ -54,7 +54,7 @@ class Readers:
             return ledger.refuse(call, ErrorWord.LIMIT, f"there are {READERS_MAX} readers already")
         if request.reader not in known or known[request.reader].upto != upto:
             ledger.append(Position("", request.reader, upto, ledger.now))
-        return ledger.park(call, done(request, PositionReply, shard=state.shard, trans_id=upto))
+        return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, trans_id=upto))
 
     def rows(self) -> list[ReaderRow]:
         """All readers, in the order of their names."""

@@ -70,7 +70,7 @@ class History:
         return any(at >= sent.asked_at and sent.queue in (*queues, "virtual") for at, queues in self.maybe_taken)
 
     def saw(self, one: dict[str, Any], latest_wall: float) -> None:
-        """A delivery reached a client. No node's clock has shown more than `latest_wall`."""
+        """A delivery reached a client. No leader's clock has shown more than `latest_wall`."""
         msg_id, token = one["msg_id"], one["data"]
         at = self.handed_out[msg_id, one["deliveries"]]
         if at > self.confirmed.get(msg_id, math.inf):

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import Any
 
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.links.links import Links
+from actors.messages.log import Deposed, Promoted
 from actors.node.assembly import start_shard
 from actors.node.opening import open_shard
 from actors.node.shard_settings import ShardSettings
@@ -339,8 +341,7 @@ class SimulatedNode:
         assert self.runtime is None
         observer = self.observer
         self._cluster.varied(self.settings)
-        watcher = None if observer is None else partial(observer.watch, self.node_id)
-        runtime = SimulatedRuntime(self.world, self.folder, self.clock, watcher)
+        runtime = SimulatedRuntime(self.world, self.folder, self.clock, self._watch)
         random = self.world.random.random
         self.settings.cluster_id = self.first.founding_id
         try:
@@ -349,6 +350,8 @@ class SimulatedNode:
             return False
         opened.state.check()
         self.torn += opened.recovered.torn is not None
+        if opened.is_alone:
+            self.world.shown(opened.state.placed_at)
         for stored in opened.recovered.unstored:
             if observer is not None and stored.last_trans_id <= opened.state.trans_id:
                 observer.settled(self.node_id, stored)  # it is alone: what its disk has is committed
@@ -363,6 +366,15 @@ class SimulatedNode:
         self.links = shard.links
         self.runtime = runtime
         return True
+
+    def _watch(self, what: str, about: Any) -> None:
+        """As a runtime's watcher."""
+        if isinstance(about, Promoted):
+            self.clock.leads.add(self.shard)
+        elif isinstance(about, Deposed):
+            self.clock.leads.discard(self.shard)
+        if self.observer is not None:
+            self.observer.watch(self.node_id, what, about)
 
     def connect(self, stream: Stream) -> bool:
         """Open a client's connection; False if nobody listens."""
@@ -393,6 +405,7 @@ class SimulatedNode:
         assert self.runtime is not None
         self.runtime.end(power_cut=power_cut and self.settings.flush_interval_s is None)
         self.network.break_links_of(self.runtime)
+        self.clock.leads.discard(self.shard)
         self.runtime = None
         self.listener = None
         self.links = None

@@ -89,7 +89,7 @@ class World:
         return wall + (self.time - at) * self.rate_max
 
     def shown(self, wall: float) -> None:
-        """A node's clock has shown this."""
+        """A leader's clock has shown this."""
         if wall > self.latest_wall:
             self._latest_wall = (wall, self.time)
 
@@ -99,22 +99,27 @@ class World:
 
 
 class Clock:
-    """A node's clocks: the monotonic one runs `rate` times as fast as the world's; the other is `offset` beside it."""
+    """A node's clocks: the monotonic one runs `rate` times as fast as the world's; the other is `offset` beside it.
+
+    `leads`: the shards that the node leads. What another's clock says counts for nothing, and may be what it likes.
+    """
 
     def __init__(self, world: World, rate: float) -> None:
         self._world = world
         self.rate = rate
         world.rate_max = max(world.rate_max, rate)
         self.offset = START
+        self.leads: set[int] = set()
 
     def monotonic(self) -> float:
         """Seconds."""
         return self._world.time * self.rate
 
     def wall(self) -> float:
-        """Unix seconds; the latest that any node has shown is what a message may have been due by."""
+        """Unix seconds; the latest that any leader has shown is what a message may have been due by."""
         wall = self.monotonic() + self.offset
-        self._world.shown(wall)
+        if self.leads:
+            self._world.shown(wall)
         return wall
 
 

@@ -184,6 +184,19 @@ def test_a_restart_from_lmdb_gives_the_same_state(shard: tuple[LmdbTables, RealF
     assert described(recovered) == described(settle(writer.state))
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_a_clock_that_is_ahead_makes_nothing_due_on_a_node_that_does_not_lead(*, is_alone: bool) -> None:
+    """A machine that boots may be a day ahead until it has asked for the time; by then this node may lead."""
+    tables = MemoryTables()
+    later = Produce("q", message_id(1, 0), b"1", NOW, NOW + 60, NOW + 3600, 60.0, 0, None)
+    LogStore(tables, 0).store([StoredEntry(1, 1, 1, entry_codec.encode(1, 1, NOW, [later]))])
+    state = ShardState()
+    recover(tables, MemoryFolder(), LogStore(tables, 0), state, NOW + 86400, lambda belonging: is_alone)
+    [message] = state.messages.values()
+    assert message.place == (Place.READY if is_alone else Place.DELAYED)
+    assert state.placed_at == (NOW + 86400 if is_alone else NOW), "who leads goes on from there"
+
+
 def test_a_damaged_last_entry_is_cut_off_and_told(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
     tables, folder, writer = shard
     end = _damage(tables, -1)

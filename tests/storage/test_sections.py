@@ -45,7 +45,7 @@ def test_a_repair_keeps_all_sections(tmp_path: Any) -> None:
     findings = repair(store.tables, MemoryFolder(), 0)
     assert len(findings.faults) == 1
     state = ShardState()
-    load_state(store.tables, LogStore(store.tables, 0), state, 2.0)
+    load_state(store.tables, LogStore(store.tables, 0), state)
     assert (state.members, state.readers) == (MEMBERS, {"archive": ReaderPosition(7, 5.0)})
 
 

@@ -50,7 +50,7 @@ def parts(store: LogStore, bytes_max: int) -> Iterator[SnapshotPart]:
 
 def state_of(store: LogStore) -> ShardState:
     state = ShardState()
-    load_state(store.tables, store, state, 2.0)
+    load_state(store.tables, store, state)
     state.check()
     return state
 

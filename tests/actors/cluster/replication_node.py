@@ -7,7 +7,7 @@ from actors.cluster.following import ReplicationLimits
 from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
-from actors.messages.election import Follow
+from actors.messages.election import Standing
 from actors.messages.log import Append
 from actors.messages.peers import PeerSaid, SendPeers
 from net.peers.messages import (
@@ -56,14 +56,14 @@ class Node:
 
 def following(*entries: StoredEntry, committed: int = 0) -> Node:
     node = Node(*entries, committed=committed)
-    node.machine.follow(0.0, Follow(5, 2))
+    node.machine.stand(0.0, Standing(5, 2))
     node.machine.take_out()
     return node
 
 
 def leading(*entries: StoredEntry, push_bytes: int = 1 << 20) -> Node:
     node = Node(*entries, push_bytes=push_bytes)
-    node.machine.lead(0.0, 5)
+    node.machine.stand(0.0, Standing(5, 1))
     first = node.log.tail.end.trans_id + 1
     node.machine.append(0.0, Append(5, [made(first, first, 5)]))
     node.written()

@@ -10,13 +10,11 @@ from actors.messages.disk import IdentitySaved, SaveIdentity
 from actors.messages.election import (
     AskVotes,
     CastVote,
-    ClusterFounded,
-    Follow,
+    ElectionFacts,
     LeaderHeard,
-    TakeLead,
+    Standing,
     VoteAsked,
     VoteGiven,
-    VotersChanged,
 )
 from net.peers.messages import Vote
 from storage.entry import LogEnd
@@ -34,13 +32,17 @@ class Host:
         self.actor = Elector(self.runtime, election, ref(self.lane))
         self.actor.attach(ref(self.replicator))
         self.actor.begin()
-        self.tell(VotersChanged(frozenset(voters)))
+        self.tell(ElectionFacts(frozenset(voters), 9))
         self.runtime.crank(0.45)  # it has just begun to listen: by now a leader would have been heard
 
     def tell(self, *messages: Any) -> None:
         for message in messages:
             self.actor.actor_ref.tell(message)
         self.runtime.crank()
+
+    def said(self) -> list[Any]:
+        """What is to be said to other nodes."""
+        return [one.say for one in self.replicator.take(Standing) if one.say is not None]
 
     def save(self) -> list[Identity]:
         """What was to be saved since is on disk now."""
@@ -57,48 +59,48 @@ def asked(vote_id: int, candidate: int = 2) -> VoteAsked:
 def test_a_vote_is_told_when_it_is_on_disk() -> None:
     host = Host(1, 2, 3)
     host.tell(asked(6))
-    assert host.replicator.take(CastVote) == []
+    assert host.said() == []
     saved = host.save()
     assert [(one.vote_id, one.voted_for) for one in saved] == [(6, 0)], "the new vote first, and then for whom"
-    assert host.replicator.take(CastVote) == []
+    assert host.said() == []
     assert [(one.vote_id, one.voted_for) for one in host.save()] == [(6, 2)]
-    assert host.replicator.take(CastVote) == [CastVote(2, Vote(6, False, True), LogEnd(5, 10), 0)]
+    assert host.said() == [CastVote(2, Vote(6, False, True), LogEnd(5, 10), 0)]
 
 
 def test_what_is_decided_while_the_disk_is_busy_waits_its_turn() -> None:
     host = Host(1, 2, 3)
     host.tell(asked(6), LeaderHeard(7, 3))
-    assert host.replicator.take(CastVote, Follow) == []
+    assert host.replicator.take(Standing) == []
     while host.save():
         pass
-    told = host.replicator.take(CastVote, Follow)
-    assert [type(message) for message in told if isinstance(message, CastVote)] == [CastVote]
-    assert told[-1] == Follow(7, 3)
+    told = host.replicator.take(Standing)
+    assert [type(one.say) for one in told if one.say is not None] == [CastVote]
+    assert told[-1] == Standing(7, 3)
 
 
 def test_a_node_alone_leads_when_its_own_vote_is_saved() -> None:
     host = Host(1)
-    assert host.replicator.take(TakeLead) == []
+    assert host.replicator.take(Standing) == []
     saved = host.save()
     assert saved[-1].voted_for == 1
-    assert host.replicator.take(TakeLead) == [TakeLead(saved[-1].vote_id)]
+    assert host.replicator.take(Standing)[-1] == Standing(saved[-1].vote_id, 1)
 
 
 def test_a_silent_leader_is_replaced_by_asking_first() -> None:
     host = Host(1, 2, 3)
     host.tell(LeaderHeard(5, 2))
-    host.replicator.take(Follow)
+    host.replicator.take(Standing)
     host.runtime.crank(1.0)
-    assert host.replicator.take(AskVotes)[0].is_pre
+    assert host.said() == [AskVotes(is_pre=True)]
     assert host.lane.told == [], "asking whether one would win is nothing to remember"
     host.tell(VoteGiven(3, Vote(6, True, True)))
     assert host.save()[-1].voted_for == 1
-    assert not host.replicator.take(AskVotes)[0].is_pre
+    assert host.said() == [AskVotes(is_pre=False)]
 
 
 def test_the_cluster_that_was_founded_is_saved() -> None:
     host = Host(1, 2, 3)
-    host.tell(ClusterFounded(42))
+    host.tell(ElectionFacts(frozenset({1, 2, 3}), 42))
     assert [one.cluster_id for one in host.save()] == [42]
 
 
@@ -109,5 +111,5 @@ def test_one_vote_is_given_in_one_vote_id(order: tuple[int, int]) -> None:
         host.tell(asked(6, candidate))
     while host.save():
         pass
-    votes = {one.candidate: one.vote.is_granted for one in host.replicator.take(CastVote)}
+    votes = {one.candidate: one.vote.is_granted for one in host.said()}
     assert votes == {order[0]: True, order[1]: False}

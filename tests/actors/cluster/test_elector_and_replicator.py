@@ -23,7 +23,7 @@ from actors.cluster.surroundings import NearActors, ReplicatorSettings
 from actors.disk.log_writer import LogWriter
 from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
-from actors.messages.election import VotersChanged
+from actors.messages.election import ElectionFacts
 from actors.messages.log import Append, Promoted
 from actors.messages.peers import PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote, VoteRequest
@@ -97,7 +97,7 @@ class Pair:
         owner, checkpointer, links, router = map(ref, others)
         self.replicator.attach(NearActors(owner, self.elector.actor_ref, checkpointer, links, router))
         self.elector.attach(self.replicator.actor_ref)
-        self.elector.actor_ref.tell(VotersChanged(frozenset({1, 2, 3})))
+        self.elector.actor_ref.tell(ElectionFacts(frozenset({1, 2, 3}), 9))
         for actor in (self.elector, self.replicator):
             actor.begin()
         while any(actor.actor_inbox.envelopes for actor in (self.elector, self.replicator)):

@@ -10,7 +10,7 @@ from actors.cluster.decisions import WriteEntries
 from actors.cluster.election import Election, Save
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.replication import VOTE_JUMP_MAX
-from actors.messages.election import AskVotes, CastVote, Follow, LeaderHeard, QuorumHeard, VoteAsked, VoteIdSeen
+from actors.messages.election import AskVotes, CastVote, ElectionFacts, LeaderHeard, QuorumHeard, Standing, VoteAsked
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import CutPeer, PeerSaid, SendPeers
 from net.peers.messages import (
@@ -62,7 +62,7 @@ def test_a_write_that_was_cut_off_does_not_count_for_what_took_its_place() -> No
     node = following(made(1, 3, 1))
     node.push(LogEnd(1, 3), made(4, 6, 5))
     pending = node.machine.take(WriteEntries)
-    node.machine.follow(0.0, Follow(6, 3))
+    node.machine.stand(0.0, Standing(6, 3))
     node.heard(0.0, 3, Push(6, 3, 1, [made(4, 6, 6).data], 0, 0.0))
     node.machine.written(0.0, len(pending[0].entries), 1e9)
     assert node.log.durable == 3, "the disk has the old records 4 to 6, not these"
@@ -90,7 +90,7 @@ def test_what_is_committed_is_never_dropped() -> None:
 
 def test_entries_of_an_older_vote_are_committed_only_with_one_of_the_own() -> None:
     node = Node(made(1, 3, 1))
-    node.machine.lead(0.0, 5)
+    node.machine.stand(0.0, Standing(5, 1))
     node.heard(0.0, 2, Stored(5, 3, 0.0))
     assert node.log.committed == 0, "they are on a majority, and may still be lost (Raft's figure 8)"
     node.machine.append(0.0, Append(5, [made(4, 4, 5)]))
@@ -111,7 +111,7 @@ def test_the_leaders_own_disk_counts_only_when_it_has_the_entry() -> None:
 def test_a_vote_is_not_cast_for_a_log_that_ours_has_passed_meanwhile() -> None:
     node = following(made(1, 3, 1))
     node.push(LogEnd(1, 3), made(4, 4, 5))
-    node.machine.cast_vote(0.0, CastVote(3, Vote(6, False, True), LogEnd(1, 3)))
+    node.machine.stand(0.0, Standing(6, None, CastVote(3, Vote(6, False, True), LogEnd(1, 3))))
     assert node.said(Vote) == [Vote(6, False, False)]
     node.push(LogEnd(5, 4), made(5, 5, 5))
     assert node.log.tail.end == LogEnd(5, 4), "and nothing of the older vote is taken any more"
@@ -152,7 +152,7 @@ def test_a_leader_knows_for_how_long_no_other_can_lead() -> None:
 def test_a_former_leader_gets_no_answer_that_would_extend_its_lease() -> None:
     """The Elector has decided to vote for another, and its vote is on its way to the disk (review 4.3)."""
     election = Recorded(Election(Identity(9, 1, 11, 5), 0.4, lambda: 0.0, 0.0))
-    election.set_voters(0.0, frozenset({1, 2, 3}))
+    election.learn(0.0, ElectionFacts(frozenset({1, 2, 3}), 9))
     election.leader_heard(0.0, 5, 2)
     node = following(made(1, 3, 1))
     election.take_out()
@@ -160,8 +160,8 @@ def test_a_former_leader_gets_no_answer_that_would_extend_its_lease() -> None:
     for decision in election.take_out():
         if isinstance(decision, Save):
             break  # the disk is busy: nothing behind this is told
-        assert isinstance(decision, Follow)
-        node.machine.follow(1.0, decision)
+        assert isinstance(decision, Standing)
+        node.machine.stand(1.0, decision)
     node.machine.take_out()
     node.heard(1.01, 2, Push(5, 3, 1, [], 0, 1.0))
     assert node.said(Stored) == []
@@ -214,7 +214,7 @@ def test_a_node_whose_committed_records_contradict_the_leaders_takes_no_further_
     assert "record 6" in str(node.log.contradiction)
     node.heard(0.0, 3, VoteRequest(6, False, True, 9, 100))
     node.push(LogEnd(1, 6), made(7, 7, 5), committed=7)
-    node.machine.ask_votes(0.0, AskVotes(7, is_pre=True, is_forced=False))
+    node.machine.stand(0.0, Standing(6, None, AskVotes(is_pre=True)))
     assert node.machine.take_out() == [], "it takes nothing, says nothing, votes for nobody and asks for no votes"
     assert node.log.tail.end == LogEnd(1, 6)
 
@@ -279,7 +279,7 @@ def test_who_is_no_member_with_its_disk_is_heard_as_a_leader_by_a_node_that_has_
     alone = Node(made(1, 3, 1), vote_id=5)
     for message in said:
         alone.machine.heard(0.0, PeerSaid(node_id, message, 9, disk_id))
-    assert alone.machine.take_out() == [LeaderHeard(6, node_id), VoteIdSeen(6)]
+    assert alone.machine.take_out() == [LeaderHeard(6, node_id), LeaderHeard(6, None)]
 
 
 def test_what_is_not_to_be_read_is_never_stored() -> None:

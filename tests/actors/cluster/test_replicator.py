@@ -18,7 +18,7 @@ from actors.messages.calls import Answered, ClusterAsked, StatusAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
 from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteBytes
-from actors.messages.election import ClusterFounded, Follow, LeaderHeard, TakeLead, VoteGiven, VotersChanged
+from actors.messages.election import ElectionFacts, LeaderHeard, Standing, VoteGiven
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
@@ -98,7 +98,7 @@ class Host:
 def leading() -> Host:
     """A node alone that leads a cluster, with its founding on the disk."""
     host = Host(cluster_id=0)
-    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]))
+    host.tell(Standing(2, 1), Append(2, [entry(1, 2, Lead("", 1))]))
     host.write()
     founding = host.owner.take(Propose)[0].record
     host.tell(Append(2, [entry(2, 2, founding)]))
@@ -108,8 +108,8 @@ def leading() -> Host:
 
 def test_a_node_alone_founds_a_cluster_and_belongs_to_it_when_that_is_committed() -> None:
     host = Host(cluster_id=0)
-    assert host.elector.take(VotersChanged) == [VotersChanged(frozenset({1}))]
-    host.tell(TakeLead(2))
+    assert host.elector.take(ElectionFacts) == [ElectionFacts(frozenset({1}), 0)]
+    host.tell(Standing(2, 1))
     assert host.owner.take(Promoted)[0].vote_id == 2
     assert host.router.take(LeaderChanged)[-1].is_self
     host.tell(Append(2, [entry(1, 2, Lead("", 1))]))
@@ -117,29 +117,31 @@ def test_a_node_alone_founds_a_cluster_and_belongs_to_it_when_that_is_committed(
     founding = host.owner.take(Propose)[0].record
     assert founding.cluster_id == 77
     host.tell(Append(2, [entry(2, 2, founding)]))
-    assert host.elector.take(ClusterFounded) == []
+    assert {one.cluster_id for one in host.elector.take(ElectionFacts)} <= {0}
     host.write()
-    assert host.elector.take(ClusterFounded) == [ClusterFounded(77)]
+    assert host.elector.take(ElectionFacts) == [ElectionFacts(frozenset({1}), 77)]
     assert host.peers.take(Introduce)[-1].identity.cluster_id == 77
 
 
 def test_a_new_node_belongs_to_a_cluster_when_it_has_its_log_and_not_when_somebody_says_that_it_leads() -> None:
     host = Host(cluster_id=0)
     host.push(committed=0)
-    host.tell(Follow(1, 2))
+    host.tell(Standing(1, 2))
     host.push(committed=0)
     assert host.elector.take(LeaderHeard)[-1] == LeaderHeard(1, 2)
-    assert host.elector.take(ClusterFounded) == []
+    assert {one.cluster_id for one in host.elector.take(ElectionFacts)} == {0}
     host.push(entry(1, 1, THREE), committed=1)
-    assert host.elector.take(ClusterFounded) == [], "it is not on its disk, and so not committed here"
+    assert {one.cluster_id for one in host.elector.take(ElectionFacts)} == {0}, (
+        "it is not on its disk, and so not committed here"
+    )
     host.write()
-    assert host.elector.take(ClusterFounded) == [ClusterFounded(9)]
+    assert host.elector.take(ElectionFacts)[-1].cluster_id == 9
     assert host.owner.take(MembersChanged)[-1].nodes == 3
 
 
 def test_an_entry_is_applied_when_it_is_on_disk_and_committed_and_then_lmdb_gets_it() -> None:
     host = Host(THREE)
-    host.tell(Follow(1, 2))
+    host.tell(Standing(1, 2))
     host.push(entry(1, 1, Remove("q")), committed=1)
     assert host.owner.take(Apply) == []
     assert [one.trans_id for one in host.stored()] in ([], [0])
@@ -171,14 +173,14 @@ def test_votes_count_only_from_the_disk_that_the_members_know() -> None:
 
 def test_a_node_that_contradicts_its_leader_says_so_and_stands_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
     host = Host(THREE)
-    host.tell(Follow(1, 2))
+    host.tell(Standing(1, 2))
     host.push(entry(1, 1, Remove("q")), committed=1)
     host.write()
-    host.tell(Follow(2, 3))
+    host.tell(Standing(2, 3))
     other = Push(2, 0, 0, [entry(1, 2, Remove("other")).data], 1, 1.0)
     host.tell(PeerSaid(3, other, 9, 33))
     assert "remove node 1 from the cluster, empty its folder" in caplog.text
-    assert host.elector.take(VotersChanged)[-1].voters == frozenset()
+    assert host.elector.take(ElectionFacts)[-1].voters == frozenset()
     assert host.write() == 0, "and nothing of it is taken"
 
 
@@ -210,7 +212,7 @@ def test_a_full_disk_is_said_once_and_so_is_its_end_which_a_segment_brings_that_
 
 def test_what_the_loop_has_written_counts_in_the_same_turn() -> None:
     host = Host(cluster_id=0, flush_interval_s=0.1)
-    host.tell(TakeLead(2))
+    host.tell(Standing(2, 1))
     host.owner.take(LogAdvanced)
     host.actor.on_receive(Append(2, [entry(1, 2, Lead("", 1))]))
     assert host.owner.take(LogAdvanced)[-1].durable == 1
@@ -238,7 +240,7 @@ def test_a_full_disk_does_not_keep_a_node_from_stopping() -> None:
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_removal_that_is_not_committed_when_the_leader_steps_down_is_not_said_to_be_done(is_settled: bool) -> None:
     host = Host(THREE)
-    host.tell(TakeLead(2), Append(2, [entry(1, 2, Lead("", 1))]))
+    host.tell(Standing(2, 1), Append(2, [entry(1, 2, Lead("", 1))]))
     host.write()
     host.tell(PeerSaid(2, Stored(2, 1, 100.0), 9, 22))
     asker = Probe()
@@ -250,7 +252,7 @@ def test_a_removal_that_is_not_committed_when_the_leader_steps_down_is_not_said_
     assert asker.take(Answered) == []
     if is_settled:
         host.tell(PeerSaid(2, Stored(2, 2, 100.0), 9, 22))
-    host.tell(Follow(3, None))
+    host.tell(Standing(3, None))
     [answered] = asker.take(Answered)
     assert [reply.error for _, reply in answered.answers] == [None if is_settled else "unknown_outcome"]
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 log = logging.getLogger("quorate.clients")
 
-AT_ONCE: Final = 8
+ACCEPTED_IN_ONE_TURN: Final = 8
 """So many are taken before the loop's others have their turn."""
 
 PER_S: Final = 1000.0
@@ -68,7 +68,7 @@ class Acceptor:
         now = time.monotonic()
         self._left = min(self._left + (now - self._at) * PER_S, BURST)
         self._at = now
-        for _ in range(AT_ONCE):
+        for _ in range(ACCEPTED_IN_ONE_TURN):
             if self._is_closed:
                 return
             if self._left < 1:

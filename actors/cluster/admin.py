@@ -15,7 +15,7 @@ from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import ReplicatorSettings
+from actors.cluster.replicator_settings import ReplicatorSettings
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.lifecycle import EndWaits, HandedOver

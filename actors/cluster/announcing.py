@@ -8,7 +8,7 @@ from typing import Final
 
 from actors.cluster.admin import ClusterAdmin
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import NearActors, ReplicatorSettings
+from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.messages.election import ElectionFacts
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged
 from net.peers.messages import Hello
@@ -41,7 +41,7 @@ class Announcer:
         self._admin = admin
         self._settings = settings
         self._hellos = hellos
-        self._near: NearActors
+        self._actors: Recipients
         self._told_members: object = self
         self._told_leader: object = self
         self._told_contradiction: str | None = None
@@ -51,9 +51,9 @@ class Announcer:
         settings.facts.node_id = identity.node_id
         settings.facts.belong_to(identity.cluster_id)
 
-    def attach(self, neighbours: NearActors) -> None:
+    def attach(self, neighbours: Recipients) -> None:
         """Whom it tells."""
-        self._near = neighbours
+        self._actors = neighbours
 
     @property
     def is_news(self) -> bool:
@@ -115,7 +115,7 @@ class Announcer:
         facts = ElectionFacts(self._voters(), self.identity.cluster_id, is_whole, is_leaving)
         if facts != self._told_elector:
             self._told_elector = facts
-            self._near.elector.tell(facts)
+            self._actors.elector.tell(facts)
 
     def _members_changed(self, is_first: bool) -> None:
         current = self._membership.current
@@ -127,7 +127,7 @@ class Announcer:
         self._settings.facts.voters = tuple(sorted(voters))
         nodes = 1 if current is None else len(current.members)
         since = None if current is None else self._membership.since
-        self._near.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level, since))
+        self._actors.owner.tell(MembersChanged(nodes, max(len(voters), 1), self._membership.level, since))
         self._introduce()
 
     def tell_leader(self) -> None:
@@ -142,7 +142,7 @@ class Announcer:
             hello = self._hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.direct_port or hello.client_port)
             changed = LeaderChanged(leader, False, host, port, vote_id, shard)
-        for ref in (self._near.router, self._near.owner, self._near.news):
+        for ref in (self._actors.router, self._actors.owner, self._actors.news):
             if ref is not None:
                 ref.tell(changed)
 
@@ -170,6 +170,6 @@ class Announcer:
         self._told_leaving = facts.is_leaving
         known = (tuple(nodes), current is None, removed, level, addresses, facts.is_leaving)
         introduce = Introduce(own, self.identity, *known)
-        for ref in (self._near.links, self._near.news):
+        for ref in (self._actors.links, self._actors.news):
             if ref is not None:
                 ref.tell(introduce)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from actors.cluster.following_root import founding_members
 from actors.cluster.membership import Membership
-from actors.cluster.surroundings import ReplicatorSettings
+from actors.cluster.replicator_settings import ReplicatorSettings
 from net.peers.messages import Hello
 from storage.records import Members
 from storage.vote_file import Identity

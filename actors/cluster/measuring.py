@@ -3,7 +3,7 @@
 from typing import Any
 
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import ReplicatorSettings
+from actors.cluster.replicator_settings import ReplicatorSettings
 from actors.cluster.view import follower_rows, role_of
 from actors.disk.log_writer import LogWriter
 from actors.messages.client_counts import ClientCounts

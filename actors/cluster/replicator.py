@@ -27,7 +27,7 @@ from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
 from actors.cluster.measuring import measured, metrics_reply
 from actors.cluster.replication import Replication
-from actors.cluster.surroundings import NearActors, ReplicatorSettings
+from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.cluster.view import shard_row
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
@@ -110,7 +110,7 @@ class Replicator(LoopActor):
         self._reading = LogReading(replication.log, settings.shard)
         self._reads_later = False
         self._checkpointing = Checkpointing()
-        self._near: NearActors
+        self._actors: Recipients
         self._recipients: dict[type, Mailbox[Any]] = {}
         self._settled_members: object = None
         self._was_full = False
@@ -147,9 +147,9 @@ class Replicator(LoopActor):
             **writer.handlers,
         }
 
-    def attach(self, neighbours: NearActors) -> None:
+    def attach(self, neighbours: Recipients) -> None:
         """Whom it tells; called by the assembly before any message."""
-        self._near = neighbours
+        self._actors = neighbours
         self._announcer.attach(neighbours)
         for decision, recipient in (
             (OwnerDecision, neighbours.owner),
@@ -163,7 +163,7 @@ class Replicator(LoopActor):
     def on_start(self) -> None:
         """Store what the journal had left over, learn the log's bounds, and begin to look after time."""
         self._writer.begin(self, self._see_written, self._see_journal_space)
-        self._near.checkpointer.tell(Checkpoint(self._log.unstored()))
+        self._actors.checkpointer.tell(Checkpoint(self._log.unstored()))
         self._announcer.look_around()
         self._tick()
 
@@ -200,8 +200,8 @@ class Replicator(LoopActor):
         """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
         if current is not None and self._membership.since <= self._log.committed:
             self._settled_members = current
-            if self._near.news is not None and self._settings.shard == 0:
-                self._near.news.tell(RootSettled(self._log.committed, current))
+            if self._actors.news is not None and self._settings.shard == 0:
+                self._actors.news.tell(RootSettled(self._log.committed, current))
             if current.cluster_id != self._announcer.identity.cluster_id:
                 self._announcer.belong_to(current.cluster_id)
 
@@ -301,7 +301,7 @@ class Replicator(LoopActor):
         may_store = not self._log.is_reloading and not self._log.is_installing
         entries = self._checkpointing.due(self._log.unstored(), may_store=may_store)
         if entries:
-            self._near.checkpointer.tell(Checkpoint(entries))
+            self._actors.checkpointer.tell(Checkpoint(entries))
         elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)
 
@@ -340,7 +340,7 @@ class Replicator(LoopActor):
     def _tell_owner(self) -> None:
         leading = self._machine.leading
         if leading is not None:
-            self._near.owner.tell(leading.advanced(self._now()))
+            self._actors.owner.tell(leading.advanced(self._now()))
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -419,6 +419,6 @@ class Replicator(LoopActor):
             self._checkpoint_due()
             return
         self._has_stopped = True
-        self._near.links.tell(Stop(self.actor_ref))
+        self._actors.links.tell(Stop(self.actor_ref))
         stopping, self._stopping = self._stopping, None
         stopping.reply_to.tell(Stopped("replicator"))

@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, Line, is_audited
+from actors.gateway.client_identities import ClientIdentities, address_of
 from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
 from actors.gateway.reception import OwnSettings
 from actors.gateway.rests import Rests
-from actors.gateway.visitors import Visitors, address_of
 from actors.messages.audit import Audit, RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
@@ -87,8 +87,8 @@ class Listener(LoopActor):
         super().__init__(runtime)
         self._itself: Any = self._actor_ref  # compiled code takes an attribute of pykka's from a dict
         self._auditor = auditor
-        self._visitors = Visitors(runtime, access or AccessTable(), self._audit)
-        self._visitors.reception.attach(self._end_waits, settings)
+        self._identities = ClientIdentities(runtime, access or AccessTable(), self._audit)
+        self._identities.reception.attach(self._end_waits, settings)
         self._move = move
         self._moving: dict[Connection, int] = {}
         self._router = router
@@ -113,7 +113,7 @@ class Listener(LoopActor):
             Stopped: self._stopped,
             MoveClient: self._move_client,
             AccessChanged: self._access_changed,
-            RefusedForwarded: lambda m: self._visitors.note_forwarded(m.node_id, m.refused),
+            RefusedForwarded: lambda m: self._identities.note_forwarded(m.node_id, m.refused),
             EndWaits: lambda m: self._end_waits(),
         }
 
@@ -125,10 +125,10 @@ class Listener(LoopActor):
 
     def admit(self, connection: Connection, address: Any = None, names: tuple[str, ...] = ()) -> str | None:
         """Why a new client, whose certificate has those `names`, can't be served; None if it is."""
-        self._visitors.came(connection, address, names)
+        self._identities.connected(connection, address, names)
         self.counts.connections_begun += 1
         allowed = self.limits.connections_max
-        if not self._visitors.has_place(connection, len(self._connections), allowed):
+        if not self._identities.has_place(connection, len(self._connections), allowed):
             self._reached.note("max_connections", f"{allowed} clients are connected")
             if len(self._turned_away) >= REFUSED_MAX:
                 connection.abort()
@@ -145,7 +145,7 @@ class Listener(LoopActor):
 
         It is not turned away now: see `has_room`.
         """
-        self._visitors.came_over(connection, address, name, proof)
+        self._identities.moved_in(connection, address, name, proof)
         self._connections[connection] = None
         self.counts.connections = len(self._connections)
         return None
@@ -159,9 +159,9 @@ class Listener(LoopActor):
         """A client's request: it leaves with all others of this turn."""
         if request.action in _OF_CLIENT:
             self._hand_over()
-            self.counts.answered(request.action, self._visitors.asked(connection, order, request))
+            self.counts.answered(request.action, self._identities.asked(connection, order, request))
             return
-        if self._visitors.is_refused(connection, order, request):
+        if self._identities.is_refused(connection, order, request):
             return
         gathered = self._gathered
         if not gathered:
@@ -173,8 +173,8 @@ class Listener(LoopActor):
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
-        visitors, host = self._visitors, client.address[0]
-        principal = visitors.datagrams_near if is_loopback(host) else visitors.datagrams_far
+        identities, host = self._identities, client.address[0]
+        principal = identities.datagrams_near if is_loopback(host) else identities.datagrams_far
         size = client.reply_bytes_max
         call = Call(request, client, UNORDERED, self._actor_ref, size, is_single=True, principal=principal)
         if request.action in NOT_BY_DATAGRAM:
@@ -217,7 +217,7 @@ class Listener(LoopActor):
         self._turned_away.pop(connection, None)
         self._moving.pop(connection, None)
         self._rests.closed(connection)
-        self._visitors.left(connection)
+        self._identities.disconnected(connection)
         if connection in self._connections:
             del self._connections[connection]
             self.counts.connections = len(self._connections)
@@ -269,7 +269,7 @@ class Listener(LoopActor):
 
     def broken(self, connection: Connection, error: Exception) -> None:
         """The session has raised: whoever made it do so pays, and nobody else."""
-        self._refusals.log(self.runtime.monotonic(), connection.visitor.address, BROKEN.format(error))
+        self._refusals.log(self.runtime.monotonic(), connection.identity.address, BROKEN.format(error))
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
         """The session has raised."""
@@ -356,7 +356,7 @@ class Listener(LoopActor):
     def _access_changed(self, message: AccessChanged) -> None:
         """Who waits for what he may not have any more is told so; who is not known any more waits for nothing."""
         self._hand_over()
-        gone, others = self._visitors.changed(message.table, list(self._connections), self._datagram_waits.clients)
+        gone, others = self._identities.changed(message.table, list(self._connections), self._datagram_waits.clients)
         for connection in gone:
             self._router.tell(ClientGone(connection))
         for client, principal in others:
@@ -401,18 +401,18 @@ class Listener(LoopActor):
             if error is not None:
                 self._refused(call, reply)
             if action in _AUDITED and is_audited(request) and error in MAY_HAVE_CHANGED:
-                self._visitors.note([(call, address_of(client), None)])
+                self._identities.note([(call, address_of(client), None)])
 
     def _refused(self, call: Call, reply: Reply) -> None:
         if isinstance(reply, NotAllowedReply):
-            self._visitors.note([(call, address_of(call.client), reply.right)])
+            self._identities.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
             self._reached.note(reply.reason or "", reply.reason or "", reply.error)
 
     def _sweep(self) -> None:
         for connection in list(self._connections):
             connection.sweep(SWEEP_S)
-        self._visitors.say_left_out()
+        self._identities.say_left_out()
         self._reached.sweep()
         self.runtime.call_later(SWEEP_S, self._sweep)
 

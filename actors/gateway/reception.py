@@ -51,7 +51,7 @@ def _address_of(connection: Connection) -> str:
     """Host and port, as far as they are known."""
     end: Any = connection.transport
     peer = end.get_extra_info("peername") if hasattr(end, "get_extra_info") else None
-    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.visitor.address)
+    return f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(connection.identity.address)
 
 
 Note = Callable[[Connection, int, Request, str | None], None]
@@ -73,11 +73,11 @@ class Reception:
         """Who lets clients wait no more, and the node's settings; without them there are none. Before any client."""
         self._end_waits, self._settings = end_waits, settings
 
-    def came(self, connection: Connection) -> None:
+    def connected(self, connection: Connection) -> None:
         """A client has connected."""
         self._guests[connection] = _Guest(next(self._numbers), self._runtime.monotonic())
 
-    def left(self, connection: Connection) -> None:
+    def disconnected(self, connection: Connection) -> None:
         """It is gone."""
         guest = self._guests.pop(connection, None)
         if guest is not None and guest.sleeping is not None:
@@ -146,7 +146,7 @@ class Reception:
         """Close the client of that number, or all of that address but the one who asks."""
         found: list[dict[str, Any]] = []
         for connection, guest in list(self._guests.items()):
-            at = _address_of(connection), connection.visitor.address
+            at = _address_of(connection), connection.identity.address
             is_meant = key == str(guest.number) or (connection is not own and key in at)
             if is_meant:
                 found.append(self._row(connection, guest))

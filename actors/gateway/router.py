@@ -17,8 +17,8 @@ import msgspec
 
 from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
+from actors.gateway.client_moves import MOVE_AFTER, ClientMoves, ShardAffinity
 from actors.gateway.gathers import Gather
-from actors.gateway.homing import MOVE_AFTER, Homing, ShardAffinity
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
@@ -81,7 +81,7 @@ class Router(LoopActor):
         self._routings = routings
         self._own = routings[sharding.own]
         self._virtual_queues = VirtualQueues(virtual_queues)
-        self._homing = Homing(move_after)
+        self._moves = ClientMoves(move_after)
         self._parts = ScatterGather(sharding, self.actor_ref)
         self._voice = Voice()
         self._asked = Asked(runtime, self._voice, forward_bytes)
@@ -171,8 +171,8 @@ class Router(LoopActor):
             by_shard.setdefault(shard, []).append(call)
             if shard != own:
                 self._note_foreign(call.client, shard)
-            elif (habit := getattr(call.client, "habit", None)) is not None:
-                habit.count = 0
+            elif (affinity := getattr(call.client, "affinity", None)) is not None:
+                affinity.count = 0
         for shard, calls in by_shard.items():
             self._route(shard, calls)
 
@@ -190,10 +190,10 @@ class Router(LoopActor):
         """A client that asks one shard of another worker again and again goes there."""
         if type(client) is not Connection:
             return
-        habit = client.habit
-        if habit is None:
-            habit = client.habit = ShardAffinity()
-        if self._homing.asked(habit, shard) and self._listener is not None:
+        affinity = client.affinity
+        if affinity is None:
+            affinity = client.affinity = ShardAffinity()
+        if self._moves.asked(affinity, shard) and self._listener is not None:
             self._listener.tell(MoveClient(client, shard))
 
     def _route(self, shard: int, calls: list[Call], message: Execute | None = None) -> None:
@@ -293,7 +293,7 @@ class Router(LoopActor):
             self._serving.forget_all()
         self._do(routing.leader_changed(self._now(), message))
         by_shard = enumerate(self._routings)
-        self._homing.led_here = frozenset(shard for shard, one in by_shard if one.leader == worker_key(shard))
+        self._moves.led_here = frozenset(shard for shard, one in by_shard if one.leader == worker_key(shard))
 
     def _drain(self, message: Drain) -> None:
         self._own.drain()

@@ -10,7 +10,7 @@ from actors.cluster.elector import Elector
 from actors.cluster.following import ReplicationLimits
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
-from actors.cluster.surroundings import NearActors, ReplicatorSettings
+from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
@@ -28,8 +28,8 @@ from actors.node.opening import OpenShard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import Limits
+from actors.queues.node_view import NodeView, OwnerSettings
 from actors.queues.queue_owner import QueueOwner
-from actors.queues.surroundings import OwnerSettings, Surroundings
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.peers.greeting import Greeting
@@ -122,7 +122,7 @@ def start_shard(
     checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
     owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
     replicator.attach(
-        NearActors(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
+        Recipients(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
     )
     router.attach(links.actor_ref)
     links.attach(replicator.actor_ref, router.actor_ref, news_ref)
@@ -185,7 +185,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
         lease_committed=settings.is_lease_committed,
         undo_piece=settings.undo_piece,
     )
-    around = Surroundings(
+    view = NodeView(
         node_id=settings.own.node_id,
         node_type=settings.node_type,
         version=settings.version,
@@ -194,7 +194,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
         committed=opened.log.committed,
         shards=settings.shards,
     )
-    return QueueOwner(runtime, opened.state, limits, around, owner_settings)
+    return QueueOwner(runtime, opened.state, limits, view, owner_settings)
 
 
 def _cluster(

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from actors.gateway.homing import ShardAffinity
+from actors.gateway.client_identities import ClientIdentity
+from actors.gateway.client_moves import ShardAffinity
 from actors.gateway.listener import Listener
-from actors.gateway.visitors import Visitor
 from actors.links.contact import shown_address
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors
@@ -155,7 +155,7 @@ class Ports:
         self,
         protocol: str,
         admit: Admit,
-        habit: ShardAffinity | None = None,
+        affinity: ShardAffinity | None = None,
         state: bytes = b"",
         *,
         debug: bool = False,
@@ -167,7 +167,7 @@ class Ports:
             lambda: listener.limits.connection,
             admit,
             protocol=protocol,
-            habit=habit,
+            affinity=affinity,
             state=state,
         )
 
@@ -202,13 +202,13 @@ class Ports:
         """Give a quiet client to the worker of that shard; whether it is gone."""
         if self._is_closed:
             return False  # the others are about to close, too
-        habit: ShardAffinity | None = connection.habit
-        visitor: Visitor = connection.visitor
+        affinity: ShardAffinity | None = connection.affinity
+        identity: ClientIdentity = connection.identity
         luggage = MovedClient(
             connection.protocol,
-            1 if habit is None else habit.moves + 1,
-            visitor.known.principal.name,
-            visitor.known.proof,
+            1 if affinity is None else affinity.moves + 1,
+            identity.known.principal.name,
+            identity.known.proof,
             connection.session_state or b"",
         )
         return move_out(self._sockets.path(shard, "move"), connection.transport, luggage)

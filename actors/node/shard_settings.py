@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES
 from actors.cluster.progress import WINDOW_BYTES
 from actors.gateway.asked import FORWARD_BYTES
-from actors.gateway.homing import MOVE_AFTER
+from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
 from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
@@ -21,7 +21,8 @@ class ShardSettings:
 
     The shard is number `shard` of `shards`; clients reach it alone at `direct_port`, if not 0. `cluster_id` is for a
     cluster that this node founds, 0: one is drawn.
-    `move_after`: see `actors.gateway.homing`. After `balance_s` another node that should lead the shard gets the place.
+    `move_after`: see `actors.gateway.client_moves`. After `balance_s` another node that should lead the shard gets the
+    place.
     `own` is this node with the address that nodes reach it at, `listed` are the others that it names; clients reach it
     at `client_host` and `client_port`. `level` is the feature level that it understands. `renewed`: why it has begun
     anew, if it has. `listeners` are all its ports for clients, `facts` what their sessions know of the node. The bytes

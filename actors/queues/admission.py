@@ -9,7 +9,7 @@ from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
 from actors.queues.ledger import Ledger
-from actors.queues.tenure import Tenure
+from actors.queues.owner_stage import OwnerStage
 from quorate.actions import ASKS_NODE, WAITS, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER
@@ -28,8 +28,8 @@ class Admission:
     ledger: Ledger
     router: Mailbox[ToRouter]
 
-    def __init__(self, tenure: Tenure, low_bytes: int) -> None:
-        self._tenure = tenure
+    def __init__(self, stage: OwnerStage, low_bytes: int) -> None:
+        self._stage = stage
         self._low_bytes = low_bytes
         self._held: list[Call] = []
         self.disk_full: str | None = None
@@ -37,11 +37,11 @@ class Admission:
 
     def admit(self, calls: list[Call]) -> list[Call] | None:
         """Those that may be done now, held ones first; None: a node that is stopping does none."""
-        tenure = self._tenure
-        if tenure.is_stopping:
+        stage = self._stage
+        if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return None
-        if not tenure.serves:
+        if not stage.serves:
             calls = self._own_view_of(calls)
         elif self._held:
             calls = [*self.take_held(), *calls]
@@ -55,11 +55,11 @@ class Admission:
         """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
         own = [call for call in calls if call.request.action in ASKS_NODE]
         others = [call for call in calls if call.request.action not in ASKS_NODE]
-        if others and self._tenure.leads:
+        if others and self._stage.leads:
             self._held += others
         else:
             self.give_back(others)
-        if not self._tenure.is_reloading:
+        if not self._stage.is_reloading:
             return own
         of_queues = [call for call in own if call.request.action in OF_QUEUES]
         self.refuse(of_queues, ErrorWord.NO_LEADER, READS_AGAIN)

@@ -6,7 +6,7 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToReplicator
 from actors.queues.appending import LINGER_S, Appending, Step
 from actors.queues.ledger import Ledger
-from actors.queues.tenure import Tenure
+from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime, Timer
 
 
@@ -16,18 +16,18 @@ class Appender:
     ledger: Ledger
     replicator: Mailbox[ToReplicator]
 
-    def __init__(self, runtime: Runtime, machine: Appending, tenure: Tenure, again: Callable[[], None]) -> None:
+    def __init__(self, runtime: Runtime, machine: Appending, stage: OwnerStage, again: Callable[[], None]) -> None:
         self.is_disk_full = False
         self._runtime = runtime
         self._machine = machine
-        self._tenure = tenure
+        self._stage = stage
         self._again = again
         self._linger: Timer | None = None
         self._is_looking_again = False
 
     def go_on(self) -> None:
         """There are records."""
-        step = self._machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._tenure.is_urgent)
+        step = self._machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._stage.is_urgent)
         if step is Step.APPEND:
             self.append()
         elif step is Step.LOOK_AGAIN:
@@ -48,8 +48,8 @@ class Appender:
 
     def append(self) -> None:
         """All that has gathered, as one entry."""
-        if self._tenure.leads:
+        if self._stage.leads:
             now = self._runtime.monotonic()
-            append = self._machine.append(self.ledger, self._tenure.vote_id, now, is_disk_full=self.is_disk_full)
+            append = self._machine.append(self.ledger, self._stage.vote_id, now, is_disk_full=self.is_disk_full)
             if append is not None:
                 self.replicator.tell(append)

@@ -51,7 +51,7 @@ class AppendingLimits:
 
 
 class Appending:
-    """Of one tenure as leader: `begin` makes it one's anew. `logged`: what has left for the log, by its trans_id.
+    """Of one tenure: `begin` makes it one's anew. `logged`: what has left for the log, by its trans_id.
 
     Measured in all tenures: `commit_seconds`, from an entry's leaving until it is committed, and `entry_records`.
     """

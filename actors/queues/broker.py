@@ -18,11 +18,11 @@ from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
 from actors.queues.new_marks import marks_of, marks_of_job, told_again, told_ttr
+from actors.queues.node_view import NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.settling import Settling
-from actors.queues.surroundings import Surroundings
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
     BATCH_MAX,
@@ -122,7 +122,7 @@ class Limits(NamedTuple):
 
 
 class Broker:
-    """Decides for one shard. `around` is what it knows of the node; for `lease_committed` see `Delivery`.
+    """Decides for one shard. `view` is what it knows of the node; for `lease_committed` see `Delivery`.
 
     `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
     not its to answer: it gathers in `asked`, for the Replicator, and the host empties that.
@@ -132,16 +132,16 @@ class Broker:
         self,
         state: ShardState,
         limits: Limits,
-        around: Surroundings,
+        view: NodeView,
         *,
         lease_committed: bool = False,
         committed: int | None = None,
     ) -> None:
         self.ledger = Ledger(state, committed)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
-        self.readers = Readers(self.ledger, around)
+        self.readers = Readers(self.ledger, view)
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
-        self.queries = Queries(self.ledger, self.delivery, around, self.readers, self.asked)
+        self.queries = Queries(self.ledger, self.delivery, view, self.readers, self.asked)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
         self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
@@ -278,8 +278,8 @@ class Broker:
         name, nodes = asked[QUEUE_AT], asked[REPLICATE_AT]
         if name is None:
             return self.ledger.refuse_field(call, "queue", "is missing")
-        if nodes is not None and nodes > self.queries.around.nodes:
-            reason = f"replicate: {nodes} nodes were asked for, there are {self.queries.around.nodes}"
+        if nodes is not None and nodes > self.queries.view.nodes:
+            reason = f"replicate: {nodes} nodes were asked for, there are {self.queries.view.nodes}"
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         state = self._state
         if self._is_short(BATCH_MAX, self._limits.memory_bytes_max // NEARLY):
@@ -313,21 +313,21 @@ class Broker:
         if is_job:
             reply.job = self.delivery.handing.job_facts(made)
         if nodes is None and not is_job:  # nearly always
-            self.ledger.park(call, reply)
+            self.ledger.answer_when_committed(call, reply)
         else:
             self._park_produced(call, reply, made)
         return None
 
     def _takes_in(self, call: Call, queue: QueueState | None) -> bool:
         """Whether what few requests ask for, and few queues are set to, lets a message in; refuses the call if not."""
-        request, around, ledger = call.request, self.queries.around, self.ledger
+        request, view, ledger = call.request, self.queries.view, self.ledger
         if request.as_job and ledger.level < JOBS_LEVEL:
             reason = f"the cluster is at feature level {ledger.level}: see qctl cluster upgrade"
             ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
             return False
-        wanted = request.replicate or around.voters // 2 + 1
-        if request.as_job and wanted > around.heard:
-            reason = f"{wanted} nodes are to have it, and {around.heard} were heard lately"
+        wanted = request.replicate or view.voters // 2 + 1
+        if request.as_job and wanted > view.heard:
+            reason = f"{wanted} nodes are to have it, and {view.heard} were heard lately"
             ledger.refuse(call, ErrorWord.TOO_FEW_NODES, reason)
             return False
         most = request.max_ready
@@ -353,15 +353,17 @@ class Broker:
         In which time is asked beside `replicate` alone, or by a job; for a job without any it takes as long as it
         takes.
         """
-        request, majority = call.request, self.queries.around.voters // 2 + 1
+        request, majority = call.request, self.queries.view.voters // 2 + 1
         nodes, wait_s = request.replicate or majority, request.wait
         if request.as_job:
             wait_s = wait_s or 0.0
             if nodes == majority and (not wait_s or majority == 1):  # what every reply waits for
-                return self.ledger.park(call, reply)
+                return self.ledger.answer_when_committed(call, reply)
         elif not wait_s or self.ledger.level < JOBS_LEVEL:
             wait_s = None
-        return self.ledger.replicated.park(nodes, call, reply, wait_s, made if wait_s is not None else None)
+        return self.ledger.replicated.answer_when_stored(
+            nodes, call, reply, wait_s, made if wait_s is not None else None
+        )
 
     def _produce_many(self, call: Call, name: str, items: list[ProduceItem], queue: QueueState | None) -> None:
         """All of them or, at the first that can't be, none."""
@@ -390,9 +392,9 @@ class Broker:
         ids = [made.msg_id for made in messages]
         reply = _Reply(action=_PRODUCE, code=0, queue=name, seq=request.seq, msg_ids=ids)
         if request.replicate is None:
-            self.ledger.park(call, reply)
+            self.ledger.answer_when_committed(call, reply)
         else:
-            self.ledger.replicated.park(request.replicate, call, reply, None)
+            self.ledger.replicated.answer_when_stored(request.replicate, call, reply, None)
         return None
 
     def _message(
@@ -451,7 +453,7 @@ class Broker:
             reply.msg_id = holder
             if asked[AS_JOB_AT]:
                 reply.job = self.delivery.handing.job_facts(self._state.messages[holder])
-            self.ledger.park(call, reply)
+            self.ledger.answer_when_committed(call, reply)
             return None
         data = bytes(raw)
         if len(data) > self._limits.data_bytes_max:
@@ -484,7 +486,7 @@ class Broker:
             if ttr is not None or asked_delay is not None:
                 made.marks = told_again(made, asked_delay, ttr)
             elif asked[AS_JOB_AT] and scope is None:
-                usual = min(USUAL_NODES, self.queries.around.voters)
+                usual = min(USUAL_NODES, self.queries.view.voters)
                 made.marks = marks_of_job(made, asked[REPLICATE_AT], usual, due_at - now if delay else 0.0)
         return made
 
@@ -572,7 +574,7 @@ class Broker:
         if request.seq is None:
             return self.ledger.refuse_field(call, "seq", "is missing: which request is not to wait any more?")
         is_ended = self.delivery.cancel(call.client, request.seq)
-        return self.ledger.park(call, done(request, Reply, cancelled=int(is_ended)))
+        return self.ledger.answer_when_committed(call, done(request, Reply, cancelled=int(is_ended)))
 
     def _why_not_wait(self, call: Call, names: int) -> str | None:
         """Why no consumer more of that client can wait for so many queues; None if one can."""

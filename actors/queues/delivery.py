@@ -111,7 +111,7 @@ class Delivery:
                 count = 1  # a job goes to one who waits as soon as it is there
             self.lines.stand(Waiter(call, names, count, self._ledger.now + wait_s))
         else:
-            self._ledger.say(call, nothing(call, names))
+            self._ledger.answer_if_leased(call, nothing(call, names))
 
     def _consume_in_turn(self, call: Call, names: list[str], count: int, wait_s: float) -> None:
         """Answer with one message of each queue, again and again, or let the consumer wait."""
@@ -160,7 +160,7 @@ class Delivery:
         if wait_s > 0:
             self.lines.stand(Waiter(call, names, None, self._ledger.now + wait_s, only_watches=True))
         else:
-            self._ledger.say(call, nothing(call, names))
+            self._ledger.answer_if_leased(call, nothing(call, names))
 
     def _free(self, queue: QueueState) -> int:
         """How many messages are ready that nobody was told of."""
@@ -170,7 +170,7 @@ class Delivery:
     def _tell(self, call: Call, queue: QueueState) -> None:
         self.watch(queue.name, self.lines.tell(queue.name, call.client, self._ledger.now))
         request = call.request
-        self._ledger.say(
+        self._ledger.answer_if_leased(
             call, Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, count=len(queue.ready))
         )
 

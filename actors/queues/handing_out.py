@@ -65,7 +65,7 @@ class HandingOut:
         facts = [self.job_facts(message) for message in messages] if call.request.as_job else None
         reply = delivered_reply(call.request, name, messages, count, facts)
         if must_be_logged or self._leases_are_committed or not self._ledger.is_leased:
-            self._ledger.park(call, reply)
+            self._ledger.answer_when_committed(call, reply)
         else:
             self._ledger.answer(call, reply)
 

@@ -95,15 +95,15 @@ class Ledger:
         """Answer at once."""
         self.answers.append((call, reply))
 
-    def park(self, call: Call, reply: Reply) -> None:
+    def answer_when_committed(self, call: Call, reply: Reply) -> None:
         """Answer when all that is applied by now is committed."""
         trans_id = self.state.trans_id
         if trans_id == self.committed:
-            self.say(call, reply)
+            self.answer_if_leased(call, reply)
         else:
             self._parked.append((trans_id, self.monotonic, call, reply))
 
-    def say(self, call: Call, reply: Reply) -> None:
+    def answer_if_leased(self, call: Call, reply: Reply) -> None:
         """Answer what committed state says: now, or when it is certain that no other node had led before."""
         if self.is_leased:
             self.answers.append((call, reply))
@@ -130,7 +130,7 @@ class Ledger:
 
     def refuse(self, call: Call, error: str, reason: str) -> None:
         """Park a refusal: what it rests on may not be committed yet."""
-        self.park(call, refusal(call.request, error, reason))
+        self.answer_when_committed(call, refusal(call.request, error, reason))
 
     def refuse_field(self, call: Call, field: str, fault: str) -> None:
         """Refuse for what a field of the request is."""

@@ -198,4 +198,4 @@ class Listings:
         rows = [self._rows.row(queues[name], rights, is_full=is_full) for name in listing.names if name in queues]
         reply = done(request, ListReply, queue_list=rows, queue_count=listing.count, next=listing.next)
         reply.sums = listing.sums
-        self._ledger.park(listing.call, reply)
+        self._ledger.answer_when_committed(listing.call, reply)

@@ -153,7 +153,7 @@ class Moving:
                 self._append(request.queue, one)
         reply = done(request, MoveReply, moved=moved, stayed=stayed)
         reply.reason, reply.next = why, looked.next
-        return ledger.park(call, reply)
+        return ledger.answer_when_committed(call, reply)
 
     def _target(self, call: Call, message: Message, targets: dict[str, _Target | str]) -> _Target | str:
         """Where the message is to go, or why nowhere."""

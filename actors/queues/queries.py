@@ -11,13 +11,13 @@ from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES, Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.listing import Listings
+from actors.queues.node_view import NodeView
 from actors.queues.positions import READY_KEY, WAITING_KEY, key_of, told
 from actors.queues.queue_admin import paused_word
 from actors.queues.queue_rows import QueueRows, totals_of
 from actors.queues.readers import Readers
 from actors.queues.scanning import Scanning, fitting, view_for
 from actors.queues.summing import Summing, Sums
-from actors.queues.surroundings import Surroundings
 from quorate.actions import Right
 from quorate.protocol import (
     Action,
@@ -59,7 +59,7 @@ class Queries:
         self,
         ledger: Ledger,
         delivery: Delivery,
-        around: Surroundings,
+        view: NodeView,
         readers: Readers,
         asked: list[LogAsked | ClusterAsked | StatusAsked],
     ) -> None:
@@ -70,17 +70,17 @@ class Queries:
         self._summing = Summing(ledger, self._summed)
         self._rows = QueueRows(ledger, delivery, self._summing)
         self._listings = Listings(ledger, self._rows)
-        self._scanning = Scanning(ledger, around)
+        self._scanning = Scanning(ledger, view)
         self._asked = asked
         self._turn = 0
-        self.around = around
+        self.view = view
 
     def monitor(self, call: Call) -> None:
         """One queue's counts."""
         queue = self._queue_of(call)
         if queue is None:
             return
-        around = self.around
+        view = self.view
         reply = done(
             call.request,
             MonitorReply,
@@ -93,16 +93,16 @@ class Queries:
             max_id=queue.max_id,
             wait_status=self._delivery.lines.length(queue.name),
             paused=paused_word(queue),
-            leader_node_id=around.leader_node_id,
-            node_id=around.node_id,
+            leader_node_id=view.leader_node_id,
+            node_id=view.node_id,
             trans_id=self._state.trans_id,
-            log_size=self._state.trans_id - around.trimmed,
-            max_log_size=around.max_log_size,
+            log_size=self._state.trans_id - view.trimmed,
+            max_log_size=view.max_log_size,
             settings=settings_of(queue),
         )
         if call.request.full:
             reply.row = self._rows.row(queue, call.principal.rights, is_full=True)
-        self._ledger.park(call, reply)
+        self._ledger.answer_when_committed(call, reply)
 
     def list_queues(self, call: Call) -> None:
         """Some of the queues; with `sums` what all have together first, which tells rates, too."""
@@ -136,19 +136,21 @@ class Queries:
 
     def leader(self, call: Call) -> None:
         """Who leads."""
-        request, around = call.request, self.around
-        if not around.leader_node_id:
-            self._ledger.park(call, refusal(request, ErrorWord.NO_LEADER, "no node leads at the moment"))
+        request, view = call.request, self.view
+        if not view.leader_node_id:
+            self._ledger.answer_when_committed(
+                call, refusal(request, ErrorWord.NO_LEADER, "no node leads at the moment")
+            )
             return
         reply = done(
             request,
             LeaderReply,
-            leader_node_id=around.leader_node_id,
-            leader_host=around.leader_host,
-            leader_port=around.leader_port,
-            vote_id=around.leader_vote_id,
+            leader_node_id=view.leader_node_id,
+            leader_host=view.leader_host,
+            leader_port=view.leader_port,
+            vote_id=view.leader_vote_id,
         )
-        self._ledger.park(call, reply)
+        self._ledger.answer_when_committed(call, reply)
 
     def peek(self, call: Call) -> None:
         """The next messages to be delivered, and after them the delayed ones, as far as they are soon found.
@@ -168,7 +170,7 @@ class Queries:
         later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place in LATER)
         chosen = fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
         messages = [view_for(call, self._state, message) for message in chosen]
-        self._ledger.park(call, done(request, PeekReply, queue=queue.name, messages=messages))
+        self._ledger.answer_when_committed(call, done(request, PeekReply, queue=queue.name, messages=messages))
 
     def _peek_page(self, call: Call, queue: QueueState) -> None:
         """As many of one state as are wanted, fit, and are among the first `PEEK_SCAN` behind `after`."""
@@ -206,7 +208,7 @@ class Queries:
         )
         if is_more and position is not None:
             reply.next = told(position)
-        self._ledger.park(call, reply)
+        self._ledger.answer_when_committed(call, reply)
 
     def show(self, call: Call) -> None:
         """One message, by its id, by queue and key, or by a key that is unique among all."""
@@ -217,7 +219,7 @@ class Queries:
             msg_id = None if keyed is None else keyed.msg_id
         elif msg_id is None:
             if request.queue is None or request.key is None:
-                self._ledger.park(
+                self._ledger.answer_when_committed(
                     call, refusal(request, ErrorWord.FIELD, "msg_id is missing, and so are queue and key")
                 )
                 return
@@ -226,22 +228,24 @@ class Queries:
         message = None if msg_id is None else self._state.messages.get(msg_id)
         if message is None or not call.principal.rights.may(Right.LOOK, message.queue):
             named = f"message {msg_id}" if request.key is None else f"message with the key {request.key!r}"
-            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}"))
+            self._ledger.answer_when_committed(
+                call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
+            )
             return
         view, now = view_for(call, self._state, message), self._ledger.now if request.as_job else None
         reply = done(request, ShowReply, queue=message.queue, msg_id=message.msg_id, message=view, now=now)
-        self._ledger.park(call, reply)
+        self._ledger.answer_when_committed(call, reply)
 
     def find(self, call: Call) -> None:
         """Whether a message has a key that is unique among all; nothing more, so that whoever produces may ask."""
         request = call.request
         if request.key is None or request.scope is None:
-            self._ledger.park(call, refusal(request, ErrorWord.FIELD, "key is missing, or scope"))
+            self._ledger.answer_when_committed(call, refusal(request, ErrorWord.FIELD, "key is missing, or scope"))
         elif request.key in self._state.keys:
-            self._ledger.park(call, done(request, Reply))
+            self._ledger.answer_when_committed(call, done(request, Reply))
         else:
             reason = f"there is no message with the key {request.key!r}"
-            self._ledger.park(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
+            self._ledger.answer_when_committed(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
 
     def scan(self, call: Call) -> None:
         """Some of the queues, or of the messages, or those whose time comes first: when others have had their turn."""
@@ -262,7 +266,7 @@ class Queries:
 
     def measure(self, call: Call) -> None:
         """The queues' part of a node's numbers: of a shard that another node leads, nothing."""
-        if self.around.leader_node_id == self.around.node_id:
+        if self.view.leader_node_id == self.view.node_id:
             self._summing.ask(self._ledger.now, call)
         else:
             self._asked.append(StatusAsked(call, {"shard": self._state.messages.shard}))
@@ -287,14 +291,14 @@ class Queries:
         """The queue that the request names; None if it was refused."""
         request = call.request
         if request.queue is None:
-            self._ledger.park(call, refusal(request, ErrorWord.FIELD, "queue is missing"))
+            self._ledger.answer_when_committed(call, refusal(request, ErrorWord.FIELD, "queue is missing"))
             return None
         queue = self._state.queues.get(request.queue)
         if queue is None:
             reply = refusal(request, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
             if request.as_job:
                 reply.count = self._delivery.lines.length(request.queue)
-            self._ledger.park(call, reply)
+            self._ledger.answer_when_committed(call, reply)
         return queue
 
 

@@ -128,7 +128,7 @@ class QueueAdmin:
             self._delivery.serve(queue)
         queue.life.used_at = self._ledger.now
         self._delivery.idle.configured(queue, self._ledger.now)
-        self._ledger.park(
+        self._ledger.answer_when_committed(
             call,
             done(
                 request,
@@ -225,7 +225,7 @@ class QueueAdmin:
                 self._delivery.forget_queue(clearing.queue)
         self._clearings.remove(clearing)
         if call is not None:
-            self._ledger.park(call, done(call.request, Reply, count=clearing.removed))
+            self._ledger.answer_when_committed(call, done(call.request, Reply, count=clearing.removed))
 
 
 def paused_word(queue: QueueState) -> bool | str:

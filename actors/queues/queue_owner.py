@@ -2,7 +2,7 @@
 
 Leading, records gather while entries are on their way to the disk, and go to the Replicator as one entry when one has
 arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it applies what is committed, and answers
-only what is asked about this node. What it may do at the moment, `Tenure` says.
+only what is asked about this node. What it may do at the moment, `OwnerStage` says.
 """
 
 from typing import Any
@@ -39,8 +39,8 @@ from actors.queues.head_rows import HeadRows
 from actors.queues.interlude import Interlude
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
-from actors.queues.surroundings import OwnerSettings, Surroundings
-from actors.queues.tenure import Tenure
+from actors.queues.node_view import NodeView, OwnerSettings
+from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord
@@ -55,20 +55,20 @@ class _TimePassed:
 
 
 class QueueOwner(LoopActor):
-    """Owns a shard's state; begins as a follower. `around` is what it knows of the node to begin with."""
+    """Owns a shard's state; begins as a follower. `view` is what it knows of the node to begin with."""
 
     def __init__(
-        self, runtime: Runtime, state: ShardState, limits: Limits, around: Surroundings, settings: OwnerSettings
+        self, runtime: Runtime, state: ShardState, limits: Limits, view: NodeView, settings: OwnerSettings
     ) -> None:
         super().__init__(runtime)
         self._limits = limits
-        self._around = around
+        self._view = view
         self._settings = settings
-        self._tenure = Tenure()
+        self._stage = OwnerStage()
         self._rows = HeadRows()
         self._appending = Appending(settings.appending, state.trans_id)
-        self._appender = Appender(runtime, self._appending, self._tenure, self._carry_out)
-        self._admission = Admission(self._tenure, settings.journal_low_bytes)
+        self._appender = Appender(runtime, self._appending, self._stage, self._carry_out)
+        self._admission = Admission(self._stage, settings.journal_low_bytes)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
         self._leftovers = Leftovers()
@@ -79,7 +79,7 @@ class QueueOwner(LoopActor):
         self._broker: Broker
         self._ledger: Ledger
         self._has_broker = False
-        self._interlude = Interlude(runtime, settings.undo_piece, self.on_receive, self._carry_out)
+        self._interlude = Interlude(self, settings.undo_piece, self._carry_out)
         self._take_state(state)
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
@@ -90,11 +90,11 @@ class QueueOwner(LoopActor):
             LogCut: self._log_cut,
             StateDropped: self._state_dropped,
             StateLoaded: self._state_loaded,
-            LeaderChanged: self._around.leader_changed,
+            LeaderChanged: self._view.leader_changed,
             MembersChanged: self._members_changed,
             Propose: self._propose,
             Drain: self._drain,
-            Undrain: lambda m: self._tenure.undrain(),
+            Undrain: lambda m: self._stage.undrain(),
             ClientGone: self._client_gone,
             RightsChanged: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
             _TimePassed: self._time_passed,
@@ -113,9 +113,6 @@ class QueueOwner(LoopActor):
 
     def on_receive(self, message: Any) -> None:
         """Dispatch, then carry out what came of it."""
-        if self._interlude.is_on:
-            self._interlude.wait(message)
-            return
         self.handlers[type(message)](message)
         self._carry_out()
 
@@ -128,7 +125,7 @@ class QueueOwner(LoopActor):
         time = max(state.time, state.placed_at)
         self._has_broker = True
         self._broker = Broker(
-            state, self._limits, self._around, lease_committed=self._settings.lease_committed, committed=committed
+            state, self._limits, self._view, lease_committed=self._settings.lease_committed, committed=committed
         )
         self._broker.disk_full = self._admission.disk_full
         self._rows.readers = None
@@ -165,7 +162,7 @@ class QueueOwner(LoopActor):
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
-        if self._tenure.lets_time_pass:
+        if self._stage.lets_time_pass:
             self._broker.pass_time(self._now())
 
     def _continue(self) -> None:
@@ -186,7 +183,7 @@ class QueueOwner(LoopActor):
     def _give_back(self) -> None:
         """Some of the consumers that waited here, and do not any more."""
         calls = self._leftovers.some_calls()
-        if self._tenure.is_stopping:
+        if self._stage.is_stopping:
             self._admission.refuse(calls, ErrorWord.STOPPING, STOPS)
         else:
             self._admission.give_back(calls)
@@ -197,26 +194,26 @@ class QueueOwner(LoopActor):
         self._broker.set_limits(message.limits)
 
     def _members_changed(self, message: MembersChanged) -> None:
-        self._around.nodes, self._around.voters = message.nodes, message.voters
+        self._view.nodes, self._view.voters = message.nodes, message.voters
         self._level = self._ledger.level = message.level
-        self._tenure.named(message.since)
+        self._stage.named(message.since)
         state = self._ledger.state
-        state.undo.turn(state, is_on=self._tenure.leads and message.voters > 1)
+        state.undo.turn(state, is_on=self._stage.leads and message.voters > 1)
         tenures = state.tenures.rows
-        if self._tenure.leads and tenures and tenures[-1].node_id != self._around.node_id:
-            self._ledger.append(Lead("", self._around.node_id))  # it has led before, and now it is known who did
-        if self._tenure.committed(self._ledger.committed):
+        if self._stage.leads and tenures and tenures[-1].node_id != self._view.node_id:
+            self._ledger.append(Lead("", self._view.node_id))  # it has led before, and now it is known who did
+        if self._stage.committed(self._ledger.committed):
             self._execute([])  # and with it what was held
 
     # -- the log -----------------------------------------------------------------------------------------------
 
     def _log_advanced(self, message: LogAdvanced) -> None:
         committed = message.committed
-        self._admission.room_bytes, self._around.trimmed = message.room_bytes, message.trimmed
-        self._around.heard = message.heard
+        self._admission.room_bytes, self._view.trimmed = message.room_bytes, message.trimmed
+        self._view.heard = message.heard
         self._broker.disk_full = self._admission.disk_full = message.disk_full
         self._appender.is_disk_full = message.disk_full is not None
-        if not self._tenure.leads:
+        if not self._stage.leads:
             return
         ledger = self._ledger
         monotonic = self.runtime.monotonic()
@@ -226,53 +223,53 @@ class QueueOwner(LoopActor):
         answers_before = len(ledger.answers)
         is_news = committed > ledger.committed
         if is_news:
-            self._around.committed = committed
+            self._view.committed = committed
             self._broker.commit(self._now(), committed)
-        ledger.replicated.majority = self._around.voters // 2 + 1
+        ledger.replicated.majority = self._view.voters // 2 + 1
         ledger.replicated.durable(message.durable, message.replicas)
         if is_news:
             freed = len(ledger.answers) - answers_before
             parked = ledger.parked_count
             self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
-        if self._tenure.committed(committed):
+        if self._stage.committed(committed):
             self._execute([])  # and with it what was held
 
     def _apply(self, message: Apply) -> None:
-        if self._tenure.is_reloading:
+        if self._stage.is_reloading:
             for stored in message.entries:
                 stored.read = None  # the fresh state has them, or they come again behind it
             return
         state = self._ledger.state
         for stored in message.entries:
             state.follow_entry(entry_codec.read(stored, "a replicated entry"))
-        self._around.committed = message.entries[-1].last_trans_id
-        self._ledger.followed(self._around.committed, state.time)
+        self._view.committed = message.entries[-1].last_trans_id
+        self._ledger.followed(self._view.committed, state.time)
         self._describe()
 
     # -- leading and following ---------------------------------------------------------------------------------
 
     def _promoted(self, message: Promoted) -> None:
         """Apply what the log holds beyond the commit point, and put the first entry of the own vote_id behind it."""
-        if self._tenure.is_reloading:
+        if self._stage.is_reloading:
             return  # said again with the fresh state
         state, committed = self._ledger.state, self._ledger.committed
         uncertain, undone = self._broker.take_open(state.trans_id)
         self._admission.hold([*uncertain, *undone])  # what was asked about this node, and waited for a commit
-        state.undo.turn(state, is_on=self._around.voters > 1)
+        state.undo.turn(state, is_on=self._view.voters > 1)
         for entry in message.entries:
             state.follow_entry(entry_codec.read(entry, "a replicated entry"))
         self._take_state(state, committed)
         self._appending.begin(state.trans_id)
         self._ledger.lease(-NEVER, -NEVER)
         self._ledger.set_time(self._now())
-        self._ledger.append(Lead("", self._around.node_id))
-        self._tenure.promoted(message.vote_id, state.trans_id)
+        self._ledger.append(Lead("", self._view.node_id))
+        self._stage.promoted(message.vote_id, state.trans_id)
         self._appender.append()
         self._describe()
 
     def _deposed(self, message: Deposed) -> None:
         """Answer all that is open as far as it is known, and go on as a follower."""
-        if not self._tenure.leads:
+        if not self._stage.leads:
             return
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
@@ -283,7 +280,7 @@ class QueueOwner(LoopActor):
         self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         self._admission.give_back([*undone, *self._admission.take_held()])
         self._send()
-        self._tenure.deposed()
+        self._stage.deposed()
         state = ledger.state
         state.undo.turn(state, is_on=False)
 
@@ -303,7 +300,7 @@ class QueueOwner(LoopActor):
 
     def _log_cut(self, message: LogCut) -> None:
         """What another leader's log does not hold was applied here while this node led."""
-        if self._tenure.is_reloading:
+        if self._stage.is_reloading:
             return
         ledger = self._ledger
 
@@ -321,30 +318,30 @@ class QueueOwner(LoopActor):
 
     def _reload(self) -> None:
         """The state holds what the log does not, and that can't be undone."""
-        self._tenure.dropped()
+        self._stage.dropped()
         self._empty_state()
         self._replicator.tell(ReloadNeeded())
 
     def _state_dropped(self, message: StateDropped) -> None:
-        self._tenure.dropped()
+        self._stage.dropped()
         self._admission.give_back(self._admission.take_held())
         self._empty_state()
         self._tells_gone = True
 
     def _state_loaded(self, message: StateLoaded) -> None:
-        self._tenure.loaded()
+        self._stage.loaded()
         self._take_state(message.state)
-        self._around.committed = message.state.trans_id
+        self._view.committed = message.state.trans_id
         self._rows.readers_moved(self._ledger)  # before it is said what may be trimmed
         self._describe()
 
     def _propose(self, message: Propose) -> None:
-        if self._tenure.leads and message.vote_id == self._tenure.vote_id:
+        if self._stage.leads and message.vote_id == self._stage.vote_id:
             self._appending.propose(message.record)
             self._appender.append()
 
     def _drain(self, message: Drain) -> None:
-        if self._tenure.drain(message.vote_id):
+        if self._stage.drain(message.vote_id):
             self._leftovers.add_waiters(self._broker.delivery, self._now())
 
     # -- carrying out ------------------------------------------------------------------------------------------
@@ -352,7 +349,7 @@ class QueueOwner(LoopActor):
     def _carry_out(self) -> None:
         if self._interlude.is_on:
             return
-        ledger, tenure, asked = self._ledger, self._tenure, self._broker.asked
+        ledger, stage, asked = self._ledger, self._stage, self._broker.asked
         if ledger.answers:
             self._send()
         if asked:
@@ -361,9 +358,9 @@ class QueueOwner(LoopActor):
                     one.shard.update(self._appending.measured)
                 self._replicator.tell(one)
             asked.clear()
-        if ledger.records and tenure.leads:
+        if ledger.records and stage.leads:
             self._appender.go_on()
-        if self._broker.next_event_at < self._alarm.at and tenure.lets_time_pass:
+        if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
         if (self._leftovers.has_any or self._rows.has_more or self._broker.has_more) and not self._continues:
             self._continues = True
@@ -372,9 +369,9 @@ class QueueOwner(LoopActor):
             self._tells_gone = False
             self._replicator.tell(StateGone())
         has_more = self._leftovers.waiters or self._broker.has_more
-        if tenure.is_draining and ledger.is_settled and not has_more and tenure.drained():
-            self._replicator.tell(Drained(tenure.vote_id))
-        if ledger.state.readers is not self._rows.readers and not tenure.is_reloading:
+        if stage.is_draining and ledger.is_settled and not has_more and stage.drained():
+            self._replicator.tell(Drained(stage.vote_id))
+        if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
             self._rows.readers_moved(ledger)
         for message in self._rows.take_ready() if self._rows.is_ready else ():
             self._checkpointer.tell(message)
@@ -399,20 +396,20 @@ class QueueOwner(LoopActor):
         self._describe()
 
     def _describe(self) -> None:
-        if not self._tenure.is_reloading:
-            self._rows.describe(self._ledger, is_leading=self._tenure.leads)
+        if not self._stage.is_reloading:
+            self._rows.describe(self._ledger, is_leading=self._stage.leads)
 
     # -- stopping ----------------------------------------------------------------------------------------------
 
     def _stop_asked(self, message: Stop) -> None:
         self._stopping = message
-        self._tenure.is_stopping = True
+        self._stage.is_stopping = True
         self._leftovers.add_waiters(self._broker.delivery, self._now())
         self._admission.refuse(self._admission.take_held(), ErrorWord.STOPPING, STOPS)
 
     def _go_on_stopping(self) -> None:
         """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
-        if self._leftovers.waiters or (self._tenure.leads and (not self._ledger.is_settled or self._broker.has_more)):
+        if self._leftovers.waiters or (self._stage.leads and (not self._ledger.is_settled or self._broker.has_more)):
             return
         stopping, self._stopping = self._stopping, None
         assert stopping is not None

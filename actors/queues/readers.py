@@ -7,7 +7,7 @@ from typing import Final
 
 from actors.messages.call import Call
 from actors.queues.ledger import Ledger
-from actors.queues.surroundings import Surroundings
+from actors.queues.node_view import NodeView
 from quorate.log_replies import PositionReply, ReaderRow
 from quorate.protocol import ErrorWord, done
 from storage.records import READERS_LEVEL, Position, ReaderPosition
@@ -17,11 +17,11 @@ FORGET: Final = "forget"
 
 
 class Readers:
-    """Answers the position action. `around` knows what the log still holds."""
+    """Answers the position action. `view` knows what the log still holds."""
 
-    def __init__(self, ledger: Ledger, around: Surroundings) -> None:
+    def __init__(self, ledger: Ledger, view: NodeView) -> None:
         self._ledger = ledger
-        self._around = around
+        self._view = view
 
     def position(self, call: Call) -> None:
         """Note where a reader is, forget it, or tell where it is; without a `reader`, where all of them are."""
@@ -35,12 +35,16 @@ class Readers:
         if request.reader is None:
             if request.command is not None or request.trans_id is not None:
                 return ledger.refuse_field(call, "reader", "is missing")
-            return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, readers=self.rows()))
+            return ledger.answer_when_committed(
+                call, done(request, PositionReply, shard=state.messages.shard, readers=self.rows())
+            )
         if request.reader not in known and (request.trans_id is None or request.command is not None):
             return ledger.refuse(call, ErrorWord.NO_SUCH_READER, f"there is no reader {request.reader!r}")
         if request.command is None and request.trans_id is None:
             at = known[request.reader].upto
-            return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, trans_id=at))
+            return ledger.answer_when_committed(
+                call, done(request, PositionReply, shard=state.messages.shard, trans_id=at)
+            )
         if ledger.level < READERS_LEVEL:
             reason = f"the cluster is at feature level {ledger.level}, readers need {READERS_LEVEL}"
             return ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"{reason}: see qctl cluster upgrade")
@@ -54,7 +58,9 @@ class Readers:
             return ledger.refuse(call, ErrorWord.LIMIT, f"there are {READERS_MAX} readers already")
         if request.reader not in known or known[request.reader].upto != upto:
             ledger.append(Position("", request.reader, upto, ledger.now))
-        return ledger.park(call, done(request, PositionReply, shard=state.messages.shard, trans_id=upto))
+        return ledger.answer_when_committed(
+            call, done(request, PositionReply, shard=state.messages.shard, trans_id=upto)
+        )
 
     def rows(self) -> list[ReaderRow]:
         """All readers, in the order of their names."""
@@ -62,4 +68,4 @@ class Readers:
 
     def _row(self, name: str, at: ReaderPosition) -> ReaderRow:
         lag = max(self._ledger.committed - at.upto, 0)
-        return ReaderRow(name, at.upto, at.at, lag, max(self._around.trimmed - at.upto, 0))
+        return ReaderRow(name, at.upto, at.at, lag, max(self._view.trimmed - at.upto, 0))

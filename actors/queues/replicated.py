@@ -68,7 +68,9 @@ class ReplicatedReplies:
         """Whether anyone waits."""
         return bool(self._of)
 
-    def park(self, nodes: int, call: Call, reply: Reply, wait_s: float | None, made: Message | None = None) -> None:
+    def answer_when_stored(
+        self, nodes: int, call: Call, reply: Reply, wait_s: float | None, made: Message | None = None
+    ) -> None:
         """Answer when all that is applied by now is on the disks of so many nodes; 1: on this one's.
 
         Not within `wait_s` (0: that takes as long as it takes): then it is refused, and `made`, if that is given, is

@@ -12,8 +12,8 @@ from actors.messages.call import Call
 from actors.queues.delivery import REPLY_OVERHEAD_BYTES
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import state_of, view_of
+from actors.queues.node_view import NodeView
 from actors.queues.soonest import PLACES, Soonest
-from actors.queues.surroundings import Surroundings
 from quorate.actions import Right
 from quorate.protocol import MessageView, Reply, ScanReply, done
 from storage.message import Message, weight
@@ -50,10 +50,10 @@ def fitting(messages: Iterator[Message], bytes_max: int) -> Iterator[Message]:
 class Scanning:
     """Of one shard. Its replies are parked like all others."""
 
-    def __init__(self, ledger: Ledger, around: Surroundings) -> None:
+    def __init__(self, ledger: Ledger, view: NodeView) -> None:
         self._ledger = ledger
         self._state = ledger.state
-        self._around = around
+        self._view = view
         self._soonest = Soonest(ledger, self._soon)
         self._open: deque[Call] = deque()
 
@@ -84,7 +84,7 @@ class Scanning:
         """Answer whoever has waited longest, and look at some more of what is due next."""
         if self._open:
             call = self._open.popleft()
-            self._ledger.park(call, self._found(call))
+            self._ledger.answer_when_committed(call, self._found(call))
         if self._soonest.has_more:
             self._soonest.go_on()
 
@@ -96,7 +96,7 @@ class Scanning:
 
     def _found(self, call: Call) -> Reply:
         request, after = call.request, call.request.after
-        reply = done(request, ScanReply, shards=self._around.shards, now=self._ledger.now)
+        reply = done(request, ScanReply, shards=self._view.shards, now=self._ledger.now)
         if call.client.is_gone:  # nobody reads it
             reply.messages = [] if request.full else None
             return reply
@@ -137,8 +137,8 @@ class Scanning:
         return found, last
 
     def _soon(self, call: Call, messages: list[Message]) -> None:
-        reply = done(call.request, ScanReply, shards=self._around.shards, now=self._ledger.now)
+        reply = done(call.request, ScanReply, shards=self._view.shards, now=self._ledger.now)
         reply.messages = [
             view_for(call, self._state, message) for message in fitting(iter(messages), call.reply_bytes_max)
         ]
-        self._ledger.park(call, reply)
+        self._ledger.answer_when_committed(call, reply)

@@ -124,7 +124,7 @@ class Settling:
         if request.early:
             self._ledger.answer(call, reply)
         else:
-            self._ledger.park(call, reply)
+            self._ledger.answer_when_committed(call, reply)
         return None
 
     def _confirm_held(self, call: Call) -> None:
@@ -142,7 +142,7 @@ class Settling:
                 self._ledger.append(kind(message.queue, ids, [newest_record(message)]))
                 reply = _Reply(action=_CONFIRM, code=0, queue=request.queue, seq=request.seq, confirmed=1)
                 reply.msg_id = request.msg_id
-                return self._ledger.park(call, reply)
+                return self._ledger.answer_when_committed(call, reply)
         found = self._found(call, ids)
         if request.scope is not None and request.key is None:  # they are known by their keys alone
             found = _only(found, lambda message: not is_of_all(message))
@@ -153,12 +153,14 @@ class Settling:
                 return self._refuse_missing(call, ids)
             reply = refusal(request, ErrorWord.NOT_IN_FLIGHT, f"message {one.msg_id} is not in flight for who asks")
             reply.msg_id, reply.state, reply.deliveries = one.msg_id, STATE_NAMES[one.place], one.deliveries
-            return self._ledger.park(call, reply)
+            return self._ledger.answer_when_committed(call, reply)
         kind = Clear if request.discard else _Confirm
         for name, messages in held.items():
             self._ledger.append(kind(name, *named(messages)))
         confirmed = sum(map(len, held.values()))
-        return self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, confirmed=confirmed))
+        return self._ledger.answer_when_committed(
+            call, done(request, Reply, msg_id=request.msg_id, confirmed=confirmed)
+        )
 
     def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
         """The messages in flight that the request names; None if it was refused: none of them is.
@@ -210,7 +212,9 @@ class Settling:
                 self._ledger.append(Release(name, *named(messages), due_ats, counts, deliveries))
             for message in messages:
                 self._delivery.place(message)
-        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values()))))
+        self._ledger.answer_when_committed(
+            call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values())))
+        )
 
     def _back_at(self, message: Message, due_at: float) -> float:
         """When a message that is given back is due. Where its queue takes nothing in, it was there before that."""
@@ -244,7 +248,7 @@ class Settling:
             for message in messages:
                 self._delivery.place(message)
         withheld = sum(map(len, by_queue.values()))
-        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, withheld=withheld))
+        self._ledger.answer_when_committed(call, done(request, Reply, msg_id=request.msg_id, withheld=withheld))
         return None
 
     def _withheld_until(self, message: Message, delay: float | None) -> float:
@@ -278,7 +282,9 @@ class Settling:
             due_ats = [self._held_until(message, request.retry) for message in messages]
             self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.watch(name, min(due_ats))
-        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values()))))
+        self._ledger.answer_when_committed(
+            call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values())))
+        )
         return None
 
     def _postpone(self, call: Call) -> None:
@@ -312,7 +318,7 @@ class Settling:
                 self._delivery.place(message)
             else:
                 self._delivery.watch(message.queue, message.due_at)
-        self._ledger.park(call, done(request, Reply, msg_id=msg_id, count=round(retry_s)))
+        self._ledger.answer_when_committed(call, done(request, Reply, msg_id=msg_id, count=round(retry_s)))
         return None
 
     def _held_until(self, message: Message, retry_s: float) -> float:
@@ -333,7 +339,9 @@ class Settling:
                 return self._ledger.refuse_field(call, "queue", f"{name!r} has no dead letter queue")
         for name, messages in by_queue.items():
             self._delivery.bury(queues[name], messages, request.reason)
-        self._ledger.park(call, done(request, Reply, msg_id=request.msg_id, buried=sum(map(len, by_queue.values()))))
+        self._ledger.answer_when_committed(
+            call, done(request, Reply, msg_id=request.msg_id, buried=sum(map(len, by_queue.values())))
+        )
         return None
 
 

@@ -35,11 +35,12 @@ class LoopInbox:
     Holds pykka's envelopes, and bare messages where nobody waits for an answer: an envelope would only cost.
     """
 
-    __slots__ = ("envelopes", "is_awake", "is_closed", "runtime", "turn")
+    __slots__ = ("envelopes", "is_awake", "is_closed", "is_paused", "runtime", "turn")
 
     def __init__(self) -> None:
         self.envelopes: deque[Any] = deque()
         self.is_closed = False
+        self.is_paused = False
         self.turn: Turn | None = None
         self.runtime: Runtime | None = None
         self.is_awake = True  # no turns before the actor has started
@@ -158,7 +159,7 @@ class LoopActor(pykka.Actor):
         inbox = self.actor_inbox
         envelopes = inbox.envelopes
         budget = TURN_MESSAGES_MAX
-        while envelopes and budget and not inbox.is_closed:
+        while envelopes and budget and not inbox.is_closed and not inbox.is_paused:
             budget -= 1
             message = envelopes.popleft()
             if type(message) is _Envelope:
@@ -170,7 +171,17 @@ class LoopActor(pykka.Actor):
                 self._raised(Envelope(message), error)
         if inbox.is_closed:
             self._actor_loop_teardown()
-        inbox.rest()
+        if not inbox.is_paused:
+            inbox.rest()
+
+    def pause(self) -> None:
+        """Handle no more messages, from within the turn of one, before `resume`: they wait where they are."""
+        self.actor_inbox.is_paused = True
+
+    def resume(self) -> None:
+        """Go on with those that wait, in turns of their own; not from within the turn that paused."""
+        self.actor_inbox.is_paused = False
+        self.actor_inbox.rest()
 
     def _handle_envelope(self, envelope: Envelope[Any]) -> None:
         try:

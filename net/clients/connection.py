@@ -63,22 +63,50 @@ _DEAD: Final = State.DEAD
 class Connection:
     """One client of a stream protocol, which `session` speaks.
 
-    Notes of others: `protocol`, its name; `habit`; `visitor`, who is there, and the `principal` that its requests have;
-    `is_moving`: somebody waits for it to be quiet. `account`: what it makes this worker hold.
+    Fields that the gateway attaches: `protocol`, its name; `affinity`; `identity`, who is there, and the `principal`
+    that its requests have; `is_moving`: somebody waits for it to be quiet. `account`: what it makes this worker hold.
     """
 
     __slots__ = (
-        "_dropped", "_has_ended", "_has_rested", "_held", "_is_alone", "_is_handing_on",
-        "_is_paused", "_is_stalled", "_limits", "_messages", "_next_loose", "_next_order", "_next_to_send",
-        "_notes", "_open", "_owes_s", "_quiet_s", "_rests", "_session", "_sink", "_sizes", "_state", "_transport",
-        "_unheard", "_waiting", "_was_heard", "account", "habit", "is_moving", "principal", "protocol", "visitor",
+        "_dropped",
+        "_has_ended",
+        "_has_rested",
+        "_held",
+        "_is_alone",
+        "_is_handing_on",
+        "_is_paused",
+        "_is_stalled",
+        "_limits",
+        "_messages",
+        "_next_loose",
+        "_next_order",
+        "_next_to_send",
+        "_notes",
+        "_open",
+        "_owes_s",
+        "_quiet_s",
+        "_rests",
+        "_session",
+        "_sink",
+        "_sizes",
+        "_state",
+        "_transport",
+        "_unheard",
+        "_waiting",
+        "_was_heard",
+        "account",
+        "affinity",
+        "identity",
+        "is_moving",
+        "principal",
+        "protocol",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, sink: Sink, session: Session, limits: ConnectionLimits) -> None:
         self.account = sink.account()
         self.protocol = ""
-        self.habit: Any = None
-        self.visitor: Any = None
+        self.affinity: Any = None
+        self.identity: Any = None
         self.principal: Any = None
         self.is_moving = False
         self._transport = transport

@@ -72,12 +72,12 @@ class TcpProtocol(asyncio.Protocol):
         admit: Admit,
         *,
         protocol: str = "",
-        habit: Any = None,
+        affinity: Any = None,
         state: bytes = b"",
     ) -> None:
         self._state = state
         self._protocol = protocol
-        self._habit = habit
+        self._habit = affinity
         self._sink = sink
         self._make_session = make_session
         self._limits = limits
@@ -98,7 +98,7 @@ class TcpProtocol(asyncio.Protocol):
         end: Transport = _TlsEnd(transport) if self._is_tls else transport
         session = self._make_session(limits.request)
         self._connection = connection = Connection(end, self._sink, session, limits)
-        connection.protocol, connection.habit = self._protocol, self._habit
+        connection.protocol, connection.affinity = self._protocol, self._habit
         if self._state:
             connection.resume(self._state)
         certificate = transport.get_extra_info("peercert")

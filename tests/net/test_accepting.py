@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from net import accepting
-from net.accepting import AT_ONCE, BURST, Acceptor, Intake, turn_away
+from net.accepting import ACCEPTED_IN_ONE_TURN, BURST, Acceptor, Intake, turn_away
 
 
 class FullOnce(socket.socket):
@@ -96,7 +96,7 @@ def test_a_flood_is_taken_in_small_steps_and_at_a_bounded_rate() -> None:
         await door.wait_for(count)
         took_s = asyncio.get_running_loop().time() - begun
         grown = [after - before for before, after in itertools.pairwise(steps)]
-        assert 1 < max(grown) <= AT_ONCE, "the loop's others had their turn between steps"
+        assert 1 < max(grown) <= ACCEPTED_IN_ONE_TURN, "the loop's others had their turn between steps"
         assert took_s >= 40 / accepting.PER_S / 2
 
     opened(socket.socket, what)

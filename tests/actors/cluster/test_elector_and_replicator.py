@@ -19,7 +19,7 @@ from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
-from actors.cluster.surroundings import NearActors, ReplicatorSettings
+from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.log_writer import LogWriter
 from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -95,7 +95,7 @@ class Pair:
         )
         others = (self.owner, Probe(), self.peers, Probe())
         owner, checkpointer, links, router = map(ref, others)
-        self.replicator.attach(NearActors(owner, self.elector.actor_ref, checkpointer, links, router))
+        self.replicator.attach(Recipients(owner, self.elector.actor_ref, checkpointer, links, router))
         self.elector.attach(self.replicator.actor_ref)
         self.elector.actor_ref.tell(ElectionFacts(frozenset({1, 2, 3}), 9))
         for actor in (self.elector, self.replicator):

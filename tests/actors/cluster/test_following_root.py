@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from actors.cluster.following_root import founding_members, next_members, preferred, shifted, to_be_removed
 from actors.cluster.founding import Founding
 from actors.cluster.membership import Membership
-from actors.cluster.surroundings import ReplicatorSettings
+from actors.cluster.replicator_settings import ReplicatorSettings
 from net.peers.messages import Hello
 from storage.records import Member, Members
 from storage.vote_file import Identity

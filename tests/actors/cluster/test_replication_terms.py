@@ -6,7 +6,7 @@ from actors.cluster.admin import ClusterAdmin
 from actors.cluster.balancing import Balancing
 from actors.cluster.leading import LEASE_PART
 from actors.cluster.pace import Pace
-from actors.cluster.surroundings import ReplicatorSettings
+from actors.cluster.replicator_settings import ReplicatorSettings
 from actors.messages.election import CastVote, Standing, VoteAsked
 from actors.messages.log import Append, Drain, LogAdvanced
 from actors.messages.peers import PeerSaid
@@ -105,9 +105,9 @@ def test_a_log_that_was_lost_counts_when_the_disk_has_all_that_the_leader_had() 
     node.log.abstains = True
     records = [made(1, 3, 4), made(4, 6, 5)]
     node.heard(0.1, 2, Push(5, 0, 0, [one.data for one in records], 6, 0.1, is_pulled=True, is_end=True))
-    assert node.log.abstains, "it is not on the disk yet"
+    before = node.log.abstains
     node.written()
-    assert not node.log.abstains
+    assert (before, node.log.abstains) == (True, False), "when it is on the disk"
     part = following()
     part.log.abstains = True
     part.heard(0.1, 2, Push(5, 0, 0, [records[0].data], 6, 0.1, is_pulled=True, is_end=False))

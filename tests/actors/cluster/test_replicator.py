@@ -10,7 +10,7 @@ from actors.cluster.membership import Membership
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
-from actors.cluster.surroundings import NearActors, ReplicatorSettings
+from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.messages.call import Call
@@ -67,7 +67,7 @@ class Host:
             counts=self.counts,
         )
         probes = (self.owner, self.elector, self.checkpointer, self.peers, self.router)
-        self.actor.attach(NearActors(*map(ref, probes)))
+        self.actor.attach(Recipients(*map(ref, probes)))
         self.actor.begin()
         self.runtime.crank()
         self.tell(Checkpointed(0, 0))

@@ -11,7 +11,7 @@ from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
-from actors.queues.surroundings import Surroundings
+from actors.queues.node_view import NodeView
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shards import shard_of_queue
 from storage.state import ShardState
@@ -34,7 +34,7 @@ class Shards:
 
     def __init__(self, count: int) -> None:
         self.time = 0.0
-        self.brokers = [Broker(ShardState(shard), Limits(), Surroundings()) for shard in range(count)]
+        self.brokers = [Broker(ShardState(shard), Limits(), NodeView()) for shard in range(count)]
         self.under_way: list[tuple[int, Any]] = []
         self.reply: Reply | None = None
         self.seeking: Seeking | None = None

@@ -6,7 +6,7 @@ import msgspec
 
 from actors.messages.call import Call
 from actors.queues.broker import Broker, Limits
-from actors.queues.surroundings import Surroundings
+from actors.queues.node_view import NodeView
 from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
@@ -24,7 +24,7 @@ class Shard:
     def __init__(self, *, lease_committed: bool = False, **limits: Any) -> None:
         self.now = 1_800_000_000.0
         self.state = ShardState()
-        self.broker = Broker(self.state, Limits(**limits), Surroundings(), lease_committed=lease_committed)
+        self.broker = Broker(self.state, Limits(**limits), NodeView(), lease_committed=lease_committed)
         self.commits = True
         self.log: list[Record] = []
         self.replies: dict[int, dict[str, Any]] = {}

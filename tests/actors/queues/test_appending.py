@@ -23,7 +23,7 @@ def after_a_commit(limits: AppendingLimits, majority: int = 1) -> Step:
     ledger.replicated.majority = majority
     appending = Appending(limits, 0)
     ledger.append(Remove("q"))
-    ledger.park(call, Reply(action=9, code=0))
+    ledger.answer_when_committed(call, Reply(action=9, code=0))
     appending.committed(1.0, 1, 0, 3)
     return appending.step(1.0, ledger, is_urgent=False)
 

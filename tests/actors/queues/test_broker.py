@@ -291,7 +291,7 @@ def test_a_batch_stops_where_its_reply_would_grow_too_large() -> None:
 
 def test_replicate_waits_for_so_many_disks() -> None:
     shard = Shard()
-    shard.broker.queries.around.nodes = 5
+    shard.broker.queries.view.nodes = 5
     shard.broker.ledger.replicated.majority = 3
     shard.commits = False
     one, many, default = (shard.send(1, queue="q", data="x", replicate=n) for n in (1, 5, None))
@@ -314,7 +314,7 @@ def test_nodes_that_do_not_vote_are_no_majority() -> None:
     shard = Shard()
     shard.commits = False
     ledger = shard.broker.ledger
-    shard.broker.queries.around.nodes = 4
+    shard.broker.queries.view.nodes = 4
     ledger.replicated.majority = 2
     number = shard.send(1, queue="q", data=1, replicate=2)
     one = shard.send(1, queue="q", data=1, replicate=1)

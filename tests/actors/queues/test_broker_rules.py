@@ -547,7 +547,7 @@ def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_the
     shard = Shard()
     shard.commits = False
     ledger = shard.broker.ledger
-    shard.broker.queries.around.nodes = 3
+    shard.broker.queries.view.nodes = 3
     clients = [Shard(), Shard()]
     numbers = [shard.send(1, clients[n % 2], queue="q", data=n, replicate=3) for n in range(6)]
     ledger.commit(shard.state.trans_id)

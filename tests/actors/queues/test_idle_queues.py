@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from actors.queues.broker import Broker, Limits
-from actors.queues.surroundings import Surroundings
+from actors.queues.node_view import NodeView
 from storage.records import Clear, Remove
 from tests.actors.queues.shard import Shard
 
@@ -99,7 +99,7 @@ def test_a_new_leader_counts_from_when_it_looks() -> None:
     shard = Shard()
     shard.ask(5, queue="q", expires_after=60)
     shard.now += 86_400
-    shard.broker = Broker(shard.state, Limits(), Surroundings())
+    shard.broker = Broker(shard.state, Limits(), NodeView())
     shard.pass_time(59)
     assert "q" in shard.state.queues
     shard.pass_time(2)

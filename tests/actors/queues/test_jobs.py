@@ -93,7 +93,7 @@ def test_deadlines_of_what_is_over_do_not_gather() -> None:
 
 def test_a_producer_that_waits_is_told_when_its_message_is_gone() -> None:
     shard = Shard()
-    shard.broker.queries.around.nodes = shard.broker.queries.around.heard = 3
+    shard.broker.queries.view.nodes = shard.broker.queries.view.heard = 3
     removed = shard.send(1, queue="q", data=1, retry=60, replicate=3, wait=100)
     expired = shard.send(1, queue="r", data=1, retry=1, ttl=5, expire="drop", replicate=3, wait=100)
     shard.ask(6, queue="q")

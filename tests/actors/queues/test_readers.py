@@ -38,7 +38,7 @@ def test_all_readers_are_listed_with_how_far_they_are_behind() -> None:
     shard = shard_with(5)
     shard.ask(17, reader="b", trans_id=1)
     shard.ask(17, reader="a", trans_id=4)
-    shard.broker.queries.around.trimmed = 2
+    shard.broker.queries.view.trimmed = 2
     rows = shard.ask(17)["readers"]
     assert [(row["reader"], row["trans_id"], row["lag"], row["lost"]) for row in rows] == [
         ("a", 4, 3, 0),

@@ -270,6 +270,33 @@ def test_an_actor_with_much_to_do_lets_others_and_the_sockets_have_their_turn(lo
     assert order.index("other") <= TURN_MESSAGES_MAX + 1
 
 
+def test_a_paused_actor_handles_nothing_and_then_all_in_order(loop: Loop) -> None:
+    seen: list[int] = []
+
+    class Pausing(LoopActor):
+        def on_receive(self, message: Any) -> Any:
+            seen.append(message)
+            if message == 0:
+                self.pause()
+                self.runtime.call_later(0.05, self._resume)
+            return len(seen)
+
+        def _resume(self) -> None:
+            seen.append(-1)
+            self.resume()
+
+    actor = Pausing.start(loop.runtime)
+    wanted = TURN_MESSAGES_MAX * 3
+
+    def flood() -> None:
+        for number in range(wanted):
+            actor.tell(number)
+
+    loop.call(flood)
+    assert actor.ask(wanted, timeout=5) == wanted + 2
+    assert seen == [0, -1, *range(1, wanted + 1)]
+
+
 def test_endless_messages_do_not_keep_the_loop_from_its_callbacks(loop: Loop) -> None:
     class Endless(LoopActor):
         def on_receive(self, message: Any) -> None:

@@ -39,7 +39,7 @@ class ReplicatorSettings:
 
 
 @dataclass
-class NearActors:
+class Recipients:
     """The actors that a Replicator tells; `news` None: there is one shard."""
 
     owner: Mailbox[ToQueueOwner]

@@ -37,7 +37,7 @@ BECOMES: Final = {
 LEADING: Final = frozenset({Stage.PROMOTED, Stage.SERVING, Stage.DRAINING})
 
 
-class Tenure:
+class OwnerStage:
     """Begins as a follower. `vote_id` is that of the last time that it led.
 
     `leads`: records may be made. `serves`: requests may be done. `lets_time_pass`: what is due may be done, which it

@@ -1,7 +1,7 @@
 """Clients that come and go: the last places, who has to show a token, who guesses, who comes over from a worker."""
 
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
-from actors.gateway.visitors import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
+from actors.gateway.client_identities import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
 from actors.messages.rights import Rights
 from actors.node.access_file import rights_of
 from tests.actors.gateway.house import Guest, House
@@ -14,7 +14,7 @@ def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node()
     assert house.client(host="127.0.0.1").refused is None
     operators = [house.client("op") for _ in range(RESERVED)]
     operator = operators[0]
-    assert all(one.connection.visitor.known.principal.name == "op" for one in operators)
+    assert all(one.connection.identity.known.principal.name == "op" for one in operators)
     assert house.client(host="127.0.0.1").refused is None, "those have places of their own"
     assert operator.ask(4, queue="a")["error"] == "not_allowed", "it is served"
     other = house.client()

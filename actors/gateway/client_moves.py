@@ -1,4 +1,4 @@
-"""Homing: which clients should be another worker's, since they ask its shard again and again. A machine.
+"""ClientMoves: which clients should be another worker's, since they ask its shard again and again. A machine.
 
 The system gives a new connection to any of a node's workers. Most clients work on one queue; one that has asked the
 same shard `move_after` times on end, and that shard is led by another worker of this node, is better off there: its
@@ -25,20 +25,20 @@ class ShardAffinity:
     moves: int = 0
 
 
-class Homing:
+class ClientMoves:
     """For one worker. `led_here` are the shards that this node leads. `move_after` 0: never."""
 
     def __init__(self, move_after: int) -> None:
         self._move_after = move_after
         self.led_here: frozenset[int] = frozenset()
 
-    def asked(self, habit: ShardAffinity, shard: int) -> bool:
+    def asked(self, affinity: ShardAffinity, shard: int) -> bool:
         """A client asks that shard, another worker's: should it move there? What it asks here ends the count."""
-        if shard != habit.shard:
-            habit.shard, habit.count = shard, 1
+        if shard != affinity.shard:
+            affinity.shard, affinity.count = shard, 1
             return False
-        habit.count += 1
-        if habit.count < self._move_after << min(habit.moves, MOVES_MAX):
+        affinity.count += 1
+        if affinity.count < self._move_after << min(affinity.moves, MOVES_MAX):
             return False
-        habit.count = 0
+        affinity.count = 0
         return self._move_after > 0 and shard in self.led_here

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from actors.gateway.homing import Homing, ShardAffinity
+from actors.gateway.client_moves import ClientMoves, ShardAffinity
 from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.messages.calls import Answered, Execute
@@ -15,33 +15,33 @@ from quorate.protocol import Reply
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
 
-def times(homing: Homing, habit: ShardAffinity, shard: int, count: int) -> int:
+def times(moves: ClientMoves, affinity: ShardAffinity, shard: int, count: int) -> int:
     """How often it is said that the client should move, in so many requests."""
-    return sum(homing.asked(habit, shard) for _ in range(count))
+    return sum(moves.asked(affinity, shard) for _ in range(count))
 
 
 def test_a_client_moves_when_it_has_asked_one_shard_often_enough_on_end() -> None:
-    homing, habit = Homing(4), ShardAffinity()
-    homing.led_here = frozenset({0, 1, 2})
-    assert times(homing, habit, 1, 3) == 0
-    assert homing.asked(habit, 1)
-    assert times(homing, habit, 1, 3) == 0, "if it could not move, it is a while before it is tried again"
-    assert homing.asked(habit, 1)
-    mixed = sum(homing.asked(habit, shard) for _ in range(20) for shard in (1, 2))
+    moves, affinity = ClientMoves(4), ShardAffinity()
+    moves.led_here = frozenset({0, 1, 2})
+    assert times(moves, affinity, 1, 3) == 0
+    assert moves.asked(affinity, 1)
+    assert times(moves, affinity, 1, 3) == 0, "if it could not move, it is a while before it is tried again"
+    assert moves.asked(affinity, 1)
+    mixed = sum(moves.asked(affinity, shard) for _ in range(20) for shard in (1, 2))
     assert mixed == 0, "who asks several shards stays"
 
 
 def test_each_move_makes_the_next_one_rarer() -> None:
-    homing = Homing(4)
-    homing.led_here = frozenset({1})
-    assert times(homing, ShardAffinity(moves=2), 1, 15) == 0
-    assert times(homing, ShardAffinity(moves=2), 1, 16) == 1
-    assert times(homing, ShardAffinity(moves=60), 1, 4 << 8) == 1, "to a limit"
+    moves = ClientMoves(4)
+    moves.led_here = frozenset({1})
+    assert times(moves, ShardAffinity(moves=2), 1, 15) == 0
+    assert times(moves, ShardAffinity(moves=2), 1, 16) == 1
+    assert times(moves, ShardAffinity(moves=60), 1, 4 << 8) == 1, "to a limit"
 
 
 def test_nobody_moves_to_a_shard_that_another_node_leads_or_where_moving_is_off() -> None:
-    assert times(Homing(4), ShardAffinity(), 1, 100) == 0
-    off = Homing(0)
+    assert times(ClientMoves(4), ShardAffinity(), 1, 100) == 0
+    off = ClientMoves(0)
     off.led_here = frozenset({1})
     assert times(off, ShardAffinity(), 1, 100) == 0
 

@@ -8,7 +8,7 @@ from storage.undo import PIECE_STEPS
 
 
 @dataclass(slots=True)
-class Surroundings:
+class NodeView:
     """This node, who leads (0: nobody that is known) and where clients reach it, the log's bounds, the members, and how
     many of those that vote were heard within an election time-out, this one included; `shards`: there are so many.
 

@@ -1,6 +1,6 @@
-"""Visitors: who a worker's clients are, and which of them may use the last places.
+"""ClientIdentities: who a worker's clients are, and which of them may use the last places.
 
-A connection carries its visitor and, for each of its requests, its principal. Who shows a token that is none hears of
+A connection carries its identity and, for each of its requests, its principal. Who shows a token that is none hears of
 it late, and no more of it is looked at; a token that is one is answered at once, wherever it comes from.
 
 When all places are taken, the oldest client that has proved nothing makes room, where something can be proved. And some
@@ -57,7 +57,7 @@ class _Nobody:
 NOBODY: Final = _Nobody()
 
 
-class Visitor(NamedTuple):
+class ClientIdentity(NamedTuple):
     """Who a client is, and its address; `is_near`: on this machine."""
 
     known: Known
@@ -70,7 +70,7 @@ def host_of(address: Any) -> str:
     return str(address[0]) if isinstance(address, tuple) and address else ""
 
 
-class Visitors:
+class ClientIdentities:
     """One worker's. `audit` is given what is to be written down."""
 
     def __init__(self, runtime: Runtime, table: AccessTable, audit: Callable[[list[Line]], None]) -> None:
@@ -87,36 +87,36 @@ class Visitors:
 
     # -- coming in ---------------------------------------------------------------------------------------------
 
-    def came(self, connection: Connection, address: Any, names: tuple[str, ...]) -> None:
+    def connected(self, connection: Connection, address: Any, names: tuple[str, ...]) -> None:
         """A client has connected, with a certificate of those `names`."""
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.by_certificate(names) or self.table.stranger(is_near=is_near)
-        self._arrived(connection, Visitor(known, host, is_near))
+        self._admit(connection, ClientIdentity(known, host, is_near))
 
-    def _arrived(self, connection: Connection, visitor: Visitor) -> None:
-        self.reception.came(connection)
-        self._is(connection, visitor)
-        if not visitor.known.principal.rights.has_some:
+    def _admit(self, connection: Connection, identity: ClientIdentity) -> None:
+        self.reception.connected(connection)
+        self._identify(connection, identity)
+        if not identity.known.principal.rights.has_some:
             self._runtime.call_later(AUTHENTICATE_S, lambda: self._has_shown_nothing(connection))
 
     def _has_shown_nothing(self, connection: Connection) -> None:
-        visitor: Visitor = connection.visitor
-        if not visitor.known.proof and not visitor.known.principal.rights.has_some and not connection.is_gone:
+        identity: ClientIdentity = connection.identity
+        if not identity.known.proof and not identity.known.principal.rights.has_some and not connection.is_gone:
             reason = f"no token within {AUTHENTICATE_S:g} s, and nothing is allowed without one"
             connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
 
-    def came_over(self, connection: Connection, address: Any, name: str, proof: str) -> None:
+    def moved_in(self, connection: Connection, address: Any, name: str, proof: str) -> None:
         """Another worker of this node gives a client away, which it knew by that name for that proof."""
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.named(name, proof, is_near=is_near) or Known(Principal(name, NO_RIGHTS))
-        self._arrived(connection, Visitor(known, host, is_near))
+        self._admit(connection, ClientIdentity(known, host, is_near))
 
-    def _is(self, connection: Connection, visitor: Visitor) -> None:
-        connection.visitor = visitor
-        connection.principal = visitor.known.principal
-        is_proved = self.table.is_open or visitor.known.proof not in ("", FAILED)
+    def _identify(self, connection: Connection, identity: ClientIdentity) -> None:
+        connection.identity = identity
+        connection.principal = identity.known.principal
+        is_proved = self.table.is_open or identity.known.proof not in ("", FAILED)
         connection.account.know(is_proved)
         if is_proved:
             self._unproved.pop(connection, None)
@@ -127,15 +127,17 @@ class Visitors:
         """Whether one more may come where so many are there, of those `allowed`; some beside them, or for a moment."""
         if taken - len(self._beside) < allowed:
             return True
-        visitor: Visitor = connection.visitor
-        is_operator = visitor.known.principal.rights.has(Right.OPERATE)
-        if (visitor.is_near or is_operator) and self._takes_beside(connection, NEAR if visitor.is_near else OPERATORS):
+        identity: ClientIdentity = connection.identity
+        is_operator = identity.known.principal.rights.has(Right.OPERATE)
+        if (identity.is_near or is_operator) and self._takes_beside(
+            connection, NEAR if identity.is_near else OPERATORS
+        ):
             return True
         if self.table.is_open:
             return False
         if self._makes_room(connection):
             return True
-        if visitor.known.proof:
+        if identity.known.proof:
             return False
         tried = [one for one, why in self._beside.items() if why == PROBATION]
         if len(tried) >= PROBATION_MAX:
@@ -174,11 +176,11 @@ class Visitors:
             self._beside[connection] = ENDED
             connection.refuse_all(ErrorWord.OVERLOADED, ALL_TAKEN)
 
-    def left(self, connection: Connection) -> None:
+    def disconnected(self, connection: Connection) -> None:
         """It is gone."""
         self._beside.pop(connection, None)
         self._unproved.pop(connection, None)
-        self.reception.left(connection)
+        self.reception.disconnected(connection)
 
     def asked(self, connection: Connection, order: int, request: Request) -> str | None:
         """What is about a client, or about the node's settings. The word of its refusal; None: it was done."""
@@ -192,7 +194,7 @@ class Visitors:
 
     def authenticate(self, connection: Connection, order: int, request: Request) -> str | None:
         """A client says who it is. The word of its refusal; None: it is somebody."""
-        visitor: Visitor = connection.visitor
+        identity: ClientIdentity = connection.identity
         if request.token is None:
             connection.answer(order, request, refusal(request, ErrorWord.FIELD, "token is missing"))
             return ErrorWord.FIELD
@@ -200,14 +202,14 @@ class Visitors:
             reason = "this node has no access_file, so there are no tokens: everybody may ask"
             connection.answer(order, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
             return ErrorWord.NOT_SUPPORTED
-        if visitor.known.proof == FAILED:
+        if identity.known.proof == FAILED:
             connection.abort()  # it has had its answer, or is about to
             return ErrorWord.NOT_AUTHENTICATED
         known = self.table.by_token(request.token)
         if known is None:
-            self._not_known(connection, order, request, visitor)
+            self._not_known(connection, order, request, identity)
             return ErrorWord.NOT_AUTHENTICATED
-        self._is(connection, visitor._replace(known=known))
+        self._identify(connection, identity._replace(known=known))
         name, rights = known.principal
         is_tried = self._beside.get(connection) == PROBATION
         if is_tried and not (rights.has(Right.OPERATE) and self._takes_beside(connection, OPERATORS)):
@@ -217,18 +219,23 @@ class Visitors:
         connection.answer(order, request, reply)
         return None
 
-    def _not_known(self, connection: Connection, order: int, request: Request, visitor: Visitor) -> None:
+    def _not_known(self, connection: Connection, order: int, request: Request, identity: ClientIdentity) -> None:
         claimed = (request.token or "").rpartition(".")[0]
         named = claimed if claimed in self.table.entries else ""
         what = {"action": "authenticate", **({"claimed": named} if named else {})}
         line = self._auditing.noted(
-            self._runtime.now(), self._runtime.monotonic(), visitor.known.principal.name, visitor.address, what, "token"
+            self._runtime.now(),
+            self._runtime.monotonic(),
+            identity.known.principal.name,
+            identity.address,
+            what,
+            "token",
         )
         if line is not None:
             self._audit([line])
-        failed = Known(Principal(visitor.known.principal.name, NO_RIGHTS), FAILED)
-        self._is(connection, visitor._replace(known=failed))
-        delay_s = self._patience.failed(self._runtime.monotonic(), visitor.address)
+        failed = Known(Principal(identity.known.principal.name, NO_RIGHTS), FAILED)
+        self._identify(connection, identity._replace(known=failed))
+        delay_s = self._patience.failed(self._runtime.monotonic(), identity.address)
         if delay_s is None:
             connection.abort()
             return
@@ -260,18 +267,18 @@ class Visitors:
                 others.append((client, near if is_near else far))
         self.datagrams_near, self.datagrams_far = near, far
         for connection in connections:
-            visitor: Visitor = connection.visitor
-            was = visitor.known
+            identity: ClientIdentity = connection.identity
+            was = identity.known
             if was.proof == FAILED:
                 continue  # it is about to go
-            now = table.named(was.principal.name, was.proof, is_near=visitor.is_near)
+            now = table.named(was.principal.name, was.proof, is_near=identity.is_near)
             if now is None:
                 gone.append(connection)
-                self._is(connection, visitor._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
+                self._identify(connection, identity._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
                 reason = "what this client was known by is not valid any more"
                 connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
                 continue
-            self._is(connection, visitor._replace(known=now))
+            self._identify(connection, identity._replace(known=now))
             if now.principal != was.principal:
                 others.append((connection, now.principal))
         return gone, others
@@ -293,7 +300,7 @@ class Visitors:
 
     def _note_one(self, connection: Connection, order: int, request: Request, missing: str | None) -> None:
         call = Call(request, connection, order, NOBODY, principal=connection.principal)
-        self.note([(call, connection.visitor.address, missing)])
+        self.note([(call, connection.identity.address, missing)])
 
     def say_left_out(self) -> None:
         """Write down how much was not written down."""
@@ -306,5 +313,5 @@ def address_of(client: Client) -> str:
     """Where a client is, for people; empty where that is not known."""
     if isinstance(client, DatagramClient):
         return f"{client.address[0]} (UDP)"
-    visitor = getattr(client, "visitor", None)
-    return visitor.address if isinstance(visitor, Visitor) else ""
+    identity = getattr(client, "identity", None)
+    return identity.address if isinstance(identity, ClientIdentity) else ""

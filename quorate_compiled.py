@@ -80,6 +80,7 @@ MODULES: Final = (
     "actors.queues.delivery",
     "actors.queues.ending",
     "actors.queues.idle_queues",
+    "actors.queues.lease",
     "actors.queues.ledger",
     "actors.queues.leftovers",
     "actors.queues.wait_queues",

@@ -112,8 +112,7 @@ class JournalWriter:
         self._done: set[int] = set()
         self._full: deque[tuple[int, Segment]] = deque()
         self._reusable: list[str] = []
-        self._is_errand_out = False
-        self._reuses = False
+        self._errand: SegmentTask | None = None
         self._wanted_bytes = segment_bytes
         self._last_trans_id = 0
         self._count = 0
@@ -225,24 +224,24 @@ class JournalWriter:
 
     def errand(self) -> SegmentTask | None:
         """What is to be done to the folder now; call `errand_done` or `errand_failed` afterwards."""
-        if self._is_errand_out or self._ready is not None:
+        if self._errand is not None or self._ready is not None:
             return None
-        self._is_errand_out = True
-        self._reuses = bool(self._reusable) and self._wanted_bytes == self._segment_bytes
-        reuse = self._reusable[0] if self._reuses else None
-        return SegmentTask(self._next_number, reuse, tuple(self._reusable[1:-1]), self._wanted_bytes)
+        reuse = self._reusable[0] if self._reusable and self._wanted_bytes == self._segment_bytes else None
+        self._errand = SegmentTask(self._next_number, reuse, tuple(self._reusable[1:-1]), self._wanted_bytes)
+        return self._errand
 
     def errand_done(self, segment: Segment) -> None:
         """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
-        self._is_errand_out = False
-        self._reusable = self._reusable[1:][-1:] if self._reuses else [*self._reusable[:1], *self._reusable[1:][-1:]]
+        was_reused = self._errand is not None and self._errand.reuse is not None
+        self._errand = None
+        self._reusable = self._reusable[1:][-1:] if was_reused else [*self._reusable[:1], *self._reusable[1:][-1:]]
         self._wanted_bytes = self._segment_bytes
         self._ready = segment
         self._next_number = segment.number + 1
 
     def errand_failed(self) -> None:
         """There was no space for it; ask again later, the same."""
-        self._is_errand_out = False
+        self._errand = None
 
     def close(self) -> None:
         """Flush what was not, and give the files back. Blocks."""

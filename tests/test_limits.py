@@ -16,14 +16,11 @@ ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 MORE: Final = {
     "clients/Connection": (32, 42),
     "queues/Delivery": (13, 33),
-    "storage/JournalWriter": (17, 16),
-    "queues/Ledger": (18, 26),
     "links/Links": (15, 36),
     "gateway/Listener": (22, 35),
     "disk/LogWriter": (20, 21),
-    "queues/QueueOwner": (23, 29),
-    "cluster/ReplicatedLog": (18, 18),
-    "cluster/Replicator": (24, 30),
+    "queues/QueueOwner": (22, 29),
+    "cluster/Replicator": (24, 29),
     "gateway/Router": (16, 37),
 }
 """Attributes and methods."""

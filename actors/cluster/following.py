@@ -124,7 +124,7 @@ class Following:
             if self.log.abstains and push.is_pulled and push.is_end and self._whole_at is None:
                 self._whole_at = self._agreed
             self._see_whether_whole()
-        if not push.entries or not self.log.is_writing:
+        if not push.entries or not self.log.writing:
             decisions += self._say_stored(now)
         if not fits or (push.is_pulled and not push.is_end):
             decisions += self.pull(now)

@@ -113,7 +113,7 @@ class Leading:
 
     def tick(self, now: float) -> Decisions:
         """Time has passed: say that this node leads, to all who have not heard from it for a moment."""
-        self.log.silent_s(now)
+        self.log.writing.silent_s(now)
         if not self.progress:
             return []
         decisions: Decisions = []
@@ -185,7 +185,7 @@ class Leading:
 
     def is_stuck(self, now: float) -> bool:
         """Whether this node's own disk has not answered for so long that another had better lead."""
-        return self.log.silent_s(now) > STUCK_TIMEOUTS * self._limits.timeout_s
+        return self.log.writing.silent_s(now) > STUCK_TIMEOUTS * self._limits.timeout_s
 
     def _leased_until(self) -> float:
         """Until when no majority can elect another: each voter keeps its own promise, however this node is set.

@@ -20,6 +20,47 @@ from storage.log_tail import LogTail
 from storage.records import Members
 
 
+class WritesUnderWay:
+    """Entries that are on their way to the disk: how many there were by each, and which record it ends with."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._ends: deque[tuple[int, int]] = deque()
+        self._oldest: tuple[int, float] = (0, 0.0)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def begin(self, entries: list[StoredEntry]) -> None:
+        """These are written next."""
+        for entry in entries:
+            self._count += 1
+            self._ends.append((self._count, entry.last_trans_id))
+
+    def done(self, count: int, durable: int) -> int:
+        """The first `count` since the start are on the disk; up to which record that is, `durable` before them."""
+        while self._ends and self._ends[0][0] <= count:
+            durable = self._ends.popleft()[1]
+        return durable
+
+    def cut(self, after: int) -> None:
+        """No record behind `after` counts, though it may be written."""
+        self._ends = deque((count, min(last, after)) for count, last in self._ends)
+
+    def reset(self, trans_id: int) -> None:
+        """The log is another one, which ends at `trans_id`: what is written is nothing of it."""
+        self._ends = deque((count, trans_id) for count, _ in self._ends)
+
+    def silent_s(self, now: float) -> float:
+        """For how long the disk has been seen with the same oldest write under way (s); asked now and then."""
+        if not self._ends:
+            return 0.0
+        oldest = self._ends[0][0]
+        if oldest != self._oldest[0]:
+            self._oldest = (oldest, now)
+        return now - self._oldest[1]
+
+
 class ReplicatedLog:
     """One shard's log on one node, as recovery left it.
 
@@ -46,14 +87,7 @@ class ReplicatedLog:
         self.disk_full: str | None = None
         self.contradiction: str | None = None
         self.abstains = False
-        self._write_count = 0
-        self._writing: deque[tuple[int, int]] = deque()
-        self._stuck: tuple[int, float] = (0, 0.0)
-
-    @property
-    def is_writing(self) -> bool:
-        """Whether entries are on their way to the disk."""
-        return bool(self._writing)
+        self.writing = WritesUnderWay()
 
     def append(self, entries: list[StoredEntry], *, others_wait: bool) -> Decisions:
         """Entries that follow what is here: in the log from now on, durable when `written` says so.
@@ -67,32 +101,20 @@ class ReplicatedLog:
         return [self._write(entries, others_wait=others_wait)]
 
     def _write(self, entries: list[StoredEntry], *, others_wait: bool) -> WriteEntries:
-        for entry in entries:
-            self._write_count += 1
-            self._writing.append((self._write_count, entry.last_trans_id))
+        self.writing.begin(entries)
         return WriteEntries(entries, others_wait)
 
     def written(self, entry_count: int, room_bytes: float) -> None:
         """The first so many entries since the start are on this node's disk."""
         self.room_bytes = room_bytes
-        while self._writing and self._writing[0][0] <= entry_count:
-            self.durable = self._writing.popleft()[1]
-
-    def silent_s(self, now: float) -> float:
-        """For how long the disk has been seen with the same oldest write under way (s); asked now and then."""
-        if not self._writing:
-            return 0.0
-        oldest = self._writing[0][0]
-        if oldest != self._stuck[0]:
-            self._stuck = (oldest, now)
-        return now - self._stuck[1]
+        self.durable = self.writing.done(entry_count, self.durable)
 
     def cut(self, vote_id: int, after: int) -> Decisions:
         """Drop the entries behind record `after`, which are not committed; what is being written does not count."""
         assert after >= self.committed, f"committed records behind {after} (up to {self.committed}) would be dropped"
         self.tail.cut(after)
         self.durable = min(self.durable, after)
-        self._writing = deque((count, min(last, after)) for count, last in self._writing)
+        self.writing.cut(after)
         self.membership.cut(after)
         decisions: Decisions = [self._write([entry_codec.cut(vote_id, after)], others_wait=True)]
         if self.applied > after and not self.is_reloading:  # or a fresh state is on its way, of what is committed
@@ -178,7 +200,7 @@ class ReplicatedLog:
         self.is_installing = False
         self.tail.reset(trimmed, vote_id)
         self.committed = self.durable = self.trimmed = trimmed
-        self._writing = deque((count, trimmed) for count, _ in self._writing)
+        self.writing.reset(trimmed)
         self.membership.replaced(members)
         self._is_dropping = True  # whatever state was asked for before is none of this log
         return [StateDropped()]

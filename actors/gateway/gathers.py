@@ -273,7 +273,7 @@ class ClusterRows(Gathered):
         return spread
 
 
-class Following(Gathered):
+class MembersInSync(Gathered):
     """A change of the members, which shard 0 makes: not before every shard has followed the removals before it.
 
     A shard that still counts on a node that is gone from shard 0 would lose its majority if another went after it. A

@@ -11,13 +11,13 @@ from actors.gateway.gathers import (
     All,
     ClusterRows,
     ConfirmSum,
-    Following,
     Found,
     Gather,
     Gathered,
     LeaderMap,
     Listed,
     Measured,
+    MembersInSync,
     NodeStatus,
 )
 from actors.gateway.seeking import Seeking, Step
@@ -35,7 +35,7 @@ GATHERS: Final[dict[str, type[Gathered]]] = {
     How.LEADERS: LeaderMap,
     How.MEMBERS: ClusterRows,
     How.METRICS: Measured,
-    How.AFTER_ALL: Following,
+    How.AFTER_ALL: MembersInSync,
     How.ALL: All,
 }
 """Beside `NodeStatus`, which is made with more."""
@@ -134,7 +134,7 @@ class ScatterGather:
 
     def _gathered(self, gather: Gather, parted: Parted, *, is_stopping: bool) -> None:
         call = gather.call
-        if not isinstance(gather, Following) or gather.fault is not None:
+        if not isinstance(gather, MembersInSync) or gather.fault is not None:
             parted.answers.append((call, gather.reply()))
         elif is_stopping:
             parted.answers.append((call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")))

@@ -64,7 +64,7 @@ class HandingOut:
     def tell(self, call: Call, name: str, messages: list[Message], count: int | None, *, must_be_logged: bool) -> None:
         facts = [self.job_facts(message) for message in messages] if call.request.as_job else None
         reply = delivered_reply(call.request, name, messages, count, facts)
-        if must_be_logged or self._leases_are_committed or not self._ledger.is_leased:
+        if must_be_logged or self._leases_are_committed or not self._ledger.lease.is_held:
             self._ledger.answer_when_committed(call, reply)
         else:
             self._ledger.answer(call, reply)

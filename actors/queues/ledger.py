@@ -5,12 +5,12 @@ all that had been applied when it was made is committed; only a delivery that ma
 is answered at once. A produced message is shown to nobody before its record is committed.
 """
 
-import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from actors.messages.call import Answer, Call
+from actors.queues.lease import Lease
 from actors.queues.replicated import ReplicatedReplies
 from actors.queues.totals import Counting
 from quorate.actions import WRITES
@@ -27,10 +27,9 @@ _ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueA
 class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
-    `is_leased`: no other node can be leading now, so what this one knows of a
-    message holds. `committed`: how far the state is settled, all of it unless said otherwise. `new_queue` is what
-    a new queue is set to, `level` the feature level that records may use, `replicated` what waits for other nodes than
-    a majority; it is `monotonic` by the clock that leases go by (s).
+    `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
+    unless said otherwise. `new_queue` is what a new queue is set to, `level` the feature level that records may use,
+    `replicated` what waits for other nodes than a majority.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -42,16 +41,12 @@ class Ledger:
         self.records: list[Made] = []
         self.counting = Counting()
         self._together: list[tuple[int, int]] = []
-        self.monotonic = 0.0
-        self._leased_until = math.inf
-        self._confirmed_at = math.inf
+        self.lease = Lease()
         self.answers: list[Answer] = []
         self._parked: deque[tuple[int, float, Call, Reply]] = deque()
         self._after_commit: deque[tuple[int, Callable[[], None]]] = deque()
         self._unplaced: deque[Message] = deque()
-        self._awaiting_lease: deque[tuple[float, Call, Reply]] = deque()
         self.replicated = ReplicatedReplies(self)
-        self.is_leased = True
 
     def set_time(self, now: float) -> None:
         """The leader's clock within a log never goes back."""
@@ -101,32 +96,18 @@ class Ledger:
         if trans_id == self.committed:
             self.answer_if_leased(call, reply)
         else:
-            self._parked.append((trans_id, self.monotonic, call, reply))
+            self._parked.append((trans_id, self.lease.now, call, reply))
 
     def answer_if_leased(self, call: Call, reply: Reply) -> None:
         """Answer what committed state says: now, or when it is certain that no other node had led before."""
-        if self.is_leased:
+        if self.lease.is_held:
             self.answers.append((call, reply))
         else:
-            self._awaiting_lease.append((self.monotonic, call, reply))
+            self.lease.wait(self.lease.now, call, reply)
 
-    def pass_monotonic(self, now: float) -> None:
-        """It is `now` by the monotonic clock, which leases go by (s)."""
-        self.monotonic = now
-        self.is_leased = now < self._leased_until
-
-    def lease(self, leased_until: float, confirmed_at: float) -> None:
-        """No other node leads before `leased_until`, and none led at `confirmed_at` (monotonic seconds).
-
-        What was said before a moment at which a majority is known to have followed this node was true when it was said:
-        it may be told even when the lease is over (Raft's read index, 6.4 in Ongaro's dissertation).
-        """
-        self._leased_until, self._confirmed_at = leased_until, confirmed_at
-        self.is_leased = self.monotonic < leased_until
-        doubtful = self._awaiting_lease
-        while doubtful and (self.is_leased or doubtful[0][0] <= confirmed_at):
-            _, call, reply = doubtful.popleft()
-            self.answers.append((call, reply))
+    def renew_lease(self, until: float, confirmed_at: float) -> None:
+        """See `Lease.renew`: what waited for that is answered."""
+        self.answers += self.lease.renew(until, confirmed_at)
 
     def refuse(self, call: Call, error: str, reason: str) -> None:
         """Park a refusal: what it rests on may not be committed yet."""
@@ -140,8 +121,7 @@ class Ledger:
         """All that is parked, and behind which record: it will not be committed by this node's doing."""
         taken = [(trans_id, call, reply) for trans_id, _, call, reply in self._parked]
         taken += self.replicated.take_open()
-        taken += [(0, call, reply) for _, call, reply in self._awaiting_lease]
-        self._awaiting_lease.clear()
+        taken += [(0, call, reply) for call, reply in self.lease.take_waiting()]
         self._parked.clear()
         self._after_commit.clear()
         return taken
@@ -168,14 +148,14 @@ class Ledger:
         """Records up to `trans_id` are committed: free the replies; returns the produced messages to place now."""
         self.committed = trans_id = max(trans_id, self.committed)
         self.state.undo.forget(trans_id)
-        parked = self._parked
+        parked, lease = self._parked, self.lease
         answers = self.answers
         while parked and parked[0][0] <= trans_id:
             _, parked_at, call, reply = parked.popleft()
-            if self.is_leased or call.request.action in WRITES or parked_at <= self._confirmed_at:
+            if lease.is_held or call.request.action in WRITES or parked_at <= lease.confirmed_at:
                 answers.append((call, reply))
             else:  # what it looked at is committed now; whether another node had led before is not known yet
-                self._awaiting_lease.append((parked_at, call, reply))
+                lease.wait(parked_at, call, reply)
         while self._after_commit and self._after_commit[0][0] <= trans_id:
             self._after_commit.popleft()[1]()
         unplaced = self._unplaced

@@ -217,8 +217,8 @@ class QueueOwner(LoopActor):
             return
         ledger = self._ledger
         monotonic = self.runtime.monotonic()
-        ledger.pass_monotonic(monotonic)
-        ledger.lease(message.leased_until, message.confirmed_at)
+        ledger.lease.pass_time(monotonic)
+        ledger.renew_lease(message.leased_until, message.confirmed_at)
         self._appending.advanced(max(message.durable, committed), message.tail_bytes)
         answers_before = len(ledger.answers)
         is_news = committed > ledger.committed
@@ -260,7 +260,7 @@ class QueueOwner(LoopActor):
             state.follow_entry(entry_codec.read(entry, "a replicated entry"))
         self._take_state(state, committed)
         self._appending.begin(state.trans_id)
-        self._ledger.lease(-NEVER, -NEVER)
+        self._ledger.renew_lease(-NEVER, -NEVER)
         self._ledger.set_time(self._now())
         self._ledger.append(Lead("", self._view.node_id))
         self._stage.promoted(message.vote_id, state.trans_id)
@@ -386,7 +386,7 @@ class QueueOwner(LoopActor):
 
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()
-        self._ledger.pass_monotonic(monotonic)
+        self._ledger.lease.pass_time(monotonic)
         return self._clock.now(self.runtime.now(), monotonic)
 
     # -- trimming ----------------------------------------------------------------------------------------------

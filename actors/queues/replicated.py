@@ -77,7 +77,7 @@ class ReplicatedReplies:
         removed, unless somebody was given it.
         """
         allowed_s = REPLICATED_S if wait_s is None else wait_s or math.inf
-        waiting = _Replicated(self._ledger.state.trans_id, nodes, self._ledger.monotonic + allowed_s, call, reply, made)
+        waiting = _Replicated(self._ledger.state.trans_id, nodes, self._ledger.lease.now + allowed_s, call, reply, made)
         self._lines.setdefault(nodes, deque()).append(waiting)
         self._of.setdefault(call.client, []).append(waiting)
         if wait_s:
@@ -140,7 +140,7 @@ class ReplicatedReplies:
             is_done = trans_id <= self._ledger.committed
         else:
             is_done = trans_id <= replicas[nodes - 1] and (nodes < self.majority or trans_id <= self._ledger.committed)
-        return is_done or self._ledger.monotonic >= waiting.until
+        return is_done or self._ledger.lease.now >= waiting.until
 
     def _answer(self, waiting: _Replicated, nodes: int, replicas: tuple[int, ...]) -> None:
         has_it = sum(waiting.trans_id <= replica for replica in replicas)

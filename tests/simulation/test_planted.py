@@ -162,7 +162,7 @@ def _confirm_not_logged(patch: pytest.MonkeyPatch) -> None:
 
 def _taken_before_logged(patch: pytest.MonkeyPatch) -> None:
     """Answer an at-most-once delivery before it is durable."""
-    patch.setattr(Ledger, "park", Ledger.answer)
+    patch.setattr(Ledger, "answer_when_committed", Ledger.answer)
 
 
 def _delivered_early(patch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 import quorate_compiled
 from actors.cluster.progress import Progress
-from actors.queues.ledger import Ledger
+from actors.queues.lease import Lease
 from tests.simulation.network import Weather
 from tests.simulation.run import Run
 from tests.simulation.steward import Looker, Steward
@@ -58,8 +58,8 @@ def test_a_leader_that_is_cut_off_tells_nothing_that_is_not_true_any_more() -> N
 @pytest.mark.parametrize("bug", ["by its own time-out", "without end"])
 def test_a_lease_that_followers_did_not_promise_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if bug == "without end":
-        true = Ledger.lease
-        monkeypatch.setattr(Ledger, "lease", lambda self, leased_until, confirmed_at: true(self, math.inf, math.inf))
+        true = Lease.renew
+        monkeypatch.setattr(Lease, "renew", lambda self, until, confirmed_at: true(self, math.inf, math.inf))
     else:
         monkeypatch.setattr(
             Progress, "promised_until", lambda self, timeout_s, part: self.echo + max(timeout_s, PATIENT_S) * part

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.gateway.gathers import ClusterRows, ConfirmSum, Following, Listed, Measured, NodeStatus
+from actors.gateway.gathers import ClusterRows, ConfirmSum, Listed, Measured, MembersInSync, NodeStatus
 from actors.gateway.sharding import SEVERAL, Part, Sharding
 from actors.messages.call import Call
 from actors.messages.sorting import cursor, position, rank
@@ -354,7 +354,7 @@ def test_the_members_change_when_all_shards_have_followed_the_last_change(
     node_id: int, others: list[dict[str, Any]] | None, says: str | None
 ) -> None:
     asked = call(Request(Action.CLUSTER, command="remove", node_id=node_id))
-    following = Following(asked, [Part(shard, asked.request) for shard in (0, 1)])
+    following = MembersInSync(asked, [Part(shard, asked.request) for shard in (0, 1)])
     own = roles_of("voter", "voter", "voter")
     following.answer(0, asked.request, ClusterReply(action=15, code=Code.OK, leader_node_id=1, members=own))
     reply: Reply = refusal(asked.request, ErrorWord.NO_LEADER, "nobody leads")

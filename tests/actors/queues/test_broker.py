@@ -323,7 +323,7 @@ def test_nodes_that_do_not_vote_are_no_majority() -> None:
     shard._take_answers()
     assert shard.replies[one]["code"] == 0
     assert number not in shard.replies
-    ledger.pass_monotonic(REPLICATED_S)
+    ledger.lease.pass_time(REPLICATED_S)
     ledger.replicated.durable(last, (last, last, 0, 0))
     shard._take_answers()
     assert shard.replies[number]["error"] == "unknown_outcome"
@@ -333,7 +333,7 @@ def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> Non
     shard = Shard()
     shard.ask(1, queue="q", data="x", retry=5)
     shard.commits = False
-    shard.broker.ledger.is_leased = False
+    shard.broker.ledger.lease.is_held = False
     consume = shard.send(2, queue="q")
     assert consume not in shard.replies
     shard.commit()
@@ -407,14 +407,14 @@ def test_what_was_true_is_told_when_a_majority_has_confirmed_the_leader_since() 
     shard = Shard()
     shard.ask(1, queue="q", data="x")
     ledger = shard.broker.ledger
-    ledger.lease(5.0, 4.0)
-    ledger.pass_monotonic(6.0)
+    ledger.renew_lease(5.0, 4.0)
+    ledger.lease.pass_time(6.0)
     look = shard.send(4, queue="q")
     assert look not in shard.replies, "another node may lead by now"
-    ledger.lease(5.0, 5.9)
+    ledger.renew_lease(5.0, 5.9)
     shard.settle()
     assert look not in shard.replies, "a majority followed this node before it looked, not after"
-    ledger.lease(5.0, 6.0)
+    ledger.renew_lease(5.0, 6.0)
     shard.settle()
     assert shard.replies[look]["size"] == 1
 

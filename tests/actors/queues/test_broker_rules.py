@@ -558,7 +558,7 @@ def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_the
     ledger.replicated.forget(clients[0])
     shard._take_answers()
     assert [shard.replies[n]["error"] for n in numbers[2::2]] == ["unknown_outcome"] * 2
-    ledger.pass_monotonic(REPLICATED_S)
+    ledger.lease.pass_time(REPLICATED_S)
     ledger.replicated.durable(6, (6, 6, 2))
     shard._take_answers()
     assert all(n in shard.replies for n in numbers)

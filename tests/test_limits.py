@@ -15,7 +15,6 @@ ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {
     "clients/Connection": (32, 42),
-    "queues/Delivery": (13, 33),
     "links/Links": (15, 36),
     "gateway/Listener": (22, 35),
     "disk/LogWriter": (20, 21),

@@ -1,6 +1,8 @@
-"""A shard's time: the clock that its records go by, and the timer for what becomes due."""
+"""A shard's time: the clock that its records go by, the timer for what becomes due, and in which queue that is."""
 
+import heapq
 from collections.abc import Callable
+from itertools import islice
 from typing import Final
 
 from actors.runtime.contract import Runtime, Timer
@@ -33,6 +35,52 @@ class Alarm:
         """It is not set any more."""
         self._timer = None
         self.at = NEVER
+
+
+STALE_ALARMS_MAX: Final = 1000
+"""So many alarms may be left over in any case, of queues that are gone and of those that were set anew."""
+
+
+class QueueAlarms:
+    """When something is to be looked at in which queue: one time for each, the earliest that it was set to. A machine.
+
+    Times are Unix seconds.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, str]] = []
+        self._at: dict[str, float] = {}
+
+    @property
+    def next_at(self) -> float:
+        """When `due` has something, `NEVER` if nothing is set; it may be of a queue that is gone."""
+        return self._heap[0][0] if self._heap else NEVER
+
+    def set(self, name: str, at: float) -> None:
+        """Look at the queue at `at`, or earlier if that is set already."""
+        if at < self._at.get(name, NEVER):
+            self._at[name] = at
+            heapq.heappush(self._heap, (at, name))
+            if len(self._heap) > 2 * len(self._at) + STALE_ALARMS_MAX:
+                self._heap = [(at, name) for name, at in self._at.items()]
+                heapq.heapify(self._heap)
+
+    def due(self, now: float) -> str | None:
+        """A queue whose time has come, which is not set any more; None: there is none."""
+        while self._heap and self._heap[0][0] <= now:
+            at, name = heapq.heappop(self._heap)
+            if self._at.get(name) == at:
+                del self._at[name]
+                return name
+        return None
+
+    def forget(self, name: str) -> None:
+        """The queue is gone."""
+        self._at.pop(name, None)
+
+    def some(self, count: int) -> list[str]:
+        """The queues of so many alarms, those of the next ones among them; each once."""
+        return list(dict.fromkeys(name for _, name in islice(self._heap, count)))
 
 
 class LeaderClock:

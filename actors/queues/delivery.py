@@ -14,11 +14,11 @@ The rules (design.md, section 1), each with a property test in tests/actors/queu
 - consumers that wait are served in the order in which they came, whatever queue their message comes from.
 """
 
-import heapq
 from typing import Final
 
 from actors.messages.call import Call, Client
 from actors.messages.rights import Principal, not_allowed
+from actors.queues.clocks import QueueAlarms
 from actors.queues.ending import Ending
 from actors.queues.handing_out import HandingOut
 from actors.queues.idle_queues import IdleQueues
@@ -26,16 +26,12 @@ from actors.queues.ledger import Ledger
 from actors.queues.wait_queues import ESCAPED, Waiter, WaitQueues, most_reply_bytes, nothing
 from quorate.protocol import ErrorWord, Reply, refusal
 from storage.message import Message, weight
-from storage.queue_state import NEVER, QueueState
+from storage.queue_state import QueueState
 from storage.records import Place
 from storage.state import ShardState
 
 REPLY_OVERHEAD_BYTES: Final = 400
 """What a reply needs beside each message's data: names, numbers, the queue's name."""
-
-
-STALE_ALARMS_MAX: Final = 1000
-"""So many alarms may be left over in any case, of queues that are gone and of those that were set anew."""
 
 TURN_WORK_MAX: Final = 500
 """Messages that are moved, ended or handed to who waits in one turn, and waits that end: some 3 ms of work.
@@ -55,8 +51,7 @@ class Delivery:
         self._ledger = ledger
         self._state = ledger.state
         self.lines = WaitQueues()
-        self._alarms: list[tuple[float, str]] = []
-        self._alarm_at: dict[str, float] = {}
+        self.alarms = QueueAlarms()
         self.ending = Ending(ledger)
         self._to_serve: dict[str, QueueState] = {}
         self._is_serving = False
@@ -64,9 +59,9 @@ class Delivery:
         self._unserved: set[str] = set()
         self._to_end: set[str] = set()
         self.idle = IdleQueues(self._state.queues, lambda name: name in self.lines, ledger.now)
-        self.handing = HandingOut(ledger, self.watch, leases_are_committed=leases_are_committed)
+        self.handing = HandingOut(ledger, self.alarms, leases_are_committed=leases_are_committed)
         for queue in self._state.queues.values():
-            self.watch(queue.name, ledger.now if _has_more_held(self._state, queue) else queue.next_event_at)
+            self.alarms.set(queue.name, ledger.now if _has_more_held(self._state, queue) else queue.next_event_at)
 
     def begin(self) -> None:
         """A turn begins: there is `TURN_WORK_MAX` to be done in it."""
@@ -100,7 +95,7 @@ class Delivery:
                     return
                 messages = self._take_ready(queue, count or 1, call.reply_bytes_max)
                 if messages:
-                    self._hand_out(call, queue, messages, count)
+                    self.handing.hand_out(call, queue.name, messages, count)
                     return
         self._wait_or_not(call, names, count, wait_s)
 
@@ -154,7 +149,7 @@ class Delivery:
         self.idle.used(names, self._ledger.now)
         for name in names:
             queue = self._state.queues.get(name)
-            if queue is not None and not queue.paused and self._free(queue) > 0:
+            if queue is not None and not queue.paused and self.lines.untold(queue, self._ledger.now) > 0:
                 self._tell(call, queue)
                 return
         if wait_s > 0:
@@ -162,13 +157,8 @@ class Delivery:
         else:
             self._ledger.answer_if_leased(call, nothing(call, names))
 
-    def _free(self, queue: QueueState) -> int:
-        """How many messages are ready that nobody was told of."""
-        ready = len(queue.ready)
-        return ready - self.lines.told(queue.name, self._ledger.now) if self.lines.has_told else ready
-
     def _tell(self, call: Call, queue: QueueState) -> None:
-        self.watch(queue.name, self.lines.tell(queue.name, call.client, self._ledger.now))
+        self.alarms.set(queue.name, self.lines.tell(queue.name, call.client, self._ledger.now))
         request = call.request
         self._ledger.answer_if_leased(
             call, Reply(action=request.action, code=0, queue=queue.name, seq=request.seq, count=len(queue.ready))
@@ -202,11 +192,11 @@ class Delivery:
         self._unserved.discard(queue.name)
         while queue.ready and not queue.paused:
             waiter = lines.first(queue.name)
-            if waiter is None or (lines.has_told and self._free(queue) <= 0):
+            if waiter is None or (lines.has_told and lines.untold(queue, self._ledger.now) <= 0):
                 return
             if self._work <= 0:
                 self._unserved.add(queue.name)
-                self.watch(queue.name, self._ledger.now)
+                self.alarms.set(queue.name, self._ledger.now)
                 return
             self._work -= 1
             if waiter.only_watches:
@@ -220,7 +210,7 @@ class Delivery:
             if not messages:
                 return
             self._leave(waiter)
-            self._hand_out(waiter.call, queue, messages, waiter.count)
+            self.handing.hand_out(waiter.call, queue.name, messages, waiter.count)
 
     def _is_too_large(self, call: Call, queue: QueueState) -> bool:
         """Whether the next message does not fit a reply on this transport; it is refused then, and not taken."""
@@ -267,10 +257,10 @@ class Delivery:
             return
         place = queue.place(message, self._ledger.now)
         if place == Place.DELAYED:
-            self.watch(queue.name, message.due_at)
+            self.alarms.set(queue.name, message.due_at)
             return
         if place != Place.READY:
-            self.watch(queue.name, queue.next_event_at)
+            self.alarms.set(queue.name, queue.next_event_at)
         self.serve(queue)
 
     def place_produced(self, messages: list[Message]) -> None:
@@ -285,10 +275,10 @@ class Delivery:
             queue = self._state.queues[message.queue]
             place = queue.place(message, now)
             if place == Place.DELAYED:
-                self.watch(queue.name, message.due_at)
+                self.alarms.set(queue.name, message.due_at)
                 continue
             if place != Place.READY:
-                self.watch(queue.name, queue.next_event_at)
+                self.alarms.set(queue.name, queue.next_event_at)
             if queue.name in lines:
                 to_serve[queue.name] = queue
         for queue in to_serve.values():
@@ -296,34 +286,20 @@ class Delivery:
 
     # -- time --------------------------------------------------------------------------------------------------
 
-    def watch(self, name: str, at: float) -> None:
-        """Something happens in the queue at `at`."""
-        if at < self._alarm_at.get(name, NEVER):
-            self._alarm_at[name] = at
-            heapq.heappush(self._alarms, (at, name))
-            if len(self._alarms) > 2 * len(self._alarm_at) + STALE_ALARMS_MAX:
-                self._alarms = [(at, name) for name, at in self._alarm_at.items()]
-                heapq.heapify(self._alarms)
-
     def forget_queue(self, name: str) -> None:
         """The queue is gone: nothing happens in it any more."""
-        self._alarm_at.pop(name, None)
+        self.alarms.forget(name)
         self.idle.forget(name)
 
     @property
     def next_event_at(self) -> float:
         """When `pass_time` has something to do (Unix seconds), `NEVER` if nothing is to be waited for."""
-        at = self._alarms[0][0] if self._alarms else NEVER
-        return min(at, self.lines.next_deadline, self.idle.next_event_at)
+        return min(self.alarms.next_at, self.lines.next_deadline, self.idle.next_event_at)
 
     def pass_time(self) -> None:
         """Do what is due by the ledger's now, as much as one turn does."""
         now = self._ledger.now
-        while self._alarms and self._alarms[0][0] <= now and self._work > 0:
-            at, name = heapq.heappop(self._alarms)
-            if self._alarm_at.get(name) != at:
-                continue
-            del self._alarm_at[name]
+        while self._work > 0 and (name := self.alarms.due(now)) is not None:
             queue = self._state.queues.get(name)
             self.lines.told(name, now)  # what was kept for too long is not any more, also where nobody is in line
             if queue is None:
@@ -334,7 +310,7 @@ class Delivery:
             self._move_due(queue, now)
             if _has_more_held(self._state, queue):
                 self._let_in(queue, now)
-            self.watch(name, min(queue.next_event_at, self.lines.told_until(name)))
+            self.alarms.set(name, min(queue.next_event_at, self.lines.told_until(name)))
         for waiter in self.lines.late(now):
             if self._work <= 0:
                 break
@@ -376,7 +352,7 @@ class Delivery:
             queue.lift(message)
             self.place(message)
         if _has_more_held(self._state, queue):
-            self.watch(queue.name, now)
+            self.alarms.set(queue.name, now)
 
     def _end(self, queue: QueueState, messages: list[Message]) -> None:
         """Of messages that may not go out again."""
@@ -420,7 +396,7 @@ class Delivery:
             self._work -= 1
             if self._work <= 0:
                 self._to_end.add(queue.name)
-                self.watch(queue.name, self._ledger.now)
+                self.alarms.set(queue.name, self._ledger.now)
                 break
         if ended:
             self._end(queue, ended)
@@ -442,12 +418,7 @@ class Delivery:
             self._end(queue, ended)
         if ready and self._work <= 0:
             self._to_end.add(queue.name)
-            self.watch(queue.name, self._ledger.now)
-
-    def _hand_out(self, call: Call, queue: QueueState, messages: list[Message], count: int | None) -> None:
-        """Log the delivery and answer it: at once if it may be repeated, else when it is committed."""
-        must_be_logged = self.handing.log(call.request, queue.name, messages)
-        self.handing.tell(call, queue.name, messages, count, must_be_logged=must_be_logged)
+            self.alarms.set(queue.name, self._ledger.now)
 
     def _leave(self, waiter: Waiter) -> None:
         """It waits no more; until now its queues were in use."""

@@ -5,11 +5,11 @@ A message that may come again goes in flight, and its reply leaves at once; one 
 or kept in flight until it expires, and its reply waits until that is committed.
 """
 
-from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
 from actors.messages.call import Call
+from actors.queues.clocks import QueueAlarms
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import delivered_reply, facts_of
 from quorate.protocol import JobFacts, Request
@@ -29,16 +29,20 @@ DROPPED_MAX: Final = 100
 
 
 class HandingOut:
-    """Of one shard. `watch` is told when a message's retry time is over (Unix s). `kept_max`: see `KEPT_MAX`.
+    """Of one shard. `alarms` are set to when a message's retry time is over. `kept_max`: see `KEPT_MAX`.
 
     `leases_are_committed`: replies of at-least-once deliveries wait for their commit, too.
     """
 
-    def __init__(self, ledger: Ledger, watch: Callable[[str, float], None], *, leases_are_committed: bool) -> None:
+    def __init__(self, ledger: Ledger, alarms: QueueAlarms, *, leases_are_committed: bool) -> None:
         self.kept_max = KEPT_MAX
         self._ledger = ledger
-        self._watch = watch
+        self._alarms = alarms
         self._leases_are_committed = leases_are_committed
+
+    def hand_out(self, call: Call, name: str, messages: list[Message], count: int | None) -> None:
+        """Log the delivery of messages of a queue and answer it: at once if it may be repeated, else when committed."""
+        self.tell(call, name, messages, count, must_be_logged=self.log(call.request, name, messages))
 
     def log(self, request: Request, name: str, messages: list[Message]) -> bool:
         """Log that messages of a queue were handed out; whether that may never be repeated."""
@@ -91,7 +95,7 @@ class HandingOut:
             due_at = self._retry_at(message, message.retry_s)
             ids, previous = [message.msg_id], [newest_record(message)]
             self._ledger.append(_Deliver(name, ids, previous, [due_at], [message.deliveries + 1], consumer))
-            self._watch(name, due_at)
+            self._alarms.set(name, due_at)
             return
         due_ats = [self._retry_at(message, message.retry_s) for message in messages]
         self._ledger.append(
@@ -106,7 +110,7 @@ class HandingOut:
         earliest = due_ats[0]
         for due_at in due_ats:
             earliest = min(earliest, due_at)
-        self._watch(name, earliest)
+        self._alarms.set(name, earliest)
 
     def _retry_at(self, message: Message, retry_s: float) -> float:
         """Until when a message delivered now is in flight: not beyond its expiry, unless that is extended."""

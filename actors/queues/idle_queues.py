@@ -9,11 +9,11 @@ A queue that was made by the first message of somebody who configures none (`is_
 when it is empty, nobody waits for it and nobody has used it at all for `idle_s`, and sooner where memory is short.
 """
 
-import heapq
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from storage.queue_state import NEVER, QueueState
+from actors.queues.clocks import QueueAlarms
+from storage.queue_state import QueueState
 
 IDLE_S: Final = 300.0
 
@@ -29,12 +29,11 @@ class IdleQueues:
         self._queues = queues
         self._is_waited_for = is_waited_for
         self._used_at: dict[str, float | None] = {}
-        self._alarm_at: dict[str, float] = {}
-        self._alarms: list[tuple[float, str]] = []
+        self._alarms = QueueAlarms()
         for queue in queues.values():
             if queue.life.expires_after_s:
                 self._used_at[queue.name] = None
-                self._look_at(queue.name, now + queue.life.expires_after_s)
+                self._alarms.set(queue.name, now + queue.life.expires_after_s)
 
     @property
     def has_any(self) -> bool:
@@ -46,32 +45,32 @@ class IdleQueues:
         self.idle_s = idle_s
         for queue in self._queues.values():
             if queue.life.is_transient and not queue.life.expires_after_s:
-                self._look_at(queue.name, max(queue.life.used_at, now) + (idle_s or IDLE_S))
+                self._alarms.set(queue.name, max(queue.life.used_at, now) + (idle_s or IDLE_S))
 
     def made(self, queue: QueueState, now: float) -> None:
         """A queue is there that goes when it is empty."""
         queue.life.used_at = now
-        self._look_at(queue.name, now + (self.idle_s or IDLE_S))
+        self._alarms.set(queue.name, now + (self.idle_s or IDLE_S))
 
     def short(self, now: float, count: int) -> list[str]:
         """Memory is short: those of the next `count` that are transient and empty are to go at once."""
         gone: list[str] = []
-        for _, name in self._alarms[:count]:
+        for name in self._alarms.some(count):
             queue = self._queues.get(name)
             if queue is not None and queue.life.is_transient and self._is_free(queue):
                 gone.append(name)
-        return list(dict.fromkeys(gone))
+        return gone
 
     @property
     def next_event_at(self) -> float:
         """When `due` has something to look at; `NEVER` if it has not."""
-        return self._alarms[0][0] if self._alarms else NEVER
+        return self._alarms.next_at
 
     def configured(self, queue: QueueState, now: float) -> None:
         """Its settings may be others."""
         if queue.life.expires_after_s:
             self._used_at[queue.name] = now
-            self._look_at(queue.name, now + queue.life.expires_after_s)
+            self._alarms.set(queue.name, now + queue.life.expires_after_s)
         elif queue.life.is_transient:
             self._used_at.pop(queue.name, None)
             self.made(queue, now)
@@ -87,12 +86,7 @@ class IdleQueues:
     def forget(self, name: str) -> None:
         """It is gone, or stays."""
         self._used_at.pop(name, None)
-        self._alarm_at.pop(name, None)
-
-    def _look_at(self, name: str, at: float) -> None:
-        if at < self._alarm_at.get(name, NEVER):
-            self._alarm_at[name] = at
-            heapq.heappush(self._alarms, (at, name))
+        self._alarms.forget(name)
 
     def _is_free(self, queue: QueueState) -> bool:
         is_set = queue.paused or queue.paused_in_at > 0
@@ -102,23 +96,19 @@ class IdleQueues:
         """Whether a transient queue is to go; else it is looked at again."""
         idle_s = self.idle_s
         if not idle_s or not self._is_free(queue):
-            self._look_at(queue.name, now + (idle_s or IDLE_S))
+            self._alarms.set(queue.name, now + (idle_s or IDLE_S))
         elif queue.life.used_at + idle_s > now:
-            self._look_at(queue.name, queue.life.used_at + idle_s)
+            self._alarms.set(queue.name, queue.life.used_at + idle_s)
         else:
-            self._alarm_at.pop(queue.name, None)
+            self._alarms.forget(queue.name)
             return True
         return False
 
     def due(self, now: float, count: int) -> list[str]:
         """Those that are to go now; at most `count` queues are looked at."""
         gone: list[str] = []
-        while self._alarms and self._alarms[0][0] <= now and count > 0:
-            at, name = heapq.heappop(self._alarms)
-            if self._alarm_at.get(name) != at:
-                continue
+        while count > 0 and (name := self._alarms.due(now)) is not None:
             count -= 1
-            del self._alarm_at[name]
             queue = self._queues.get(name)
             if queue is None or not (queue.life.expires_after_s or queue.life.is_transient):
                 self.forget(name)
@@ -131,7 +121,7 @@ class IdleQueues:
             if used_at is None or queue.in_flight or self._is_waited_for(name):
                 used_at = self._used_at[name] = now
             if used_at + queue.life.expires_after_s > now:
-                self._look_at(name, used_at + queue.life.expires_after_s)
+                self._alarms.set(name, used_at + queue.life.expires_after_s)
                 continue
             self.forget(name)
             gone.append(name)

@@ -124,7 +124,7 @@ class QueueAdmin:
         if asked != wanted or queue is None:
             self._ledger.append(asked)
             queue = self._state.queues[request.queue]
-            self._delivery.watch(queue.name, self._ledger.now)  # what was held back comes in
+            self._delivery.alarms.set(queue.name, self._ledger.now)  # what was held back comes in
             self._delivery.serve(queue)
         queue.life.used_at = self._ledger.now
         self._delivery.idle.configured(queue, self._ledger.now)

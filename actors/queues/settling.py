@@ -281,7 +281,7 @@ class Settling:
         for name, messages in by_queue.items():
             due_ats = [self._held_until(message, request.retry) for message in messages]
             self._ledger.append(Extend(name, *named(messages), due_ats))
-            self._delivery.watch(name, min(due_ats))
+            self._delivery.alarms.set(name, min(due_ats))
         self._ledger.answer_when_committed(
             call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values())))
         )
@@ -317,7 +317,7 @@ class Settling:
             if message.place == Place.UNPLACED:
                 self._delivery.place(message)
             else:
-                self._delivery.watch(message.queue, message.due_at)
+                self._delivery.alarms.set(message.queue, message.due_at)
         self._ledger.answer_when_committed(call, done(request, Reply, msg_id=msg_id, count=round(retry_s)))
         return None
 

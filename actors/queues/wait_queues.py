@@ -15,7 +15,7 @@ from actors.messages.call import Call, Client
 from actors.messages.rights import ANONYMOUS
 from quorate.protocol import Reply
 from storage.message import Message, marks_bytes
-from storage.queue_state import NEVER
+from storage.queue_state import NEVER, QueueState
 from storage.records import Encoding
 
 OFFER_S: Final = 1.0
@@ -138,6 +138,11 @@ class WaitQueues:
         told.move_to_end(client)
         self._told_of.setdefault(client, {})[name] = None
         return until
+
+    def untold(self, queue: QueueState, now: float) -> int:
+        """How many messages of the queue are ready that nobody was told of."""
+        ready = len(queue.ready)
+        return ready - self.told(queue.name, now) if self.has_told else ready
 
     def told(self, name: str, now: float) -> int:
         """How many messages of the queue are kept for those that were told."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from actors.messages.call import Call
-from actors.queues.delivery import STALE_ALARMS_MAX
+from actors.queues.clocks import STALE_ALARMS_MAX
 from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.replicated import REPLICATED_S
@@ -540,7 +540,7 @@ def test_alarms_of_queues_that_are_gone_do_not_gather() -> None:
     for number in range(STALE_ALARMS_MAX * 3):
         shard.ask(1, queue=f"q{number}", data=1, delay=1000)
         shard.ask(13, queue=f"q{number}")
-    assert len(shard.broker.delivery._alarms) <= STALE_ALARMS_MAX + 10
+    assert len(shard.broker.delivery.alarms._heap) <= STALE_ALARMS_MAX + 10
 
 
 def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_their_client() -> None:

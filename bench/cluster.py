@@ -227,10 +227,11 @@ def join() -> None:
                 client.produce_many("many", ["x" * 100] * BATCH, retry=60, ttl=86_400)
             wait_for(lambda: shard(port)["first_trans_id"] > LIVE // 2)
             before = [load("quorate", port, 8, 12_000, queues=2)["p99_us"] for _ in range(ROUNDS)]
-            new = cluster.nodes[4] = cluster.node(4, PORT + 4, cluster.listed)
+            own = {"node_id": 4, "host": "127.0.0.1", "port": PORT + 54}
+            new = cluster.nodes[4] = cluster.node(4, PORT + 4, [*cluster.listed, own])
             new.start()
             begun = time.monotonic()
-            client.request(15, command="add", node_id=4, host="127.0.0.1", port=PORT + 4)
+            client.request(15, command="add", **own)
             queue: multiprocessing.Queue[float] = multiprocessing.Queue()
             process = multiprocessing.Process(target=_measure, args=(port, queue))
             process.start()

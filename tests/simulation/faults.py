@@ -19,6 +19,10 @@ SILENT_RATE = 0.02
 DAMAGE_RATE = 0.04
 """So many of a cluster's nodes that start again have lost their logs."""
 
+AHEAD_RATE = 0.2
+AHEAD_S = 60.0
+"""So many start with a clock that is ahead, until it is put right."""
+
 
 def _some_abstain(nodes: Sequence[SimulatedNode]) -> bool:
     """Whether a log was lost, and is not whole again."""
@@ -41,6 +45,7 @@ class Faults:
         self.crashes = 0
         self._damage = Random(world.seed ^ 0xDA3A6ED)  # of its own: what else a seed draws stays as it was
         self._silence = Random(world.seed ^ 0x511E47)
+        self._ahead = Random(world.seed ^ 0xA4EAD)
         self._silent: set[SimulatedNode] = set()
 
     def next(self) -> None:
@@ -125,8 +130,20 @@ class Faults:
     def _restart(self, node: SimulatedNode) -> None:
         if not node.is_up and self._size > 2 and self._damage.random() < DAMAGE_RATE and self._may_lose_a_log(node):
             node.lose_log()
+        if not node.is_up and self._size > 1 and self._ahead.random() < AHEAD_RATE:
+            self._set_ahead(node)
         if not node.is_up and not node.start():
             self._world.later(0.5, lambda: self._restart(node))
+
+    def _set_ahead(self, node: SimulatedNode) -> None:
+        """As a machine's clock may be until it has asked for the time."""
+        node.clock.offset += AHEAD_S
+
+        def put_right() -> None:
+            if self._is_on:  # at the end all clocks are set
+                node.clock.offset -= AHEAD_S
+
+        self._world.later(0.2 + 0.8 * self._ahead.random(), put_right)
 
     def _may_lose_a_log(self, node: SimulatedNode) -> bool:
         """One at a time: with two of three there would be nobody left to elect."""

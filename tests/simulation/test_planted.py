@@ -22,6 +22,7 @@ from actors.disk.write_place import Place
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
+from actors.node import opening
 from actors.queues import moving
 from actors.queues.delivery import Delivery
 from actors.queues.idle_queues import IdleQueues
@@ -281,9 +282,26 @@ def _not_undone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Undoing, "go_on", lambda self, count: True)
 
 
+def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
+    """A node that starts takes for due what is so by its own clock, though another leads."""
+    true, honest, shown = opening.recover, ShardState.finish_loading, [0.0]
+
+    def recover(*where: Any) -> Any:
+        shown[0] = where[4]
+        return true(*where)
+
+    def finish_loading(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
+        honest(self, max(now, shown[0]), rest)
+        self.placed_at = now
+
+    patch.setattr(opening, "recover", recover)
+    patch.setattr(ShardState, "finish_loading", finish_loading)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
+        (_due_by_its_own_clock, "delivered at .* at the latest, due at"),
         (_undone_but_for_one, "is not the log's|AssertionError|KeyError"),
         (_not_undone, "is not the log's|AssertionError|KeyError"),
         (_votes_without_its_log, "is lost|committed other records|would be dropped"),
@@ -522,7 +540,7 @@ def _held_confirmed_early(patch: pytest.MonkeyPatch) -> None:
     def early(self: Settling, call: Any) -> None:
         ledger = self._ledger
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(ledger, "park", ledger.answer)
+            inner.setattr(ledger, "answer_when_committed", ledger.answer)
             honest(self, call)
 
     patch.setattr(Settling, "_confirm_held", early)

@@ -13,6 +13,7 @@ import pytest
 
 from net.peers.proof import MAGIC
 from quorate import Client, ConnectionFailedError, RefusedError
+from quorate.protocol import Action
 from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load
 from tests.faults.proxy import Proxy
@@ -126,8 +127,10 @@ def test_a_node_that_comes_back_empty_may_not_vote_until_it_is_added_again(clust
         client.produce("q", "no majority", retry=300)
     third.start()
     with Client(nodes=[("127.0.0.1", leader.port), ("127.0.0.1", third.port)], timeout=20) as client:
-        client.request(15, command="remove", node_id=node_id)
-        client.request(15, command="add", node_id=node_id, host="127.0.0.1", port=cluster.node_port(node_id))
+        client.request(Action.CLUSTER, command="remove", node_id=node_id)
+        client.request(
+            Action.CLUSTER, command="add", node_id=node_id, host="127.0.0.1", port=cluster.node_port(node_id)
+        )
     cluster.wait_whole()
     wait_for(lambda: cluster.shard(follower)["messages"] >= 100)
 
@@ -171,7 +174,7 @@ def test_a_leader_that_hears_nobody_steps_down_and_a_slow_link_does_no_harm(tmp_
     try:
         cluster.start()
         with cluster.nodes[1].client(20) as client:
-            client.request(15, command="transfer", node_id=2)
+            client.request(Action.CLUSTER, command="transfer", node_id=2)
         assert wait_for(cluster.leader) is cluster.nodes[2]
         load = Load([cluster.nodes[1].port, cluster.nodes[3].port], timeout=20)
         time.sleep(0.3)
@@ -272,6 +275,6 @@ def test_no_request_of_a_client_ends_a_node(cluster: Cluster) -> None:
             sock.sendall(request)
             assert json.loads(sock.makefile().readline())["code"] in (0, -1)
     with cluster.leader().client() as client:
-        client.request(15, command="add", node_id=9, host="no-such-name.invalid", port=5)
-        client.request(15, command="remove", node_id=9)
+        client.request(Action.CLUSTER, command="add", node_id=9, host="no-such-name.invalid", port=5)
+        client.request(Action.CLUSTER, command="remove", node_id=9)
     assert [node.worker_pid for node in cluster.nodes.values()] == pids

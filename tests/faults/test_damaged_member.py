@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from quorate.protocol import Action
 from storage.records import Member, Members
 from storage.renewal import others_can_elect
 from storage.tables import LOG, LmdbTables
@@ -58,7 +59,7 @@ def check_as_leader(cluster: Cluster, node: Node, sent: list[int]) -> None:
     def leads() -> Any:
         with cluster.leader().client() as client:
             if cluster.shard(node)["role"] != "leader":
-                client.request(15, command="transfer", node_id=node_id)
+                client.request(Action.CLUSTER, command="transfer", node_id=node_id)
         return cluster.shard(node)["role"] == "leader"
 
     wait_for(leads)

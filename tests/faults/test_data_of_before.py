@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from quorate import Client, RefusedError
+from quorate.protocol import Action
 from storage.records import LEVEL
 from tests.cluster import Cluster, wait_for
 from tests.conftest import StartNode
@@ -47,7 +48,7 @@ def test_old_data_take_nothing_that_an_old_version_could_not_read_until_they_are
         with pytest.raises(RefusedError, match="qctl cluster upgrade") as caught:
             client.produce("q", b"\xff")
         assert caught.value.error == "not_supported"
-        client.request(15, command="upgrade")
+        client.request(Action.CLUSTER, command="upgrade")
         client.produce("bytes", b"\xff", retry=60)
         assert client.status()["shards"][0]["level"] == LEVEL
     node.kill()
@@ -69,7 +70,7 @@ def test_a_clusters_nodes_find_each_other_on_ports_of_their_own(tmp_path: Path) 
             assert client.monitor("q")["size"] == 20
             listed = {one["node_id"]: one["port"] for one in cluster.listed}
             wait_for(lambda: {m["node_id"]: m["port"] for m in client.cluster()["members"]} == listed)
-            wait_for(lambda: client.request(15, command="upgrade"))  # the new addresses are changes, too
+            wait_for(lambda: client.request(Action.CLUSTER, command="upgrade"))  # the new addresses are changes, too
             client.produce("q", b"\xff", retry=60)
     finally:
         cluster.kill()

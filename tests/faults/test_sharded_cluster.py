@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from quorate import Client
+from quorate.protocol import Action
 from quorate.shards import shard_of_queue
 from tests.cluster import Cluster, wait_for
 from tests.faults.load import Load
@@ -102,7 +103,7 @@ def test_a_node_serves_a_shard_whose_worker_it_lacks(sharded: Cluster) -> None:
         for queue, msg_id in zip(QUEUES, kept, strict=True):
             assert client.show(msg_id)["queue"] == queue
             assert client.produce(queue, "more", retry=60) % 1024 == QUEUES.index(queue)
-        assert {row["leader_node_id"] for row in client.request(8)["shards"]} == set(leaders(sharded))
+        assert {row["leader_node_id"] for row in client.request(Action.LEADER)["shards"]} == set(leaders(sharded))
         assert client.cluster()["shards"][1]["leader_node_id"] != 1
 
 
@@ -111,7 +112,7 @@ def test_a_consumer_of_queues_that_different_nodes_lead_gets_one_message(sharded
 
     def wait() -> None:
         with sharded.nodes[1].client(30) as client:
-            got.append(client.request(2, queues=QUEUES, wait=20))
+            got.append(client.request(Action.CONSUME, queues=QUEUES, wait=20))
 
     waiting = [threading.Thread(target=wait) for _ in range(3)]
     for thread in waiting:
@@ -122,7 +123,7 @@ def test_a_consumer_of_queues_that_different_nodes_lead_gets_one_message(sharded
         for thread in waiting:
             thread.join(20)
         assert {reply["msg_id"] for reply in got} == sent
-        assert client.request(3, msg_ids=sorted(sent))["confirmed"] == len(QUEUES)
+        assert client.request(Action.CONFIRM, msg_ids=sorted(sent))["confirmed"] == len(QUEUES)
         assert sum(row["size"] for row in client.queue_rows("q*")) == 0
 
 
@@ -130,14 +131,14 @@ def test_a_node_is_removed_and_added_once_for_all_shards(sharded: Cluster) -> No
     with Client(nodes=nodes_of(sharded)[1:], timeout=20) as client:
         for number in range(30):
             client.produce(QUEUES[number % SHARDS], number, retry=60)
-        client.request(15, command="remove", node_id=1)
+        client.request(Action.CLUSTER, command="remove", node_id=1)
         wait_for(lambda: [members(row) for row in client.cluster()["shards"]] == [[2, 3]] * SHARDS)
         sharded.nodes[1].kill()
         port = free_port()
         fresh = sharded.make(9, port, [*sharded.listed[1:], {**sharded.listed[0], "node_id": 9}])
         sharded.nodes[1] = fresh
         fresh.start()
-        client.request(15, command="add", node_id=9, host="127.0.0.1", port=sharded.listed[0]["port"])
+        client.request(Action.CLUSTER, command="add", node_id=9, host="127.0.0.1", port=sharded.listed[0]["port"])
         wait_for(lambda: [voters(row) for row in client.cluster()["shards"]] == [[2, 3, 9]] * SHARDS)
         wait_for(lambda: 9 in leaders(sharded))
     with fresh.client() as client:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from quorate import Client, QuorateError, RefusedError
+from quorate.protocol import Action
 from quorate.shards import shard_of_queue
 from tests.cluster import wait_for
 from tests.conftest import StartNode
@@ -124,7 +125,7 @@ def test_damaged_data_take_only_their_shard_down_and_status_says_so(start_node: 
         assert "can't be used" in down["fault"]
         for shard in (0, 2):
             assert client.monitor(QUEUES[shard])["size"] == 1
-        listed = client.request(7)
+        listed = client.request(Action.LIST)
         assert listed["queue_count"] == 2
         assert listed["missing_shards"] == [1]
         with node.connect() as sock:
@@ -211,7 +212,7 @@ def test_a_reload_reaches_every_worker(start_node: StartNode) -> None:
         reload(node, max_data_bytes=5000, virtual_queue_list={"all": QUEUES})
         for queue in QUEUES:
             wait_for(partial(client.produce, queue, "x" * 2000))
-        ids = client.request(1, queue="all", data=1)["msg_ids"]
+        ids = client.request(Action.PRODUCE, queue="all", data=1)["msg_ids"]
         assert sorted(msg_id % 1024 for msg_id in ids) == list(range(SHARDS))
 
 
@@ -227,11 +228,11 @@ def test_a_client_learns_where_the_shards_are_and_asks_there(start_node: StartNo
     with node.client() as client:
         for n in range(40):
             client.produce(QUEUES[n % SHARDS], n, retry=60)
-        first = client.request(8)
+        first = client.request(Action.LEADER)
         ports = {row["shard"]: row["port"] for row in first["shards"]}
         assert len({*ports.values(), node.port}) == SHARDS + 1
         for shard, queue in enumerate(QUEUES):
-            assert client.request(8, queue=queue)["leader_port"] == ports[shard]
+            assert client.request(Action.LEADER, queue=queue)["leader_port"] == ports[shard]
         with Client(port=ports[1]) as direct:
             assert direct.status()["pid"] == rows(client)[1]["pid"]
             assert direct.monitor(QUEUES[2])["size"] == 13, "a worker's own port serves everything, too"
@@ -241,7 +242,7 @@ def test_a_client_learns_where_the_shards_are_and_asks_there(start_node: StartNo
         for n in range(60):
             queue = QUEUES[n % SHARDS]
             assert client.monitor(queue)["size"] >= 13
-        second = client.request(8)
+        second = client.request(Action.LEADER)
         assert second["version"] > first["version"]
         message = client.consume(QUEUES[1])
         assert message is not None
@@ -252,8 +253,8 @@ def test_a_workers_own_port_is_kept_unless_somebody_else_has_it(start_node: Star
     node = start_node(shards=SHARDS)
     with node.client() as client:
         ports = [row["direct_port"] for row in rows(client)]
-        wait_for(lambda: len(client.request(8)["shards"]) == SHARDS)  # each has a leader
-        assert ports == [row["port"] for row in client.request(8)["shards"]]
+        wait_for(lambda: len(client.request(Action.LEADER)["shards"]) == SHARDS)  # each has a leader
+        assert ports == [row["port"] for row in client.request(Action.LEADER)["shards"]]
     node.stop()
     with socket.socket() as other:
         other.bind(("127.0.0.1", ports[0]))
@@ -263,7 +264,7 @@ def test_a_workers_own_port_is_kept_unless_somebody_else_has_it(start_node: Star
             again = [row["direct_port"] for row in rows(client)]
             assert again[1:] == ports[1:]
             assert again[0] not in (0, ports[0])
-            assert client.request(8)["shards"][0]["port"] == again[0]
+            assert client.request(Action.LEADER)["shards"][0]["port"] == again[0]
     node.stop()
     node.start()
     with node.client() as client:

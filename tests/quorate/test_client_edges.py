@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from quorate import Client, ConnectionFailedError, NewMessage, ProtocolViolationError, RefusedError, UnknownOutcomeError
+from quorate.protocol import Action
 from quorate.shard_map import LEARN_AFTER, RENEW_S, ShardMap
 from quorate.trying import WAIT_SLICE_S
 from tests.conftest import StartNode
@@ -109,7 +110,7 @@ def test_a_refusal_of_what_could_not_be_read_needs_no_number() -> None:
 def test_a_number_of_ones_own_comes_back(start_node: StartNode) -> None:
     with start_node().client() as client:
         client.produce("q", 1)
-        assert client.request(4, queue="q", seq="mine")["seq"] == "mine"
+        assert client.request(Action.MONITOR, queue="q", seq="mine")["seq"] == "mine"
         assert "seq" not in client.monitor("q")
 
 

@@ -18,7 +18,7 @@ from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits
-from quorate.protocol import Request
+from quorate.protocol import Action, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.actors.gateway.test_listener import Datagrams, End
 from tests.actors.queues.shard import Shard
@@ -87,7 +87,7 @@ class House:
     def client(self, name: str | None = None, host: str = "192.0.2.7") -> "Guest":
         guest = Guest(self, host)
         if name is not None:
-            assert guest.ask(16, token=self.tokens[name])["code"] == 0
+            assert guest.ask(Action.AUTHENTICATE, token=self.tokens[name])["code"] == 0
         return guest
 
     def datagram(self, host: str, reply_bytes_max: int = 1000, **fields: Any) -> list[dict[str, Any]]:

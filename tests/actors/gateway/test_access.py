@@ -28,12 +28,15 @@ def one(*allow: str) -> dict[str, Rights]:
 def test_a_token_says_who_a_client_is_and_what_it_may() -> None:
     house = House(one("produce:a", "look"), rights_of(["look:public"]))
     guest = house.client()
-    assert guest.ask(1, queue="a", data=1)["error"] == "not_allowed"
-    assert guest.ask(4, queue="public")["error"] == "no_such_queue"
-    reply = guest.ask(16, token=house.tokens["w"], seq=7)
+    assert guest.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
+    assert guest.ask(Action.MONITOR, queue="public")["error"] == "no_such_queue"
+    reply = guest.ask(Action.AUTHENTICATE, token=house.tokens["w"], seq=7)
     assert (reply["principal"], reply["rights"], reply["seq"]) == ("w", ["produce:a", "look"], 7)
-    assert guest.ask(1, queue="a", data=1)["code"] == 0
-    assert guest.ask(1, queue="b", data=1)["reason"] == "the right produce for what the request names is missing"
+    assert guest.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
+    assert (
+        guest.ask(Action.PRODUCE, queue="b", data=1)["reason"]
+        == "the right produce for what the request names is missing"
+    )
 
 
 def test_what_was_sent_before_a_token_has_the_rights_of_before_and_what_comes_behind_has_its() -> None:
@@ -92,11 +95,11 @@ def test_a_node_without_an_access_file_says_that_there_are_no_tokens() -> None:
 def test_without_an_access_file_only_this_machine_changes_the_cluster() -> None:
     house = House(None)
     far, near = house.client(), house.client(host="127.0.0.1")
-    assert far.ask(1, queue="a", data=1)["code"] == 0
-    assert far.ask(13, queue="a")["code"] == 0
-    refused = far.ask(15, command="remove", node_id=2)
+    assert far.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
+    assert far.ask(Action.REMOVE, queue="a")["code"] == 0
+    refused = far.ask(Action.CLUSTER, command="remove", node_id=2)
     assert (refused["error"], refused["reason"]) == ("not_allowed", "the right operate over the node is missing")
-    assert far.ask(115)["error"] == "not_allowed"
+    assert far.ask(Action.NODE_INIT)["error"] == "not_allowed"
     near.send({"action": 15, "command": "remove", "node_id": 2})
     assert [type(one).__name__ for one in house.shard.broker.asked] == ["ClusterAsked"]
 
@@ -190,8 +193,8 @@ def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_i
     owner.connection.principal = Principal("owner", EVERY_RIGHT)
     owner.send({"action": 1, "queue": "a", "data": "x"})
     assert [reply["data"] for reply in same.replies()] == ["x"]
-    assert changed.ask(2, queue="a")["error"] == "not_allowed"
-    assert "msg_id" not in changed.ask(2, queue="b")
+    assert changed.ask(Action.CONSUME, queue="a")["error"] == "not_allowed"
+    assert "msg_id" not in changed.ask(Action.CONSUME, queue="b")
     assert not changed.end.closed_how
 
 
@@ -212,7 +215,7 @@ def test_a_token_that_was_taken_away_ends_its_connections() -> None:
     guest, waiting = house.client("w"), house.client("w")
     waiting.send({"action": 2, "queue": "b", "wait": 60})
     house.change(AccessTable({"w": Entry(ALL, (new, old))}))
-    assert guest.ask(1, queue="a", data=1)["code"] == 0
+    assert guest.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
     house.change(AccessTable({"w": Entry(ALL, (new,))}))
     assert [reply["error"] for reply in guest.replies()] == ["not_authenticated"]
     assert [reply.get("error") for reply in waiting.replies()] == [None, "not_authenticated"]
@@ -260,12 +263,12 @@ def test_a_message_that_a_datagram_may_not_be_answered_with_stays_where_it_is() 
 def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> None:
     house = House(one("produce", "manage", "look"))
     guest = house.client("w")
-    guest.ask(1, queue="a", data=1)
-    guest.ask(4, queue="a")
+    guest.ask(Action.PRODUCE, queue="a", data=1)
+    guest.ask(Action.MONITOR, queue="a")
     guest.send({"action": 15, "command": "status", "seq": 1})
     assert house.audited() == []
-    guest.ask(13, queue="a")
-    guest.ask(2, queues=["a", "b"])
+    guest.ask(Action.REMOVE, queue="a")
+    guest.ask(Action.CONSUME, queues=["a", "b"])
     removed, refused = house.audited()
     assert removed == {
         "at": removed["at"],
@@ -325,8 +328,8 @@ def test_a_flood_of_refusals_is_not_a_flood_of_lines() -> None:
 def test_a_line_of_the_audit_has_the_beginning_of_what_is_long() -> None:
     house = House({"w": rights_of(["produce"])})
     guest = house.client("w")
-    assert guest.ask(13, queue="q" * 255)["error"] == "not_allowed"
-    assert guest.ask(2, queues=["n" * 255, "b", "c", "d"])["error"] == "not_allowed"
+    assert guest.ask(Action.REMOVE, queue="q" * 255)["error"] == "not_allowed"
+    assert guest.ask(Action.CONSUME, queues=["n" * 255, "b", "c", "d"])["error"] == "not_allowed"
     one_, several = house.audited()
     assert one_["queue"] == "q" * 100
     assert several["queues"] == ["n" * 100, "b", "c"]

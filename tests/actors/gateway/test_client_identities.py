@@ -4,6 +4,7 @@ from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
 from actors.gateway.client_identities import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
 from actors.messages.rights import Rights
 from actors.node.access_file import rights_of
+from quorate.protocol import Action
 from tests.actors.gateway.house import Guest, House
 
 
@@ -16,7 +17,7 @@ def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node()
     operator = operators[0]
     assert all(one.connection.identity.known.principal.name == "op" for one in operators)
     assert house.client(host="127.0.0.1").refused is None, "those have places of their own"
-    assert operator.ask(4, queue="a")["error"] == "not_allowed", "it is served"
+    assert operator.ask(Action.MONITOR, queue="a")["error"] == "not_allowed", "it is served"
     other = house.client()
     other.send({"action": 16, "token": house.tokens["w"]})
     assert [reply["error"] for reply in other.replies()] == ["overloaded"]
@@ -55,7 +56,7 @@ def test_strangers_of_this_machine_keep_nobody_out_who_has_a_token() -> None:
             house.listener.closed(guest.connection)
     known = [house.client("app", host="127.0.0.1") for _ in range(20)]
     assert all(guest.refused is None and not guest.end.closed_how for guest in known)
-    assert all(guest.ask(1, queue="a", data=1).get("error") != "overloaded" for guest in known)
+    assert all(guest.ask(Action.PRODUCE, queue="a", data=1).get("error") != "overloaded" for guest in known)
 
 
 def test_strangers_that_show_nothing_make_room_for_who_does() -> None:
@@ -138,7 +139,7 @@ def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> 
     known, stranger = house.client(), house.client()
     house.listener.admit_moved(known.connection, ("192.0.2.7", 5), "w", house.hashes["w"].name)
     house.listener.admit_moved(stranger.connection, ("192.0.2.7", 5), "w", "something else")
-    assert known.ask(1, queue="a", data=1)["code"] == 0
-    assert stranger.ask(1, queue="a", data=1)["error"] == "not_allowed"
+    assert known.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
+    assert stranger.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
     house.crank(AUTHENTICATE_S + 0.1)
-    assert known.ask(1, queue="a", data=1)["code"] == 0
+    assert known.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0

@@ -230,8 +230,8 @@ def filled() -> House:
     owner.connection.principal = Principal("owner", EVERY_RIGHT)
     for queue in QUEUES:
         for n in range(2):
-            assert owner.ask(1, queue=queue, data=f"secret of {queue}", retry=30, key=f"k{n}")["code"] == 0
-        assert owner.ask(2, queue=queue)["code"] == 0
+            assert owner.ask(Action.PRODUCE, queue=queue, data=f"secret of {queue}", retry=30, key=f"k{n}")["code"] == 0
+        assert owner.ask(Action.CONSUME, queue=queue)["code"] == 0
     return house
 
 
@@ -297,16 +297,16 @@ def test_a_virtual_queue_reaches_only_queues_that_its_producer_may_produce_to() 
     guest = house.client()
     for allow, code in ((["produce:virtual"], -1), (["produce:virtual", "produce:a"], -1), (["produce:?"], -1)):
         guest.connection.principal = Principal("w", rights_of(allow))
-        assert guest.ask(1, queue="virtual", data=1)["code"] == code, allow
+        assert guest.ask(Action.PRODUCE, queue="virtual", data=1)["code"] == code, allow
     guest.connection.principal = Principal("w", rights_of(["produce:virtual", "produce:a", "produce:b"]))
-    assert len(guest.ask(1, queue="virtual", data=1)["msg_ids"]) == 2
+    assert len(guest.ask(Action.PRODUCE, queue="virtual", data=1)["msg_ids"]) == 2
 
 
 def test_a_list_counts_and_shows_what_its_client_may_see() -> None:
     house = filled()
     guest = house.client()
     guest.connection.principal = Principal("w", rights_of(["look:a*"]))
-    reply = guest.ask(7, count=1)
+    reply = guest.ask(Action.LIST, count=1)
     assert ([row["name"] for row in reply["queue_list"]], reply["queue_count"], reply["next"]) == (["a"], 2, "a")
-    reply = guest.ask(7, after="a")
+    reply = guest.ask(Action.LIST, after="a")
     assert ([row["name"] for row in reply["queue_list"]], reply.get("next")) == (["ab"], None)

@@ -12,7 +12,7 @@ from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, Rights
 from net.clients.reply_length import reply_length
-from quorate.protocol import Reply, Request
+from quorate.protocol import Action, Reply, Request
 
 
 class _Nobody(pykka.ThreadingActor):
@@ -44,7 +44,7 @@ def following(*, forwards: bool = True) -> Routing:
 def test_a_leader_keeps_everything() -> None:
     routing = Routing(forwards=True)
     routing.leader_changed(0.0, LeaderChanged(1, True))
-    assert len(routing.route(0.0, [call(), call(4)]).own) == 2
+    assert len(routing.route(0.0, [call(), call(Action.MONITOR)]).own) == 2
     assert routing.is_direct
 
 
@@ -55,13 +55,13 @@ def test_what_asks_about_this_node_stays_here(action: int) -> None:
 
 def test_who_leads_is_answered_when_it_is_known() -> None:
     routing = Routing(forwards=True)
-    assert routing.route(0.0, [call(8)]).own == []
+    assert routing.route(0.0, [call(Action.LEADER)]).own == []
     assert len(routing.leader_changed(0.5, OTHER).own) == 1
     assert [reply.error for _, reply in held_for_nobody(Routing(forwards=True))] == ["no_leader"]
 
 
 def held_for_nobody(routing: Routing) -> Any:
-    routing.route(0.0, [call(8)])
+    routing.route(0.0, [call(Action.LEADER)])
     return routing.tick(HOLD_S).answers
 
 
@@ -102,7 +102,7 @@ def test_a_leader_that_hands_over_holds_what_comes() -> None:
 
 def test_when_the_leader_is_lost_what_may_be_done_is_unknown_and_what_looks_is_asked_again() -> None:
     routing = following()
-    routing.route(0.0, [call(1), call(2), call(4)])
+    routing.route(0.0, [call(Action.PRODUCE), call(Action.CONSUME), call(Action.MONITOR)])
     assert [reply.error for _, reply in routing.link_lost(1.0, 2)] == ["unknown_outcome"] * 2
     assert len(routing.tick(1.0 + RETURN_S).forwards) == 1
 
@@ -119,7 +119,7 @@ def test_what_came_back_undone_is_tried_again_until_its_time_is_over() -> None:
 
 def test_a_leader_that_never_answers_leaves_the_outcome_unknown() -> None:
     routing = following()
-    routing.route(0.0, [call(2, wait=5.0)])
+    routing.route(0.0, [call(Action.CONSUME, wait=5.0)])
     assert routing.tick(ANSWER_S + 4.9).answers == []
     assert [reply.error for _, reply in routing.tick(ANSWER_S + 5.1).answers] == ["unknown_outcome"]
     routing.route(20.0, [call()])
@@ -158,7 +158,7 @@ def test_what_a_worker_of_this_node_was_asked_as_the_leader_is_given_up_when_ano
     routing = Routing(forwards=True, sibling=sibling)
     routing.linked(0.0, sibling)
     routing.leader_changed(0.0, LeaderChanged(sibling, False))
-    asked = [call(2), call(108)]
+    asked = [call(Action.CONSUME), call(Action.NODE_STATUS)]
     assert [one.to for one in routing.route(0.0, asked).forwards] == [sibling, sibling]
     routing.leader_changed(0.5, LeaderChanged(-2 - 3 * 1024, False))
     routed = routing.tick(2.0)
@@ -169,7 +169,7 @@ def test_what_a_worker_of_this_node_was_asked_as_the_leader_is_given_up_when_ano
 def test_nobody_is_sent_to_a_leader_whose_address_is_not_known() -> None:
     routing = Routing(forwards=False)
     routing.leader_changed(0.0, LeaderChanged(2, False))
-    routed = routing.route(0.0, [call(), call(8)])
+    routed = routing.route(0.0, [call(), call(Action.LEADER)])
     assert routed == type(routed)()
     known = routing.leader_changed(0.5, OTHER)
     assert [reply.error for _, reply in known.answers] == ["redirect"]
@@ -179,7 +179,7 @@ def test_nobody_is_sent_to_a_leader_whose_address_is_not_known() -> None:
 def test_a_client_that_is_gone_gets_its_held_requests_done_but_takes_no_message() -> None:
     routing = Routing(forwards=True)
     client = Somebody()
-    routing.route(0.0, [call(1, client), call(2, client), call(2)])
+    routing.route(0.0, [call(Action.PRODUCE, client), call(Action.CONSUME, client), call(Action.CONSUME)])
     client.has_left = client.is_gone = True
     assert [(one.request.action, reply.code) for one, reply in routing.forget(client)] == [(2, 0)]
     done = routing.leader_changed(1.0, LeaderChanged(1, True, "a", 1)).own
@@ -189,7 +189,7 @@ def test_a_client_that_is_gone_gets_its_held_requests_done_but_takes_no_message(
 def test_a_client_that_reads_on_is_served_what_is_there_but_waits_for_nothing() -> None:
     routing = Routing(forwards=True)
     client = Somebody()
-    asked = call(2, client, wait=60.0)
+    asked = call(Action.CONSUME, client, wait=60.0)
     taken_for = reply_length(asked.request)
     routing.route(0.0, [asked])
     client.has_left = True
@@ -204,7 +204,7 @@ def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_we
     routing = Routing(forwards=True)
     for _ in range(10):
         client = Somebody()
-        routing.route(0.0, [call(1, client)])
+        routing.route(0.0, [call(Action.PRODUCE, client)])
         client.has_left = client.is_gone = True
         routing.forget(client)
     routing.linked(0.5, 2)
@@ -215,7 +215,7 @@ def test_nothing_is_remembered_of_clients_that_had_gone_before_their_requests_we
 def test_a_consumer_that_comes_back_after_its_client_has_gone_takes_no_message() -> None:
     routing = following()
     client = Somebody()
-    serial = routing.route(0.0, [call(2, client, wait=60.0)]).forwards[0].serial
+    serial = routing.route(0.0, [call(Action.CONSUME, client, wait=60.0)]).forwards[0].serial
     client.has_left = client.is_gone = True
     routing.came_back(0.0, 2, [serial])
     routed = routing.tick(RETURN_S)
@@ -225,7 +225,7 @@ def test_a_consumer_that_comes_back_after_its_client_has_gone_takes_no_message()
 def test_who_leaves_is_said_to_the_node_that_has_its_calls_also_when_nobody_leads() -> None:
     routing = following()
     client = Somebody()
-    routing.route(0.0, [call(2, client, wait=60.0)])
+    routing.route(0.0, [call(Action.CONSUME, client, wait=60.0)])
     routing.leader_changed(0.1, LeaderChanged(0, False))
     assert routing.under_way.client_gone(client) == ForwardedClient(1, 2)
 
@@ -233,10 +233,10 @@ def test_who_leaves_is_said_to_the_node_that_has_its_calls_also_when_nobody_lead
 def test_a_clients_requests_stay_in_their_order_while_the_first_of_them_is_held() -> None:
     routing = following()
     client = Somebody()
-    serial = routing.route(0.0, [call(1, client)]).forwards[0].serial
+    serial = routing.route(0.0, [call(Action.PRODUCE, client)]).forwards[0].serial
     routing.came_back(0.0, 2, [serial])
-    assert routing.route(0.0, [call(4, client)]).forwards == [], "it would overtake the first"
-    assert len(routing.route(0.0, [call(4)]).forwards) == 1
+    assert routing.route(0.0, [call(Action.MONITOR, client)]).forwards == [], "it would overtake the first"
+    assert len(routing.route(0.0, [call(Action.MONITOR)]).forwards) == 1
     assert [one.call.request.action for one in routing.tick(RETURN_S).forwards] == [1, 4]
 
 
@@ -265,7 +265,7 @@ def test_many_held_requests_cost_no_more_than_few_each() -> None:
 
 
 def large(client: Somebody | None = None, size: int = 4000) -> Call:
-    return call(1, client, queue="q", data=Raw(b'"' + b"x" * size + b'"'))
+    return call(Action.PRODUCE, client, queue="q", data=Raw(b'"' + b"x" * size + b'"'))
 
 
 def has_credit(routing: Routing) -> bool:
@@ -278,7 +278,7 @@ def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_w
     routing.leader_changed(0.0, OTHER)
     routing.linked(0.0, 2)
     one, other = Somebody(), Somebody()
-    asked = [large(one), large(other), large(one), call(3, one, msg_id=5), large(other)]
+    asked = [large(one), large(other), large(one), call(Action.CONFIRM, one, msg_id=5), large(other)]
     sent = routing.route(0.0, asked).forwards
     assert [forward.call for forward in sent] == asked[:2]
     assert routing.route(0.0, [large(Somebody(), 100_000)]).forwards == [], "and so has every other client to wait"
@@ -295,10 +295,10 @@ def test_beyond_its_credit_a_node_is_sent_nothing_and_what_waits_goes_in_order_w
 def test_who_only_looks_has_a_part_of_the_credit_and_keeps_nobody_waiting_who_works() -> None:
     """Four peeks of strangers were all of it, and a produce of 500 bytes stood behind theirs without end."""
     routing = following()
-    looks = [call(11, queue="public", count=1000) for _ in range(50)]
+    looks = [call(Action.PEEK, queue="public", count=1000) for _ in range(50)]
     sent = routing.route(0.0, looks).forwards
     assert sum(forward.call.request.action == 11 for forward in sent) == CREDIT_BYTES * LOOKS_SHARE // LONG_LOOK_BYTES
-    work = [large(), call(3, msg_id=5), call(2, queue="q", count=10)]
+    work = [large(), call(Action.CONFIRM, msg_id=5), call(Action.CONSUME, queue="q", count=10)]
     assert [forward.call for forward in routing.route(0.0, work).forwards] == work
     routing.under_way.answered(2, sent[0].serial, Reply(action=11, code=0))
     assert has_credit(routing), "the next may look"
@@ -307,27 +307,27 @@ def test_who_only_looks_has_a_part_of_the_credit_and_keeps_nobody_waiting_who_wo
     alone = Routing(forwards=True, credit_bytes=1000)
     alone.leader_changed(0.0, OTHER)
     alone.linked(0.0, 2)
-    assert len(alone.route(0.0, [call(11, queue="public", count=1000)]).forwards) == 1, "one may always"
+    assert len(alone.route(0.0, [call(Action.PEEK, queue="public", count=1000)]).forwards) == 1, "one may always"
 
 
 def test_consumers_that_wait_there_keep_nobody_waiting_who_works() -> None:
     """Sixty-four that waited for a thousand queues each were all of the credit, for an hour."""
     routing = following()
     names = [f"q{number}" for number in range(1000)]
-    waits = [call(2, queues=names, wait=3600.0) for _ in range(100)]
+    waits = [call(Action.CONSUME, queues=names, wait=3600.0) for _ in range(100)]
     sent = routing.route(0.0, waits).forwards
     assert 60 < len(sent) < 70
-    work = [large(), call(3, msg_id=5), call(4, queue="q")]
+    work = [large(), call(Action.CONFIRM, msg_id=5), call(Action.MONITOR, queue="q")]
     assert [forward.call for forward in routing.route(0.0, work).forwards] == work
     other = following()
-    assert len(other.route(0.0, [call(2, queue="q", wait=60.0) for _ in range(50_000)]).forwards) == 50_000
+    assert len(other.route(0.0, [call(Action.CONSUME, queue="q", wait=60.0) for _ in range(50_000)]).forwards) == 50_000
 
 
 def test_those_that_waited_for_too_long_are_told_some_at_a_time() -> None:
     """Thousands whose patience ends at one moment took a third of a second."""
     routing = Routing(forwards=True)
     count = 2 * GIVE_UP_MAX + 10
-    routing.route(0.0, [call(1, patience=1.0) for _ in range(count)])
+    routing.route(0.0, [call(Action.PRODUCE, patience=1.0) for _ in range(count)])
     told = []
     while routing.next_at <= 1.0:
         told.append(len(routing.tick(1.0).answers))
@@ -341,7 +341,7 @@ def test_answers_that_are_missing_are_told_some_at_a_time() -> None:
     routing.leader_changed(0.0, OTHER)
     routing.linked(0.0, 2)
     count = 2 * GIVE_UP_MAX + 10
-    routing.route(0.0, [call(1, queue="q", data=Raw(b"1")) for _ in range(count)])
+    routing.route(0.0, [call(Action.PRODUCE, queue="q", data=Raw(b"1")) for _ in range(count)])
     told = []
     while routing.has_open:
         told.append(len(routing.tick(1000.0).answers))
@@ -365,7 +365,7 @@ def test_a_large_request_has_the_time_that_a_slow_link_takes_for_it() -> None:
 
 def test_a_request_is_held_for_some_elections_however_patient_it_says_it_is() -> None:
     routing = Routing(forwards=True, hold_s=2.0)
-    routing.route(0.0, [call(1, patience=31_536_000.0), call(1, patience=1.0)])
+    routing.route(0.0, [call(Action.PRODUCE, patience=31_536_000.0), call(Action.PRODUCE, patience=1.0)])
     assert len(routing.tick(1.0).answers) == 1
     assert routing.tick(2.0 * PATIENCE_MAX - 0.1).answers == []
     assert len(routing.tick(2.0 * PATIENCE_MAX).answers) == 1
@@ -374,7 +374,7 @@ def test_a_request_is_held_for_some_elections_however_patient_it_says_it_is() ->
 def test_a_consumer_whose_leader_goes_waits_on_at_the_next_for_all_that_is_left_of_its_time() -> None:
     """It was asked for again with a wait of nothing, and came back empty at once."""
     routing = following()
-    [sent] = routing.route(0.0, [call(18, queue="q", wait=60.0)]).forwards
+    [sent] = routing.route(0.0, [call(Action.WATCH, queue="q", wait=60.0)]).forwards
     routing.leader_changed(5.0, LeaderChanged(3, False, "c", 33))
     routing.link_lost(5.5, 2, 0)
     again = routing.linked(6.0, 3).forwards
@@ -387,7 +387,7 @@ def test_a_consumer_whose_leader_goes_waits_on_at_the_next_for_all_that_is_left_
 def test_what_sets_something_is_not_forwarded_for_a_client_that_is_gone() -> None:
     routing = Routing(forwards=True)
     client = Somebody()
-    routing.route(0.0, [call(5, client, queue="q"), call(1, client, queue="q")])
+    routing.route(0.0, [call(Action.CONFIGURE, client, queue="q"), call(Action.PRODUCE, client, queue="q")])
     client.has_left = client.is_gone = True
     routing.leader_changed(1.0, OTHER)
     routed = routing.linked(1.0, 2)
@@ -397,7 +397,7 @@ def test_what_sets_something_is_not_forwarded_for_a_client_that_is_gone() -> Non
 
 def test_very_many_held_requests_go_on_some_at_a_time_in_their_order() -> None:
     routing = Routing(forwards=True)
-    asked = [call(1) for _ in range(LOOK_MAX * 2 + 5)]
+    asked = [call(Action.PRODUCE) for _ in range(LOOK_MAX * 2 + 5)]
     routing.route(0.0, asked)
     went = routing.leader_changed(1.0, LeaderChanged(1, True)).own
     assert len(went) == LOOK_MAX
@@ -410,7 +410,7 @@ def test_very_many_held_requests_go_on_some_at_a_time_in_their_order() -> None:
 def test_a_consumer_that_comes_back_while_its_node_stops_is_told_so() -> None:
     """It was forwarded to the next leader behind the word that its client waits no longer, and hung there."""
     routing = following()
-    consumer, producer = call(2, queue="q", wait=9.0), call(1)
+    consumer, producer = call(Action.CONSUME, queue="q", wait=9.0), call(Action.PRODUCE)
     routing.end_waits("stopping")
     routing.returned(0.0, [consumer, producer])
     routed = routing.tick(RETURN_S)
@@ -421,7 +421,7 @@ def test_a_consumer_that_comes_back_while_its_node_stops_is_told_so() -> None:
 def test_who_has_lost_the_right_while_the_request_was_elsewhere_is_told_so() -> None:
     routing = following()
     client: Any = Somebody()
-    asked, allowed = call(2, client, queue="q", wait=9.0), call(4, client, queue="q")
+    asked, allowed = call(Action.CONSUME, client, queue="q", wait=9.0), call(Action.MONITOR, client, queue="q")
     client.principal = Principal("w", Rights({"look": ["*"]}))
     routing.returned(0.0, [asked, allowed])
     routed = routing.tick(RETURN_S)

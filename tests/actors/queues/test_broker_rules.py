@@ -12,7 +12,7 @@ from actors.queues.clocks import STALE_ALARMS_MAX
 from actors.queues.listing import LIST_NAMES
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.replicated import REPLICATED_S
-from quorate.protocol import ProduceItem, Request
+from quorate.protocol import Action, ProduceItem, Request
 from storage.queue_state import ALL_READY
 from storage.records import Clear, Place
 from tests.actors.queues.shard import NOBODY, Shard
@@ -195,7 +195,9 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
         if name == "produce":
             queue, delay, ttl, retry, priority, key, drops, keeps = values
             times = {"delay": delay, "ttl": delay + ttl, "retry": retry, "expire": drops, "keep": keeps}
-            reply = shard.ask(1, queue=queue, data="x", priority=priority, key=key, headers={"a": "b"}, **times)
+            reply = shard.ask(
+                Action.PRODUCE, queue=queue, data="x", priority=priority, key=key, headers={"a": "b"}, **times
+            )
             holder = [m for m in model.messages if m.queue == queue and m.key is not None and m.key == key]
             if queue in model.takes_nothing:
                 assert reply["error"] == "paused"
@@ -218,13 +220,13 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 )
             )
         elif name == "consume":
-            reply = shard.ask(2, queue=values[0], count=values[1])
+            reply = shard.ask(Action.CONSUME, queue=values[0], count=values[1])
             expected = model.consume(values[0], values[1], shard.now)
             got = [(m["msg_id"], m["deliveries"]) for m in reply.get("messages", ())]
             assert got == [(m.msg_id, m.deliveries) for m in expected]
         elif name == "move" and made:
             msg_id, queue, to = made[values[0] % len(made)], values[1], values[2]
-            reply = shard.ask(21, queue=queue, to=to, msg_id=msg_id, create=True)
+            reply = shard.ask(Action.MOVE, queue=queue, to=to, msg_id=msg_id, create=True)
             if to == queue or queue not in shard.state.queues:
                 assert reply["error"] == ("field_error" if to == queue else "no_such_queue")
                 continue
@@ -235,7 +237,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
         elif name == "withhold" and made:
             msg_id = made[values[0] % len(made)]
             m = next((m for m in model.messages if m.msg_id == msg_id), None)
-            reply = shard.ask(22, msg_id=msg_id, delay=values[1])
+            reply = shard.ask(Action.WITHHOLD, msg_id=msg_id, delay=values[1])
             is_there = m is not None and m in model.ready(m.queue, shard.now)
             assert reply.get("error") == (None if is_there else "not_ready" if m else "no_such_message")
             if m is not None and is_there:
@@ -259,12 +261,12 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             flying = bool(found) and found[0].flying_until is not None and is_meant
             if name == "confirm":  # also of a delivery that is not known: then its record was lost
                 found = [m for m in found if meant is None or m.deliveries <= meant]
-                assert shard.ask(3, **named)["confirmed"] == len(found)
+                assert shard.ask(Action.CONFIRM, **named)["confirmed"] == len(found)
                 model.messages = [m for m in model.messages if m not in found]
             elif name == "bury":
                 if found and model.is_over(found[0]):
                     flying = False
-                reply = shard.ask(20, reason=values[2], **named)
+                reply = shard.ask(Action.BURY, reason=values[2], **named)
                 if flying and found[0].queue not in model.dead_letter:
                     assert reply["error"] == "field_error"
                 else:
@@ -277,7 +279,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
                 delayed = delayed and (found[0].due > shard.now or model.is_held(found[0]))
                 if found and model.is_over(found[0]):
                     flying = delayed = False
-                reply = shard.ask(9, delay=values[2], nack=values[3], **named)
+                reply = shard.ask(Action.RELEASE, delay=values[2], nack=values[3], **named)
                 assert (reply["code"] == 0) == (flying or delayed)
                 if flying or delayed:
                     m = found[0]
@@ -293,7 +295,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             else:
                 if found and model.is_over(found[0]):
                     flying = False
-                reply = shard.ask(10, retry=values[2], **named)
+                reply = shard.ask(Action.EXTEND, retry=values[2], **named)
                 assert (reply["code"] == 0) == flying
                 if flying:
                     m = found[0]
@@ -305,7 +307,7 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             shard.pass_time(values[0])
         elif name == "pause":
             queue, paused = values
-            word = shard.ask(5, queue=queue, paused=paused)["paused"]
+            word = shard.ask(Action.CONFIGURE, queue=queue, paused=paused)["paused"]
             if paused in (True, "out", "all"):
                 model.paused.add(queue)
             else:
@@ -317,11 +319,13 @@ def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) ->
             held, shut = queue in model.paused, queue in model.takes_nothing
             assert word == (("all" if held else "in") if shut else held)
         elif name == "size":
-            shard.ask(5, queue=values[0], max_size=values[1])
+            shard.ask(Action.CONFIGURE, queue=values[0], max_size=values[1])
             model.max_size[values[0]] = values[1]
         elif name == "limit":
             queue, limit, has_dead_letter = values
-            shard.ask(5, queue=queue, max_deliveries=limit, dead_letter="dead" if has_dead_letter else None)
+            shard.ask(
+                Action.CONFIGURE, queue=queue, max_deliveries=limit, dead_letter="dead" if has_dead_letter else None
+            )
             model.max_deliveries[queue] = limit
             model.dead_letter.pop(queue, None)
             if has_dead_letter:
@@ -360,19 +364,19 @@ def test_delivery_order_is_priority_then_due_time_then_production(wanted: list[t
     shard = Shard()
     produced = []
     for priority, delay in wanted:
-        msg_id = shard.ask(1, queue="q", data="x", priority=priority, delay=delay)["msg_id"]
+        msg_id = shard.ask(Action.PRODUCE, queue="q", data="x", priority=priority, delay=delay)["msg_id"]
         produced.append((-priority, shard.now + delay, msg_id))
     shard.pass_time(10)
-    got = [m["msg_id"] for m in shard.ask(2, queue="q", count=100)["messages"]]
+    got = [m["msg_id"] for m in shard.ask(Action.CONSUME, queue="q", count=100)["messages"]]
     assert got == [msg_id for _, _, msg_id in sorted(produced)]
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=20), st.floats(0.01, 6))
 def test_a_delayed_message_is_never_delivered_early_and_not_late_to_who_waits(delays: list[float], wait: float) -> None:
     shard = Shard()
-    due = {shard.ask(1, queue="q", data="x", delay=delay)["msg_id"]: shard.now + delay for delay in delays}
+    due = {shard.ask(Action.PRODUCE, queue="q", data="x", delay=delay)["msg_id"]: shard.now + delay for delay in delays}
     begun = shard.now
-    numbers = [shard.send(2, queue="q", wait=wait) for _ in delays]
+    numbers = [shard.send(Action.CONSUME, queue="q", wait=wait) for _ in delays]
     seen: dict[int, float] = {}
     while shard.now < begun + wait:
         for number in numbers:
@@ -407,14 +411,14 @@ def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list
     for step in steps:
         if step[0] == "wait":
             clients.append(object())
-            number = shard.send(2, client=clients[-1], queues=step[1], wait=step[2])
+            number = shard.send(Action.CONSUME, client=clients[-1], queues=step[1], wait=step[2])
             queue = next((name for name in step[1] if stored[name]), None)
             if queue is None:
                 waiting.append((number, clients[-1], step[1], shard.now + step[2]))
             else:
                 assert shard.replies[number]["msg_id"] == stored[queue].pop(0)
         elif step[0] == "produce":
-            msg_id = shard.ask(1, queue=step[1], data="x", retry=0)["msg_id"]
+            msg_id = shard.ask(Action.PRODUCE, queue=step[1], data="x", retry=0)["msg_id"]
             first = next((one for one in waiting if step[1] in one[2]), None)
             if first is None:
                 stored[step[1]].append(msg_id)
@@ -439,11 +443,11 @@ def test_a_clear_of_very_many_goes_in_pieces_and_gathers_nothing_beforehand() ->
     """Of two millions the ids alone took half a second, in which the leader was deposed."""
     shard = Shard()
     for _ in range(30):
-        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
     for _ in range(5):
-        shard.ask(1, queue="q", messages=[{"data": 1, "delay": 100}] * 1000)
-    shard.ask(2, queue="q", count=1000)
-    number = shard.send(6, queue="q")
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1, "delay": 100}] * 1000)
+    shard.ask(Action.CONSUME, queue="q", count=1000)
+    number = shard.send(Action.CLEAR, queue="q")
     assert shard.replies[number]["count"] == 34_000, "what was delivered at most once is gone"
     cleared = [len(record.msg_ids) for record in shard.log if isinstance(record, Clear)]
     assert max(cleared) == CLEAR_CHUNK
@@ -453,11 +457,11 @@ def test_a_clear_of_very_many_goes_in_pieces_and_gathers_nothing_beforehand() ->
 
 def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
     shard = Shard()
-    shard.ask(5, queue="work", dead_letter="dead", max_deliveries=1)
+    shard.ask(Action.CONFIGURE, queue="work", dead_letter="dead", max_deliveries=1)
     for _ in range(6):
-        shard.ask(1, queue="dead", messages=[{"data": 1}] * 1000)
-    first = shard.ask(1, queue="work", data="buried", retry=1)["msg_id"]
-    shard.ask(2, queue="work")
+        shard.ask(Action.PRODUCE, queue="dead", messages=[{"data": 1}] * 1000)
+    first = shard.ask(Action.PRODUCE, queue="work", data="buried", retry=1)["msg_id"]
+    shard.ask(Action.CONSUME, queue="work")
     shard.broker.execute(shard.now, [])
     request = Request(6, queue="dead")
     call = Call(request, shard, 999, NOBODY)
@@ -474,15 +478,15 @@ def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
 def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_into_it_meanwhile() -> None:
     """The first that were looked at had all been buried since, and it was taken for empty."""
     shard = Shard()
-    shard.ask(5, queue="work", dead_letter="dead", max_deliveries=1)
+    shard.ask(Action.CONFIGURE, queue="work", dead_letter="dead", max_deliveries=1)
     for priority, times in ((0, 4), (9, 3)):
         for _ in range(times):
-            shard.ask(1, queue="dead", messages=[{"data": 1, "priority": priority}] * 1000)
+            shard.ask(Action.PRODUCE, queue="dead", messages=[{"data": 1, "priority": priority}] * 1000)
     for _ in range(3):
-        shard.ask(1, queue="work", messages=[{"data": "b", "retry": 1}] * 1000)
+        shard.ask(Action.PRODUCE, queue="work", messages=[{"data": "b", "retry": 1}] * 1000)
     old = {message.msg_id for message in shard.state.messages.values() if message.queue == "dead"}
     for _ in range(3):
-        shard.ask(2, queue="work", count=1000)
+        shard.ask(Action.CONSUME, queue="work", count=1000)
     shard.broker.execute(shard.now, [Call(Request(6, queue="dead"), shard, 999, NOBODY)])
     shard.now += 5.0
     while shard.broker.next_event_at <= shard.now:
@@ -497,7 +501,7 @@ def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_i
 def test_a_clear_looks_at_what_has_come_since_in_pieces() -> None:
     shard = Shard()
     for _ in range(5):
-        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
     shard.broker.execute(shard.now, [Call(Request(6, queue="q"), shard, 999, NOBODY)])
     items = [ProduceItem(data=Raw(b"1"))] * 1000
     for _ in range(40):
@@ -519,7 +523,7 @@ def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:
     names = [f"q{number:05}" for number in range(LIST_NAMES * 2 + 10)]
     for name in names:
         shard.state.queue(name)
-    assert shard.ask(7, count=3)["queue_count"] == len(names)
+    assert shard.ask(Action.LIST, count=3)["queue_count"] == len(names)
     call = Call(Request(7, pattern="q*7", count=1000), shard, 998, NOBODY)
     shard.broker.execute(shard.now, [call])
     assert shard.broker.has_more
@@ -528,18 +532,18 @@ def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:
     listed = [row["name"] for row in shard.replies[998]["queue_list"]]
     assert listed == wanted[:1000]
     assert shard.replies[998]["queue_count"] == len(wanted)
-    rest = shard.ask(7, pattern="q*7", count=1000, after=shard.replies[998]["next"])
+    rest = shard.ask(Action.LIST, pattern="q*7", count=1000, after=shard.replies[998]["next"])
     assert listed + [row["name"] for row in rest["queue_list"]] == wanted
     assert "next" not in rest
-    [last] = shard.ask(7, pattern=names[-1])["queue_list"]
+    [last] = shard.ask(Action.LIST, pattern=names[-1])["queue_list"]
     assert last["name"] == names[-1]
 
 
 def test_alarms_of_queues_that_are_gone_do_not_gather() -> None:
     shard = Shard()
     for number in range(STALE_ALARMS_MAX * 3):
-        shard.ask(1, queue=f"q{number}", data=1, delay=1000)
-        shard.ask(13, queue=f"q{number}")
+        shard.ask(Action.PRODUCE, queue=f"q{number}", data=1, delay=1000)
+        shard.ask(Action.REMOVE, queue=f"q{number}")
     assert len(shard.broker.delivery.alarms._heap) <= STALE_ALARMS_MAX + 10
 
 
@@ -549,7 +553,7 @@ def test_replies_that_wait_for_nodes_that_never_have_it_end_in_time_and_with_the
     ledger = shard.broker.ledger
     shard.broker.queries.view.nodes = 3
     clients = [Shard(), Shard()]
-    numbers = [shard.send(1, clients[n % 2], queue="q", data=n, replicate=3) for n in range(6)]
+    numbers = [shard.send(Action.PRODUCE, clients[n % 2], queue="q", data=n, replicate=3) for n in range(6)]
     ledger.commit(shard.state.trans_id)
     ledger.replicated.majority = 2
     ledger.replicated.durable(6, (6, 6, 2))

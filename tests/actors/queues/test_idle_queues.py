@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from actors.queues.broker import Broker, Limits
 from actors.queues.node_view import NodeView
+from quorate.protocol import Action
 from storage.records import Clear, Remove
 from tests.actors.queues.shard import Shard
 
@@ -33,7 +34,7 @@ FOUND: list[tuple[str, Any]] = [("produce", 4), ("consume", 0.0), ("consume", 25
 @example(FOUND)
 def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str, Any]]) -> None:
     shard = Shard()
-    shard.ask(5, queue="q", expires_after=AFTER_S)
+    shard.ask(Action.CONFIGURE, queue="q", expires_after=AFTER_S)
     used_at = shard.now
     waits: dict[int, float] = {}
     held: list[int] = []
@@ -42,21 +43,21 @@ def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str,
             return
         if name == "consume":
             used_at = shard.now
-            order = shard.send(2, queue="q", wait=value)
+            order = shard.send(Action.CONSUME, queue="q", wait=value)
             waits[order] = shard.now + value
             reply = shard.replies.get(order)
             if reply is not None and "msg_id" in reply:
                 held.append(reply["msg_id"])
         elif name == "watch":
             used_at = shard.now
-            waits[shard.send(18, queue="q", wait=value)] = shard.now + value
+            waits[shard.send(Action.WATCH, queue="q", wait=value)] = shard.now + value
         elif name == "produce":
-            shard.ask(1, queue="q", data=1, retry=value, ttl=1000)
+            shard.ask(Action.PRODUCE, queue="q", data=1, retry=value, ttl=1000)
         elif name == "configure":
             used_at = shard.now
-            shard.ask(5, queue="q")
+            shard.ask(Action.CONFIGURE, queue="q")
         elif name == "extend" and held:
-            shard.ask(10, msg_ids=held, retry=value)
+            shard.ask(Action.EXTEND, msg_ids=held, retry=value)
         elif name == "time":
             before = shard.now
             until = before + value
@@ -78,18 +79,20 @@ def test_a_queue_goes_when_nobody_has_used_it_for_so_long(steps: list[tuple[str,
 
 def test_it_goes_with_what_is_in_it_by_records_and_others_stay() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", expires_after=60)
-    shard.ask(5, queue="kept", expires_after=60)
-    shard.ask(5, queue="kept", expires_after=0)
+    shard.ask(Action.CONFIGURE, queue="q", expires_after=60)
+    shard.ask(Action.CONFIGURE, queue="kept", expires_after=60)
+    shard.ask(Action.CONFIGURE, queue="kept", expires_after=0)
     for _ in range(3):
-        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
-    shard.ask(1, queue="kept", data=1)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
+    shard.ask(Action.PRODUCE, queue="kept", data=1)
     shard.pass_time(59)
-    assert shard.ask(4, queue="q")["size"] == 3000, "who only produces keeps no queue, but nothing goes early"
+    assert shard.ask(Action.MONITOR, queue="q")["size"] == 3000, (
+        "who only produces keeps no queue, but nothing goes early"
+    )
     shard.pass_time(2)
-    assert shard.ask(4, queue="q")["error"] == "no_such_queue"
+    assert shard.ask(Action.MONITOR, queue="q")["error"] == "no_such_queue"
     assert [type(record) for record in shard.log[-3:]] == [Clear, Clear, Remove]
-    assert shard.ask(4, queue="kept")["settings"]["expires_after"] == 0
+    assert shard.ask(Action.MONITOR, queue="kept")["settings"]["expires_after"] == 0
     assert "q" not in shard.replayed().queues
     shard.state.check()
 
@@ -97,7 +100,7 @@ def test_it_goes_with_what_is_in_it_by_records_and_others_stay() -> None:
 def test_a_new_leader_counts_from_when_it_looks() -> None:
     """The state says nothing of when a queue was used; a node that was down for a day must not drop it at once."""
     shard = Shard()
-    shard.ask(5, queue="q", expires_after=60)
+    shard.ask(Action.CONFIGURE, queue="q", expires_after=60)
     shard.now += 86_400
     shard.broker = Broker(shard.state, Limits(), NodeView())
     shard.pass_time(59)
@@ -108,8 +111,8 @@ def test_a_new_leader_counts_from_when_it_looks() -> None:
 
 def test_one_that_waits_keeps_its_queue_until_it_has_waited_and_then_as_long_as_that() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", expires_after=10)
-    shard.send(2, queue="q", wait=35)
+    shard.ask(Action.CONFIGURE, queue="q", expires_after=10)
+    shard.send(Action.CONSUME, queue="q", wait=35)
     shard.pass_time(44)
     assert "q" in shard.state.queues
     shard.pass_time(11)
@@ -118,10 +121,10 @@ def test_one_that_waits_keeps_its_queue_until_it_has_waited_and_then_as_long_as_
 
 def test_what_is_in_flight_keeps_its_queue() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", expires_after=10)
-    msg_id = shard.ask(1, queue="q", data=1, retry=100)["msg_id"]
-    shard.ask(2, queue="q")
+    shard.ask(Action.CONFIGURE, queue="q", expires_after=10)
+    msg_id = shard.ask(Action.PRODUCE, queue="q", data=1, retry=100)["msg_id"]
+    shard.ask(Action.CONSUME, queue="q")
     shard.pass_time(95)
-    assert shard.ask(3, msg_id=msg_id)["confirmed"] == 1
+    assert shard.ask(Action.CONFIRM, msg_id=msg_id)["confirmed"] == 1
     shard.pass_time(21)
     assert "q" not in shard.state.queues

@@ -4,6 +4,7 @@ from typing import Any
 
 from actors.queues.broker import MESSAGE_OVERHEAD_BYTES
 from actors.queues.replicated import STALE_MAX
+from quorate.protocol import Action
 from storage.message_ids import SHARDS_MAX
 from storage.records import KEEP, NACKED, NACKS, Produce
 from tests.actors.queues.shard import Shard
@@ -15,37 +16,37 @@ def test_a_message_has_the_id_of_its_record_also_where_room_is_made_for_it_first
     """What went made a record between the id's and its own."""
     shard = Shard(memory_bytes_max=6 * MESSAGE_OVERHEAD_BYTES)
     for number in range(4):
-        shard.ask(1, queue="q", data=number, **KEPT)
-        shard.ask(2, queue="q")
+        shard.ask(Action.PRODUCE, queue="q", data=number, **KEPT)
+        shard.ask(Action.CONSUME, queue="q")
     for number in range(5):
-        msg_id = shard.ask(1, queue="q", data=number, retry=60)["msg_id"]
+        msg_id = shard.ask(Action.PRODUCE, queue="q", data=number, retry=60)["msg_id"]
         made = shard.log[msg_id // SHARDS_MAX - 1]
         assert isinstance(made, Produce)
         assert made.data == b"%d" % number
     assert set(shard.replayed().messages) == set(shard.state.messages)
-    assert shard.ask(1, queue="q", data=4, retry=60)["error"] == "limit_reached"
+    assert shard.ask(Action.PRODUCE, queue="q", data=4, retry=60)["error"] == "limit_reached"
 
 
 def test_what_was_given_out_at_most_once_is_never_given_out_again_by_a_dead_letter_queue() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", dead_letter="dead")
-    shard.ask(1, queue="q", data="seen", **KEPT)
-    unseen = shard.ask(1, queue="other", data="unseen", **KEPT)["msg_id"]
-    shard.ask(5, queue="other", dead_letter="dead")
-    shard.ask(2, queue="q")
+    shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
+    shard.ask(Action.PRODUCE, queue="q", data="seen", **KEPT)
+    unseen = shard.ask(Action.PRODUCE, queue="other", data="unseen", **KEPT)["msg_id"]
+    shard.ask(Action.CONFIGURE, queue="other", dead_letter="dead")
+    shard.ask(Action.CONSUME, queue="q")
     shard.pass_time(1001)
-    assert [message["msg_id"] for message in shard.ask(11, queue="dead", count=9)["messages"]] == [unseen]
+    assert [message["msg_id"] for message in shard.ask(Action.PEEK, queue="dead", count=9)["messages"]] == [unseen]
 
 
 def test_how_often_it_was_given_back_is_the_same_after_a_replay() -> None:
     """A delivery that ends by time is no record, so the record of the release says which it was."""
     shard = Shard()
-    msg_id = shard.ask(1, queue="q", data=1, retry=10)["msg_id"]
+    msg_id = shard.ask(Action.PRODUCE, queue="q", data=1, retry=10)["msg_id"]
     for _ in range(3):
-        shard.ask(2, queue="q")
+        shard.ask(Action.CONSUME, queue="q")
         shard.pass_time(11)
-    shard.ask(2, queue="q")
-    shard.ask(9, msg_id=msg_id)
+    shard.ask(Action.CONSUME, queue="q")
+    shard.ask(Action.RELEASE, msg_id=msg_id)
     marks = shard.state.messages[msg_id].marks
     assert marks is not None
     assert (marks[NACKS], marks[NACKED]) == (1, 4)
@@ -54,25 +55,25 @@ def test_how_often_it_was_given_back_is_the_same_after_a_replay() -> None:
 
 def test_a_queue_that_is_too_long_is_said_before_that_it_is_paused() -> None:
     shard = Shard()
-    shard.ask(1, queue="q", data=1, retry=60)
-    shard.ask(5, queue="q", paused="in")
-    assert shard.ask(1, queue="q", data=2, max_ready=1)["error"] == "too_many_ready"
-    assert shard.ask(1, queue="q", data=2, max_ready=2)["error"] == "paused"
-    assert shard.ask(5, queue="q", paused="none")["paused"] in (False, "none")
-    assert shard.ask(1, queue="q", data=2, max_ready=2)["code"] == 0
+    shard.ask(Action.PRODUCE, queue="q", data=1, retry=60)
+    shard.ask(Action.CONFIGURE, queue="q", paused="in")
+    assert shard.ask(Action.PRODUCE, queue="q", data=2, max_ready=1)["error"] == "too_many_ready"
+    assert shard.ask(Action.PRODUCE, queue="q", data=2, max_ready=2)["error"] == "paused"
+    assert shard.ask(Action.CONFIGURE, queue="q", paused="none")["paused"] in (False, "none")
+    assert shard.ask(Action.PRODUCE, queue="q", data=2, max_ready=2)["code"] == 0
 
 
 def test_what_older_members_could_not_read_is_refused_where_there_are_some() -> None:
     shard = Shard()
     shard.broker.ledger.level = 4
     for how in ("in", "all"):
-        assert shard.ask(5, queue="q", paused=how)["error"] == "not_supported"
-    assert shard.ask(5, queue="q", paused="out")["code"] == 0
-    assert shard.ask(1, queue="q", data=1, **KEPT)["error"] == "not_supported"
-    msg_id = shard.ask(1, queue="p", data=1, retry=60)["msg_id"]
-    assert shard.ask(22, msg_id=msg_id)["error"] == "not_supported"
-    shard.ask(2, queue="p")
-    assert shard.ask(9, msg_id=msg_id)["released"] == 1
+        assert shard.ask(Action.CONFIGURE, queue="q", paused=how)["error"] == "not_supported"
+    assert shard.ask(Action.CONFIGURE, queue="q", paused="out")["code"] == 0
+    assert shard.ask(Action.PRODUCE, queue="q", data=1, **KEPT)["error"] == "not_supported"
+    msg_id = shard.ask(Action.PRODUCE, queue="p", data=1, retry=60)["msg_id"]
+    assert shard.ask(Action.WITHHOLD, msg_id=msg_id)["error"] == "not_supported"
+    shard.ask(Action.CONSUME, queue="p")
+    assert shard.ask(Action.RELEASE, msg_id=msg_id)["released"] == 1
     assert KEEP not in (shard.state.messages[msg_id].marks or {})
     assert NACKS not in (shard.state.messages[msg_id].marks or {})
 
@@ -82,7 +83,7 @@ def test_deadlines_of_what_is_over_do_not_gather() -> None:
     shard = Shard()
     replicated = shard.broker.ledger.replicated
     for number in range(5000):
-        order = shard.send(1, queue="q", data=number, retry=60, replicate=1, wait=3600)
+        order = shard.send(Action.PRODUCE, queue="q", data=number, retry=60, replicate=1, wait=3600)
         last = shard.state.trans_id
         replicated.durable(last, (last,))
         shard.settle()
@@ -94,13 +95,13 @@ def test_deadlines_of_what_is_over_do_not_gather() -> None:
 def test_a_producer_that_waits_is_told_when_its_message_is_gone() -> None:
     shard = Shard()
     shard.broker.queries.view.nodes = shard.broker.queries.view.heard = 3
-    removed = shard.send(1, queue="q", data=1, retry=60, replicate=3, wait=100)
-    expired = shard.send(1, queue="r", data=1, retry=1, ttl=5, expire="drop", replicate=3, wait=100)
-    shard.ask(6, queue="q")
+    removed = shard.send(Action.PRODUCE, queue="q", data=1, retry=60, replicate=3, wait=100)
+    expired = shard.send(Action.PRODUCE, queue="r", data=1, retry=1, ttl=5, expire="drop", replicate=3, wait=100)
+    shard.ask(Action.CLEAR, queue="q")
     assert shard.replies[removed]["error"] == "no_such_message"
     shard.pass_time(6)
     assert shard.replies[expired]["error"] == "no_such_message"
-    late = shard.send(1, queue="q", data=1, retry=60, replicate=3, wait=5)
+    late = shard.send(Action.PRODUCE, queue="q", data=1, retry=60, replicate=3, wait=5)
     shard.pass_time(6)
     assert shard.replies[late]["error"] == "not_replicated"
     assert not shard.state.messages

@@ -11,7 +11,7 @@ from actors.messages.call import Call
 from actors.messages.sorting import OF_FULL, SORTS, rank
 from actors.queues.listing import LIST_NAMES
 from actors.queues.summing import SUMMED_AT_ONCE
-from quorate.protocol import Request
+from quorate.protocol import Action, Request
 from tests.actors.queues.shard import NOBODY, Shard
 
 
@@ -21,12 +21,12 @@ def filled(sizes: list[int]) -> Shard:
     for number, size in enumerate(sizes):
         name = f"q{number:02}"
         if number % 3 == 0:
-            shard.ask(5, queue=name, dead_letter=f"{name}.dead", paused=number % 2 == 0)
+            shard.ask(Action.CONFIGURE, queue=name, dead_letter=f"{name}.dead", paused=number % 2 == 0)
         for n in range(size):
             shard.now += 1
-            message = shard.ask(1, queue=name, data=n, retry=60, delay=50 if n % 4 == 3 else 0)
-            if n % 4 == 1 and "msg_id" in (taken := shard.ask(2, queue=name)) and number % 3 == 0:
-                shard.ask(20, msg_id=taken["msg_id"])
+            message = shard.ask(Action.PRODUCE, queue=name, data=n, retry=60, delay=50 if n % 4 == 3 else 0)
+            if n % 4 == 1 and "msg_id" in (taken := shard.ask(Action.CONSUME, queue=name)) and number % 3 == 0:
+                shard.ask(Action.BURY, msg_id=taken["msg_id"])
             assert message["code"] == 0
     return shard
 
@@ -40,7 +40,7 @@ def value(row: dict[str, Any], sort: str) -> float | None:
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12), st.sampled_from(SORTS), st.booleans(), st.integers(1, 5))
 def test_pages_of_a_sorted_list_are_a_plain_sort_of_all(sizes: list[int], sort: str, down: bool, count: int) -> None:
     shard = filled(sizes)
-    everything = shard.ask(7, full=True)["queue_list"]
+    everything = shard.ask(Action.LIST, full=True)["queue_list"]
     if sort == "name":
         wanted = sorted((row["name"] for row in everything), reverse=down)
     else:
@@ -49,7 +49,7 @@ def test_pages_of_a_sorted_list_are_a_plain_sort_of_all(sizes: list[int], sort: 
     found: list[str] = []
     after: str | None = None
     while True:
-        page = shard.ask(7, full=True, sort=sort, descending=down, count=count, after=after)
+        page = shard.ask(Action.LIST, full=True, sort=sort, descending=down, count=count, after=after)
         found += [row["name"] for row in page["queue_list"]]
         assert page["queue_count"] == len(everything)
         after = page.get("next")
@@ -63,21 +63,21 @@ def test_a_sorted_list_of_very_many_is_made_in_pieces() -> None:
     shard = Shard()
     for number in range(LIST_NAMES):
         shard.state.queue(f"q{number:05}")
-    shard.ask(1, queue="q03000", data=1)
+    shard.ask(Action.PRODUCE, queue="q03000", data=1)
     shard.broker.execute(shard.now, [])
-    call = shard.send(7, sort="size", descending=True, count=2)
+    call = shard.send(Action.LIST, sort="size", descending=True, count=2)
     assert [row["name"] for row in shard.replies[call]["queue_list"]] == ["q03000", "q00000"]
-    assert shard.ask(7, pattern="q0[01]*", descending=True, count=2)["next"] == "q01998"
+    assert shard.ask(Action.LIST, pattern="q0[01]*", descending=True, count=2)["next"] == "q01998"
 
 
 def test_what_no_message_is_ready_in_comes_last_both_ways() -> None:
     shard = Shard()
-    shard.ask(5, queue="empty")
-    shard.ask(1, queue="old", data=1)
+    shard.ask(Action.CONFIGURE, queue="empty")
+    shard.ask(Action.PRODUCE, queue="old", data=1)
     shard.now += 5
-    shard.ask(1, queue="new", data=1)
+    shard.ask(Action.PRODUCE, queue="new", data=1)
     for down, names in ((False, ["old", "new", "empty"]), (True, ["new", "old", "empty"])):
-        rows = shard.ask(7, full=True, sort="oldest", descending=down)["queue_list"]
+        rows = shard.ask(Action.LIST, full=True, sort="oldest", descending=down)["queue_list"]
         assert [row["name"] for row in rows] == names
     assert rank(None, is_descending=True) == math.inf
 
@@ -93,15 +93,15 @@ def test_what_no_message_is_ready_in_comes_last_both_ways() -> None:
     ],
 )
 def test_an_order_that_there_is_not_is_refused(fields: dict[str, Any], word: str) -> None:
-    reply = Shard().ask(7, **fields)
+    reply = Shard().ask(Action.LIST, **fields)
     assert (reply["code"], reply["error"]) == (-1, "field_error")
     assert word in reply["reason"]
 
 
 def test_sums_are_of_all_queues_and_tell_rates_from_the_second_time_on() -> None:
     shard = filled([3, 0, 5, 8])
-    rows = shard.ask(7, full=True)["queue_list"]
-    first = shard.ask(7, sums=True, count=1)
+    rows = shard.ask(Action.LIST, full=True)["queue_list"]
+    first = shard.ask(Action.LIST, sums=True, count=1)
     [sums] = first["sums"]
     for state in ("ready", "delayed", "in_flight"):
         assert sums["messages"][state] == sum(row[state] for row in rows)
@@ -112,29 +112,29 @@ def test_sums_are_of_all_queues_and_tell_rates_from_the_second_time_on() -> None
     assert len(first["queue_list"]) == 1
     assert "came" not in first["queue_list"][0], "nobody has looked before"
     for n in range(8):
-        shard.ask(1, queue="q02", data=n)
+        shard.ask(Action.PRODUCE, queue="q02", data=n)
     shard.pass_time(4)
-    shard.ask(7, sums=True)
-    [row] = shard.ask(7, full=True, sort="came", descending=True, count=1)["queue_list"]
+    shard.ask(Action.LIST, sums=True)
+    [row] = shard.ask(Action.LIST, full=True, sort="came", descending=True, count=1)["queue_list"]
     assert (row["name"], row["came"], row["left"]) == ("q02", 2.0, 0.0)
-    assert shard.ask(4, queue="q02", full=True)["row"]["came"] == 2.0
+    assert shard.ask(Action.MONITOR, queue="q02", full=True)["row"]["came"] == 2.0
     shard.pass_time(61)
-    [row] = shard.ask(7, full=True, count=1)["queue_list"]
+    [row] = shard.ask(Action.LIST, full=True, count=1)["queue_list"]
     assert "came" not in row, "that was long ago"
 
 
 def test_totals_of_all_do_not_fall_when_a_queue_goes() -> None:
     shard = filled([4, 4])
-    shard.ask(13, queue="q01")
+    shard.ask(Action.REMOVE, queue="q01")
     shard.pass_time(2)
-    assert shard.ask(7, sums=True)["sums"][0]["totals"]["produced"] == 8
+    assert shard.ask(Action.LIST, sums=True)["sums"][0]["totals"]["produced"] == 8
 
 
 def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None:
     shard = Shard()
     for number in range(SUMMED_AT_ONCE * 2 + 1):
         shard.state.queue(f"q{number:05}")
-    shard.ask(1, queue="q00001", data=1)
+    shard.ask(Action.PRODUCE, queue="q00001", data=1)
     summing = shard.broker.queries._summing
     done: list[int] = []
     summing._done = lambda call, sums: done.append(sums.ready)
@@ -151,17 +151,17 @@ def test_sums_of_very_many_are_made_in_pieces_and_once_for_all_who_ask() -> None
 
 def test_what_leaves_and_arrives_counts_however_it_does() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", dead_letter="dead")
-    shard.ask(7, sums=True)
+    shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
+    shard.ask(Action.LIST, sums=True)
     for n in range(8):
-        shard.ask(1, queue="q", data=n, retry=0 if n < 4 else 60)
-    shard.ask(2, queue="q", count=2)
-    buried = [one["msg_id"] for one in shard.ask(2, queue="q", count=4)["messages"]][2:]
-    assert shard.ask(20, msg_ids=buried)["buried"] == 2
-    shard.ask(6, queue="q")
+        shard.ask(Action.PRODUCE, queue="q", data=n, retry=0 if n < 4 else 60)
+    shard.ask(Action.CONSUME, queue="q", count=2)
+    buried = [one["msg_id"] for one in shard.ask(Action.CONSUME, queue="q", count=4)["messages"]][2:]
+    assert shard.ask(Action.BURY, msg_ids=buried)["buried"] == 2
+    shard.ask(Action.CLEAR, queue="q")
     shard.pass_time(2)
-    shard.ask(7, sums=True)
-    rows = {row["name"]: row for row in shard.ask(7, full=True)["queue_list"]}
+    shard.ask(Action.LIST, sums=True)
+    rows = {row["name"]: row for row in shard.ask(Action.LIST, full=True)["queue_list"]}
     assert (rows["q"]["came"], rows["q"]["left"], rows["q"]["size"]) == (4.0, 4.0, 0)
     assert (rows["dead"]["came"], rows["dead"]["totals"]["arrived"]) == (1.0, 2)
     assert {name: rows["q"]["totals"][name] for name in ("taken", "cleared", "buried")} == {

@@ -33,7 +33,7 @@ from actors.queues.leftovers import DROP_MAX, GIVE_BACK_MAX
 from actors.queues.node_view import NodeView, OwnerSettings
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
-from quorate.protocol import ProduceItem, Reply, Request
+from quorate.protocol import Action, ProduceItem, Reply, Request
 from storage.entry_codec import decode
 from storage.records import LEVEL, Lead, Member, Members
 from storage.state import ShardState
@@ -98,7 +98,7 @@ def leading() -> Owner:
 def produce(owner: Owner, text: bytes = b"1", queue: str = "q", **fields: Any) -> None:
     from msgspec import Raw
 
-    owner.ask(1, queue=queue, data=Raw(text), **fields)
+    owner.ask(Action.PRODUCE, queue=queue, data=Raw(text), **fields)
 
 
 def test_requests_wait_until_the_own_first_record_is_committed() -> None:
@@ -117,10 +117,10 @@ def test_a_follower_gives_requests_back_and_answers_what_is_about_it() -> None:
     owner = Owner()
     produce(owner)
     assert [len(message.calls) for message in owner.router.take(Returned)] == [1]
-    owner.ask(108)
+    owner.ask(Action.NODE_STATUS)
     assert [message.shard["messages"] for message in owner.replicator.take(StatusAsked)] == [0]
     owner.tell(LeaderChanged(3, False, "c", 33))
-    owner.ask(8)
+    owner.ask(Action.LEADER)
     assert [getattr(reply, "leader_host", "") for reply in owner.replies()] == ["c"]
 
 
@@ -129,7 +129,7 @@ def test_who_waited_here_waits_elsewhere_for_what_is_left_of_its_time(is_in_log:
     """By the clock of the leader that it waited for: the next state knows only when its last record was made."""
     owner = leading()
     owner.crank(7200.0)
-    owner.ask(2, queue="q", wait=60.0)
+    owner.ask(Action.CONSUME, queue="q", wait=60.0)
     owner.crank(20.0)
     if not is_in_log:
         produce(owner, queue="p")
@@ -192,7 +192,7 @@ def test_what_a_follower_applies_it_shows() -> None:
     follower = Owner()
     first = leading_entry(follower)
     follower.tell(Apply([first, *entries]))
-    follower.ask(104, queue="q")
+    follower.ask(Action.NODE_MONITOR, queue="q")
     assert [getattr(reply, "size", 0) for reply in follower.replies()] == [1]
 
 
@@ -214,10 +214,10 @@ def test_deposed_it_says_of_each_open_request_what_is_known() -> None:
     assert owner.replicator.take(ReloadNeeded), "its state holds a record that never got into the log"
     owner.tell(StateDropped())
     assert len(owner.replicator.take(StateGone)) == 1
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     assert [reply.error for reply in owner.replies()] == ["no_leader"]
     owner.tell(StateLoaded(ShardState()))
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     assert [reply.code for reply in owner.replies()] == [0]
 
 
@@ -246,7 +246,7 @@ def test_deposed_it_takes_back_what_never_got_into_the_log() -> None:
     owner.tell(LogCut(2))
     assert not owner.replicator.take(ReloadNeeded)
     assert texts(owner) == [b'"committed"']
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     assert [reply.code for reply in owner.replies() if reply.action == 107] == [0], "and it is a follower like others"
 
 
@@ -265,7 +265,7 @@ def test_much_is_taken_back_in_pieces_and_what_comes_meanwhile_waits() -> None:
     owner.runtime.call_later = noted  # type: ignore[method-assign]  # the test looks between two turns
     for message in (Deposed(log_end=3, committed=2, leader=3), LogCut(2), Promoted(7, [])):
         owner.actor.actor_ref.tell(message)
-    owner.ask(2, queue="q", retry=30)
+    owner.ask(Action.CONSUME, queue="q", retry=30)
     owner.crank()
     assert [len(one) for one in turns][:5] == [7, 6, 5, 4, 3], "one message more is gone in each turn"
     assert texts(owner) == [b'"committed"']
@@ -280,7 +280,7 @@ def test_much_is_taken_back_in_pieces_and_what_comes_meanwhile_waits() -> None:
 def test_a_leader_whose_clock_was_set_back_while_it_did_not_lead_delivers_nothing_early() -> None:
     """What it had seen come due stands among what is ready, and no record says so (simulator, seed 900098)."""
     owner = one_of_three()
-    owner.ask(2, queue="q", retry=30)
+    owner.ask(Action.CONSUME, queue="q", retry=30)
     produce(owner, b'"later"', delay=5, retry=30)
     owner.advance(4)
     owner.crank(6)
@@ -290,7 +290,7 @@ def test_a_leader_whose_clock_was_set_back_while_it_did_not_lead_delivers_nothin
     owner.advance(5)
     owner.replies()
     owner.appended()
-    owner.ask(2, queue="q")
+    owner.ask(Action.CONSUME, queue="q")
     owner.crank(0.01)
     [delivered] = owner.appended()
     [later] = owner.actor._ledger.state.messages.values()
@@ -303,7 +303,7 @@ def test_a_followers_own_clock_counts_for_nothing() -> None:
     owner = Owner()
     owner.tell(MembersChanged(3, 3, LEVEL))
     owner.runtime.set_back_s = -86_400.0
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     owner.runtime.set_back_s = 0.0
     owner.crank(5)
     owner.tell(Promoted(5, []))
@@ -319,7 +319,7 @@ def test_what_is_asked_about_a_node_waits_for_no_record_that_was_cut_off() -> No
     produce(owner, b'"sent"')
     owner.tell(Deposed(log_end=3, committed=2, leader=3))
     owner.replies()
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     assert owner.replies() == []
     owner.tell(LogCut(2))
     assert [len(getattr(reply, "queue_list", ())) for reply in owner.replies()] == [1]
@@ -342,7 +342,7 @@ def test_there_is_no_fresh_state_before_the_old_one_is_let_go_of() -> None:
     """Two of a million messages each were half as much memory again."""
     owner = leading()
     for _ in range(3 * DROP_MAX // 1000):
-        owner.ask(1, queue="q", messages=[ProduceItem(data=Raw(b"1"))] * 1000)
+        owner.ask(Action.PRODUCE, queue="q", messages=[ProduceItem(data=Raw(b"1"))] * 1000)
         owner.advance(owner.actor._ledger.state.trans_id)
     state = owner.actor._ledger.state
     owner.actor.actor_ref.tell(StateDropped())
@@ -362,7 +362,7 @@ def test_deposed_with_all_in_the_log_it_shows_nothing_that_is_not_committed() ->
     owner.tell(Deposed(log_end=2, committed=1, leader=3))
     assert not owner.replicator.take(ReloadNeeded)
     owner.replies()
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     assert owner.replies() == [], "record 2 may still be lost (review 4.12)"
     entries = [entry for message in owner.replicator.take(Append) for entry in message.entries]
     owner.tell(Apply(entries))
@@ -374,7 +374,7 @@ def test_what_waits_for_a_commit_is_answered_also_when_the_node_leads_first() ->
     produce(owner)
     owner.tell(Deposed(log_end=2, committed=1, leader=3))
     owner.replies()
-    owner.ask(107)
+    owner.ask(Action.NODE_LIST)
     owner.tell(Promoted(6, []))
     assert owner.replies() == []
     owner.advance(3)
@@ -383,7 +383,7 @@ def test_what_waits_for_a_commit_is_answered_also_when_the_node_leads_first() ->
 
 def test_a_hand_over_settles_what_is_open_and_sends_waiting_consumers_on() -> None:
     owner = leading()
-    owner.ask(2, queue="none", wait=60.0)
+    owner.ask(Action.CONSUME, queue="none", wait=60.0)
     produce(owner)
     owner.tell(Drain(5))
     [returned] = owner.router.take(Returned)
@@ -400,7 +400,7 @@ def test_a_lease_that_is_over_holds_back_what_only_looks() -> None:
     owner = leading()
     owner.advance(1, leased_until=100.5, confirmed_at=100.0)
     owner.crank(1.0)
-    owner.ask(2, queue="none")
+    owner.ask(Action.CONSUME, queue="none")
     assert owner.replies() == [], "another node may lead, and have handed out more"
     owner.advance(1, leased_until=101.9, confirmed_at=101.25)
     assert [reply.code for reply in owner.replies()] == [0]
@@ -422,7 +422,7 @@ def test_deliveries_that_nobody_waits_for_linger_for_others() -> None:
     produce(owner, retry=60.0)
     owner.advance(2)
     owner.appended()
-    owner.ask(2, queue="q")
+    owner.ask(Action.CONSUME, queue="q")
     assert owner.appended() == []
     owner.crank(0.01)
     assert len(owner.appended()) == 1
@@ -432,14 +432,14 @@ def test_with_a_full_disk_and_no_room_nothing_is_written_but_looking_goes_on() -
     owner = leading()
     owner.advance(1, disk_full="no space", room_bytes=0)
     produce(owner)
-    owner.ask(3, msg_id=1024)
-    owner.ask(7)
+    owner.ask(Action.CONFIRM, msg_id=1024)
+    owner.ask(Action.LIST)
     assert [reply.error for reply in owner.replies()] == ["disk_full", "disk_full", None]
 
 
 def test_it_stops_when_all_is_committed_and_refuses_what_comes_and_waits() -> None:
     owner = leading()
-    owner.ask(2, queue="none", wait=60.0)
+    owner.ask(Action.CONSUME, queue="none", wait=60.0)
     produce(owner)
     done = Probe()
     owner.tell(Stop(ref(done)))
@@ -457,7 +457,7 @@ def test_what_is_due_happens_by_itself_while_it_serves() -> None:
     produce(owner, delay=5.0, retry=60.0)
     owner.advance(2)
     owner.replies()
-    owner.ask(2, queue="q", wait=60.0)
+    owner.ask(Action.CONSUME, queue="q", wait=60.0)
     owner.crank(4.9)
     assert owner.replies() == []
     owner.crank(0.2)
@@ -478,7 +478,7 @@ def test_the_members_say_how_many_disks_there_are_and_what_may_be_written() -> N
 
 def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
     owner, pieces = leading(), 5
-    owner.ask(1, queue="q", messages=[ProduceItem(Raw(b"1")) for _ in range(pieces * CLEAR_CHUNK)])
+    owner.ask(Action.PRODUCE, queue="q", messages=[ProduceItem(Raw(b"1")) for _ in range(pieces * CLEAR_CHUNK)])
     owner.appended()
     owner.advance(1 + pieces * CLEAR_CHUNK)
     sizes: list[int] = []
@@ -490,7 +490,7 @@ def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
             owner.runtime.call_later(0.0, look)
 
     owner.runtime.call_later(0.0, look)
-    owner.ask(6, queue="q")
+    owner.ask(Action.CLEAR, queue="q")
     assert len(set(sizes)) >= pieces - 1, "a timer rang after each piece"
 
 
@@ -510,7 +510,7 @@ def test_tens_of_thousands_of_waiting_consumers_are_given_back_some_in_each_turn
 
 def test_a_consumer_that_is_given_back_asks_for_what_is_left_of_its_time() -> None:
     owner = leading()
-    owner.ask(2, queue="q", wait=60.0)
+    owner.ask(Action.CONSUME, queue="q", wait=60.0)
     owner.crank(20.0)
     owner.tell(Drain(5))
     owner.crank(0.01)

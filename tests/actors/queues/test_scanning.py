@@ -2,13 +2,13 @@
 
 from actors.messages.call import Call
 from actors.queues.scanning import SCAN_PIECE
-from quorate.protocol import Request
+from quorate.protocol import Action, Request
 from tests.actors.queues.shard import NOBODY, Shard
 
 
 def test_each_piece_waits_for_a_turn_of_its_own_and_others_go_first() -> None:
     shard = Shard()
-    shard.ask(1, queue="q", messages=[{"data": n} for n in range(3 * SCAN_PIECE)])
+    shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(3 * SCAN_PIECE)])
     calls = [Call(Request(23, full=True, count=1000), shard, order, NOBODY) for order in (1001, 1002)]
     shard.broker.execute(shard.now, [*calls, Call(Request(5, "q"), shard, 1003, NOBODY)])
     assert [order for order in (1001, 1002, 1003) if order in _answered(shard)] == [1003]
@@ -33,9 +33,9 @@ class _Gone(Shard):
 
 def test_for_a_client_that_is_gone_nothing_is_looked_at() -> None:
     shard = Shard()
-    shard.ask(1, queue="q", data="x")
+    shard.ask(Action.PRODUCE, queue="q", data="x")
     for full in (True, None):
-        order = shard.send(23, _Gone(), full=full)
+        order = shard.send(Action.SCAN, _Gone(), full=full)
         assert not shard.replies[order].get("messages")
         assert shard.replies[order].get("messages", []) == []
         assert not shard.replies[order].get("names")

@@ -10,7 +10,7 @@ from actors.queues.broker import WAITED_NAMES_MAX
 from actors.queues.delivery import TURN_WORK_MAX
 from actors.queues.listing import MATCH_STEPS
 from quorate.actions import Right
-from quorate.protocol import Reply, Request
+from quorate.protocol import Action, Reply, Request
 from storage.records import Bury, Expire
 from tests.actors.queues.shard import NOBODY, Shard
 
@@ -47,9 +47,9 @@ def turns(shard: Shard) -> int:
 def delivered(shard: Shard, count: int) -> None:
     """So many messages that were delivered once, and are ready again."""
     for _ in range(count // 1000):
-        shard.ask(1, queue="q", messages=[{"data": 1, "retry": 1}] * 1000)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1, "retry": 1}] * 1000)
     for _ in range(count // 1000):
-        shard.ask(2, queue="q", count=1000)
+        shard.ask(Action.CONSUME, queue="q", count=1000)
     shard.pass_time(1.0)
     turns(shard)
 
@@ -58,7 +58,7 @@ def test_messages_that_may_not_go_out_any_more_are_ended_some_at_a_time() -> Non
     """400,000 of them took a second in one turn, and the lead."""
     shard = Shard()
     delivered(shard, 5000)
-    shard.ask(5, queue="q", max_deliveries=1)
+    shard.ask(Action.CONFIGURE, queue="q", max_deliveries=1)
     before = len(shard.log)
     execute(shard, Request(2, queue="q"), 900)
     shard.settle()
@@ -66,7 +66,7 @@ def test_messages_that_may_not_go_out_any_more_are_ended_some_at_a_time() -> Non
     assert len(ended.msg_ids) == TURN_WORK_MAX
     assert "msg_id" not in shard.replies[900]
     execute(shard, Request(2, queue="q", wait=60.0), 901)
-    last = shard.ask(1, queue="q", data="new", retry=9)["msg_id"]
+    last = shard.ask(Action.PRODUCE, queue="q", data="new", retry=9)["msg_id"]
     assert turns(shard) >= 3
     assert shard.replies[901]["msg_id"] == last, "who waits gets what is behind them"
     ended_in_all = [len(record.msg_ids) for record in shard.log[before:] if isinstance(record, Expire)]
@@ -78,37 +78,37 @@ def test_messages_that_may_not_go_out_any_more_are_ended_some_at_a_time() -> Non
 def test_they_are_ended_also_where_nobody_waits_for_what_is_behind_them() -> None:
     shard = Shard()
     delivered(shard, 3000)
-    shard.ask(5, queue="q", max_deliveries=1)
-    shard.ask(1, queue="q", data="new", retry=9)
-    assert "msg_id" not in shard.ask(2, queue="q"), "not in this turn"
+    shard.ask(Action.CONFIGURE, queue="q", max_deliveries=1)
+    shard.ask(Action.PRODUCE, queue="q", data="new", retry=9)
+    assert "msg_id" not in shard.ask(Action.CONSUME, queue="q"), "not in this turn"
     turns(shard)
-    assert shard.ask(4, queue="q")["size"] == 1
-    assert shard.ask(2, queue="q")["data"] == "new"
+    assert shard.ask(Action.MONITOR, queue="q")["size"] == 1
+    assert shard.ask(Action.CONSUME, queue="q")["data"] == "new"
     shard.state.check()
 
 
 def test_so_they_are_where_they_are_buried() -> None:
     shard = Shard()
     delivered(shard, 3000)
-    shard.ask(5, queue="q", max_deliveries=1, dead_letter="dead")
+    shard.ask(Action.CONFIGURE, queue="q", max_deliveries=1, dead_letter="dead")
     execute(shard, Request(2, queue="q", wait=60.0), 900)
     turns(shard)
     buried = [len(record.msg_ids) for record in shard.log if isinstance(record, Bury)]
     assert sum(buried) == 3000
     assert max(buried) <= TURN_WORK_MAX
-    assert shard.ask(4, queue="dead")["ready"] == 3000
+    assert shard.ask(Action.MONITOR, queue="dead")["ready"] == 3000
     shard.state.check()
 
 
 def test_consumers_are_served_in_order_over_several_turns_and_nobody_gets_before_them() -> None:
     shard = Shard()
-    shard.ask(5, queue="q", paused=True)
+    shard.ask(Action.CONFIGURE, queue="q", paused=True)
     count = 3 * TURN_WORK_MAX
     for order in range(count):
         execute(shard, Request(2, queue="q", wait=60.0), 10_000 + order, Asker())
     for _ in range(4):
-        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
-    shard.ask(5, queue="q", paused=False)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
+    shard.ask(Action.CONFIGURE, queue="q", paused=False)
     served = sum(1 for order in range(count) if 10_000 + order in shard.replies)
     assert served == TURN_WORK_MAX
     execute(shard, Request(2, queue="q", wait=60.0), 99_999)
@@ -123,13 +123,13 @@ def test_consumers_are_served_in_order_over_several_turns_and_nobody_gets_before
 @pytest.mark.parametrize("is_soon", [True, False])
 def test_when_those_in_line_have_left_the_next_does_not_wait_behind_them(is_soon: bool) -> None:
     shard = Shard()
-    shard.ask(5, queue="q", paused=True)
+    shard.ask(Action.CONFIGURE, queue="q", paused=True)
     crowd = [Asker() for _ in range(TURN_WORK_MAX + 10)]
     for order, client in enumerate(crowd):
         execute(shard, Request(2, queue="q", wait=60.0), 10_000 + order, client)
     for _ in range(2):
-        shard.ask(1, queue="q", messages=[{"data": 1}] * 1000)
-    shard.ask(5, queue="q", paused=False)
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
+    shard.ask(Action.CONFIGURE, queue="q", paused=False)
     for client in crowd:
         shard.broker.delivery.forget(client)
     shard.settle()
@@ -208,14 +208,14 @@ def test_names_that_a_client_may_not_look_at_are_not_compared() -> None:
 def test_a_peek_looks_at_some_of_what_waits_and_at_nothing_that_is_in_flight() -> None:
     shard = Shard()
     for _ in range(8):
-        shard.ask(1, queue="q", messages=[{"data": 1, "retry": 5000}] * 1000)
-        shard.ask(2, queue="q", count=1000)
-    assert shard.ask(11, queue="q", count=5)["messages"] == []
-    shard.ask(1, queue="q", data="later", delay=3000)
-    shard.ask(1, queue="q", data="last", delay=9000)
-    assert [one["state"] for one in shard.ask(11, queue="q", count=5)["messages"]] == ["delayed"] * 2
+        shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1, "retry": 5000}] * 1000)
+        shard.ask(Action.CONSUME, queue="q", count=1000)
+    assert shard.ask(Action.PEEK, queue="q", count=5)["messages"] == []
+    shard.ask(Action.PRODUCE, queue="q", data="later", delay=3000)
+    shard.ask(Action.PRODUCE, queue="q", data="last", delay=9000)
+    assert [one["state"] for one in shard.ask(Action.PEEK, queue="q", count=5)["messages"]] == ["delayed"] * 2
     for _ in range(6):
-        shard.ask(1, queue="ends", messages=[{"data": 1}] * 1000, ttl=20, expire="drop", priority=1)
-    shard.ask(1, queue="ends", data="later", delay=3000)
-    assert shard.ask(11, queue="ends", state="delayed", count=5)["messages"] == []
-    assert shard.ask(11, queue="ends", state="delayed", count=5)["next"] is not None
+        shard.ask(Action.PRODUCE, queue="ends", messages=[{"data": 1}] * 1000, ttl=20, expire="drop", priority=1)
+    shard.ask(Action.PRODUCE, queue="ends", data="later", delay=3000)
+    assert shard.ask(Action.PEEK, queue="ends", state="delayed", count=5)["messages"] == []
+    assert shard.ask(Action.PEEK, queue="ends", state="delayed", count=5)["next"] is not None

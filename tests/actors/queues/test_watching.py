@@ -1,7 +1,7 @@
 """Consumers that are told of a message and leave it there: one for each message, in the order in which they came."""
 
 from actors.queues.wait_queues import OFFER_S
-from quorate.protocol import Reply, Request
+from quorate.protocol import Action, Reply, Request
 from tests.actors.queues.shard import Shard
 
 
@@ -15,15 +15,15 @@ class Asker:
 
 
 def watch(shard: Shard, client: Asker, wait: float = 30) -> int:
-    return shard.send(18, client, queue="q", wait=wait)
+    return shard.send(Action.WATCH, client, queue="q", wait=wait)
 
 
 def consume(shard: Shard) -> int:
-    return shard.send(2, Asker(), queue="q", wait=30)
+    return shard.send(Action.CONSUME, Asker(), queue="q", wait=30)
 
 
 def produce(shard: Shard) -> None:
-    assert shard.ask(1, queue="q", data="x", retry=60)["code"] == 0
+    assert shard.ask(Action.PRODUCE, queue="q", data="x", retry=60)["code"] == 0
 
 
 def answered(shard: Shard, numbers: list[int]) -> list[bool]:
@@ -32,12 +32,12 @@ def answered(shard: Shard, numbers: list[int]) -> list[bool]:
 
 def test_who_watches_is_told_and_takes_nothing() -> None:
     shard = Shard()
-    assert "count" not in shard.ask(18, queue="q")
+    assert "count" not in shard.ask(Action.WATCH, queue="q")
     produce(shard)
-    told = shard.ask(18, queues=["empty", "q"])
+    told = shard.ask(Action.WATCH, queues=["empty", "q"])
     assert (told["queue"], told["count"]) == ("q", 1)
     assert "msg_id" not in told
-    assert shard.ask(4, queue="q")["ready"] == 1
+    assert shard.ask(Action.MONITOR, queue="q")["ready"] == 1
 
 
 def test_one_watcher_comes_for_each_message_in_the_order_in_which_they_came() -> None:
@@ -58,7 +58,7 @@ def test_a_message_that_a_watcher_does_not_want_is_for_the_next() -> None:
     shard.broker.delivery.forget(first)
     shard.settle()
     assert answered(shard, told) == [True, True]
-    assert shard.ask(2, queue="q")["msg_id"], "who asks at once takes what is there"
+    assert shard.ask(Action.CONSUME, queue="q")["msg_id"], "who asks at once takes what is there"
 
 
 def test_each_message_is_kept_for_a_watcher_for_its_own_moment() -> None:
@@ -82,7 +82,7 @@ def test_who_was_told_and_comes_takes_the_message_and_frees_the_line() -> None:
     watch(shard, first)
     waits = consume(shard)
     produce(shard)
-    assert "msg_id" in shard.replies[shard.send(2, first, queue="q")]
+    assert "msg_id" in shard.replies[shard.send(Action.CONSUME, first, queue="q")]
     produce(shard)
     assert answered(shard, [waits]) == [True]
 
@@ -97,7 +97,7 @@ def test_who_was_told_and_finds_the_message_gone_keeps_nothing_from_the_others()
     assert answered(shard, [waits]) == [True], "the second message is nobody's"
     waits = consume(shard)
     assert answered(shard, [waits]) == [True], "who asks at once takes what is there"
-    assert "msg_id" not in shard.replies[shard.send(2, first, queue="q")]
+    assert "msg_id" not in shard.replies[shard.send(Action.CONSUME, first, queue="q")]
     waits = consume(shard)
     produce(shard)
     assert answered(shard, [waits]) == [True]

@@ -6,8 +6,8 @@ nothing. Who comes with something large while there is a debt waits until that i
 a new connection for each such request would be a way around.
 
 A turn that takes long delays whoever asks meanwhile, so the share is another for what is long at once: with a fifth of
-the time spent in turns of 20 ms, one request of five waits for 10 ms; with a hundredth, one of a hundred does, and the
-p99 of all others stays what it was. Who sends a megabyte in small requests is as quick as ever.
+the time spent in turns of 20 ms, one request of five waits for 10 ms; with a two-hundredth, one of two hundred does,
+and the p99 of all others stays what it was. Who sends a megabyte in small requests is as quick as ever.
 """
 
 from typing import Final
@@ -18,7 +18,7 @@ SHARE: Final = 0.2
 LONG_S: Final = 0.002
 """Of a turn's time, what delays nobody by much more than a disk or a network does."""
 
-LONG_SHARE: Final = 0.01
+LONG_SHARE: Final = 0.005
 """Of the time, what strangers get for what a turn takes beyond `LONG_S`."""
 
 SMALL_BYTES: Final = 16 << 10

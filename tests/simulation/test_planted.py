@@ -22,7 +22,6 @@ from actors.disk.write_place import Place
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
-from actors.node import opening
 from actors.queues import moving
 from actors.queues.delivery import Delivery
 from actors.queues.idle_queues import IdleQueues
@@ -30,7 +29,7 @@ from actors.queues.ledger import Ledger
 from actors.queues.settling import Settling
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
-from storage import state
+from storage import recovery, state
 from storage.errors import StorageError
 from storage.journal_writer import Write
 from storage.log_store import LogStore
@@ -284,17 +283,17 @@ def _not_undone(patch: pytest.MonkeyPatch) -> None:
 
 def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
     """A node that starts takes for due what is so by its own clock, though another leads."""
-    true, honest, shown = opening.recover, ShardState.finish_loading, [0.0]
+    honest, shown = ShardState.finish_loading, [0.0]
 
     def recover(*where: Any) -> Any:
         shown[0] = where[4]
-        return true(*where)
+        return recovery.recover(*where)
 
     def finish_loading(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
         honest(self, max(now, shown[0]), rest)
         self.placed_at = now
 
-    patch.setattr(opening, "recover", recover)
+    patch.setattr("actors.node.opening.recover", recover)
     patch.setattr(ShardState, "finish_loading", finish_loading)
 
 

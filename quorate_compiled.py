@@ -92,6 +92,7 @@ MODULES: Final = (
     "actors.queues.queue_admin",
     "actors.queues.queue_owner",
     "actors.queues.readers",
+    "actors.queues.ripening",
     "actors.queues.replicated",
     "actors.queues.head_rows",
     "actors.queues.interlude",

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from storage.far_expiries import FarExpiries
+from storage.live_messages import LiveMessages
 from storage.message import Message, is_dropped, is_of_all
 from storage.order import Order
 from storage.records import Configure, Place
@@ -261,6 +262,21 @@ class QueueState:
             self.waiting.remove(expiry_key(message))
         elif message.place == Place.READY_FAR and (far := self.life.far) is not None:
             far.remove(message)
+
+    def ripen(self, messages: LiveMessages, now: float, count: int) -> int:
+        """Make ready what was delayed until `now` or before, at most `count`; how many were.
+
+        Not what stands behind one that expires first: of that a record has to say what becomes of it.
+        """
+        waiting, done = self.waiting, 0
+        while done < count and waiting and waiting.first[0] <= now:
+            message = messages[waiting.first[1]]
+            if message.place != Place.DELAYED:
+                break
+            self.lift(message)
+            self.place(message, now)
+            done += 1
+        return done
 
     def place_in_flight(self, message: Message) -> None:
         """Put an unplaced message in flight until its `due_at`."""

@@ -70,14 +70,14 @@ def recover(
     folder: Folder,
     store: LogStore,
     state: ShardState,
-    now: float,
+    now: Callable[[], float],
     is_alone: Callable[[Belonging], bool] = lambda belonging: True,
 ) -> Recovered:
     """Bring an empty `state` to where the disk says it was.
 
-    Of a node that is alone messages that are due by `now` (Unix seconds) are ready: there may be a million of them. Any
-    other's clock counts for nothing before it leads, and may be a day ahead: there those are ready that were by the
-    log's time.
+    Of a node that is alone messages that are due by `now` (Unix seconds) are ready: there may be a million of them. It
+    is asked as late as can be: a clock that is ahead may have been put right meanwhile. Any other's clock counts for
+    nothing before it leads: there those are ready that were by the log's time.
 
     What LMDB has is committed. What the journal alone has is applied, too, if the node `is_alone` by the last members
     in the log, which ends at the given record: its own disk is a majority then. Otherwise it is for the leader to say.
@@ -170,7 +170,7 @@ def _recover(
     folder: Folder,
     store: LogStore,
     state: ShardState,
-    now: float,
+    now: Callable[[], float],
     is_alone: Callable[[Belonging], bool],
 ) -> Recovered:
     torn: list[str] = []
@@ -220,7 +220,7 @@ def _recover(
             reader.take(entry)
     if content.torn:
         torn.append(f"{content.torn}: an entry that was being written")
-    state.finish_loading(max(state.time, now) if is_alone(Belonging(members, after, led_by)) else state.time)
+    state.finish_loading(max(state.time, now()) if is_alone(Belonging(members, after, led_by)) else state.time)
     log_records = after - store.bounds.trimmed
     return Recovered(
         unstored,

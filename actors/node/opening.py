@@ -43,9 +43,9 @@ class OpenShard:
 
 
 def open_shard(
-    tables: Tables, folder: Folder, settings: ShardSettings, now: float, random: Callable[[], float]
+    tables: Tables, folder: Folder, settings: ShardSettings, now: Callable[[], float], random: Callable[[], float]
 ) -> OpenShard:
-    """Recover a shard from its disk; `now` is Unix seconds, `random` draws from [0, 1).
+    """Recover a shard from its disk; `now` tells Unix seconds, `random` draws from [0, 1).
 
     Raises what `recover` and `open_vote_file` raise, `DiskFullError` without space for a journal, and `StorageError`
     when the folder is not the one that the cluster knows this node by.

@@ -163,7 +163,7 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     with paused_gc():
         try:
             tables.warm(WARM_SHARE / config["shards"])
-            opened = open_shard(tables, folder, settings, time.time(), random.random)
+            opened = open_shard(tables, folder, settings, time.time, random.random)
         finally:
             tables.close()
         opened.store.reopen(LmdbTables(path))

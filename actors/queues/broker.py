@@ -22,6 +22,7 @@ from actors.queues.node_view import NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
+from actors.queues.ripening import Ripening
 from actors.queues.settling import Settling
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
@@ -145,6 +146,7 @@ class Broker:
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
         self.settling = Settling(self.ledger, self.delivery)
         self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
+        self.ripening = Ripening(state)
         self.disk_full: str | None = None
         self._state = state
         self._limits = limits
@@ -233,13 +235,14 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self.admin.has_more or self.queries.has_more
+        return self.admin.has_more or self.queries.has_more or self.ripening.has_more
 
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
         self.admin.go_on()
         self.queries.go_on()
+        self.ripening.go_on()
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""

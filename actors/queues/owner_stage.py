@@ -4,7 +4,8 @@
 |---|---|---|
 | FOLLOWING | go back to the Router, but for those about this node | PROMOTED; RELOADING |
 | RELOADING | as FOLLOWING, and those about this node are refused | FOLLOWING with the fresh state |
-| PROMOTED | wait until the own first entry, and the members, are committed | SERVING; FOLLOWING or RELOADING |
+| PROMOTED | wait until the own first entry, and the members, are committed | CATCHING_UP; FOLLOWING or RELOADING |
+| CATCHING_UP | wait until what came due while nobody led is where it belongs | SERVING; FOLLOWING or RELOADING |
 | SERVING | are done | DRAINING; FOLLOWING or RELOADING |
 | DRAINING | are done; no new ones come, and time stands still | SERVING; FOLLOWING or RELOADING |
 
@@ -21,6 +22,7 @@ class Stage(Enum):
     FOLLOWING = "following"
     RELOADING = "reloading"
     PROMOTED = "promoted"
+    CATCHING_UP = "catching up"
     SERVING = "serving"
     DRAINING = "draining"
 
@@ -28,13 +30,14 @@ class Stage(Enum):
 BECOMES: Final = {
     Stage.FOLLOWING: {Stage.PROMOTED, Stage.RELOADING},
     Stage.RELOADING: {Stage.FOLLOWING, Stage.RELOADING},
-    Stage.PROMOTED: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING, Stage.PROMOTED},
+    Stage.PROMOTED: {Stage.CATCHING_UP, Stage.FOLLOWING, Stage.RELOADING, Stage.PROMOTED},
+    Stage.CATCHING_UP: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
     Stage.SERVING: {Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
     Stage.DRAINING: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
 }
 
 
-LEADING: Final = frozenset({Stage.PROMOTED, Stage.SERVING, Stage.DRAINING})
+LEADING: Final = frozenset({Stage.PROMOTED, Stage.CATCHING_UP, Stage.SERVING, Stage.DRAINING})
 
 
 class OwnerStage:
@@ -59,8 +62,8 @@ class OwnerStage:
         assert stage in BECOMES[self.stage], f"{self.stage} does not become {stage}"
         self.stage = stage
         self.leads = stage in LEADING
-        self.serves = stage in LEADING and stage is not Stage.PROMOTED
-        self.lets_time_pass = stage is Stage.SERVING
+        self.serves = stage is Stage.SERVING or stage is Stage.DRAINING
+        self.lets_time_pass = stage is Stage.SERVING or stage is Stage.CATCHING_UP
         self._waits_to_serve = stage is Stage.PROMOTED
         self.is_reloading = stage is Stage.RELOADING
         self.is_draining = self._is_drain_open = stage is Stage.DRAINING
@@ -71,7 +74,7 @@ class OwnerStage:
         return self.is_stopping or self.is_draining
 
     def promoted(self, vote_id: int, lead_trans_id: int) -> None:
-        """The node leads; it serves when record `lead_trans_id`, its first, is committed.
+        """The node leads; it catches up, and serves, when record `lead_trans_id`, its first, is committed.
 
         What an earlier leader has committed is known only then (Ongaro's dissertation, 6.4).
         """
@@ -87,10 +90,17 @@ class OwnerStage:
         self._members_since = since
 
     def committed(self, trans_id: int) -> bool:
-        """Records up to there are committed; whether requests may be done from now on."""
+        """Records up to there are committed; whether time may pass from now on."""
         if not self._waits_to_serve or trans_id < self._serves_from:
             return False
         if self._members_since is None or trans_id < self._members_since:
+            return False
+        self._become(Stage.CATCHING_UP)
+        return True
+
+    def caught_up(self) -> bool:
+        """Nothing is due; whether requests may be done from now on, which they might not before."""
+        if self.stage is not Stage.CATCHING_UP:
             return False
         self._become(Stage.SERVING)
         return True

@@ -163,7 +163,14 @@ class QueueOwner(LoopActor):
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
         if self._stage.lets_time_pass:
-            self._broker.pass_time(self._now())
+            self._pass_time()
+
+    def _pass_time(self) -> None:
+        """Do what is due, as much as one turn does. Who has caught up with the time does what was held, too."""
+        now = self._now()
+        self._broker.pass_time(now)
+        if self._broker.delivery.alarms.next_at > now and self._stage.caught_up():
+            self._execute([])
 
     def _continue(self) -> None:
         """One piece more of work that was cut; the loop has looked at sockets and timers since the one before."""
@@ -203,7 +210,7 @@ class QueueOwner(LoopActor):
         if self._stage.leads and tenures and tenures[-1].node_id != self._view.node_id:
             self._ledger.append(Lead("", self._view.node_id))  # it has led before, and now it is known who did
         if self._stage.committed(self._ledger.committed):
-            self._execute([])  # and with it what was held
+            self._pass_time()
 
     # -- the log -----------------------------------------------------------------------------------------------
 
@@ -232,7 +239,7 @@ class QueueOwner(LoopActor):
             parked = ledger.parked_count
             self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
         if self._stage.committed(committed):
-            self._execute([])  # and with it what was held
+            self._pass_time()
 
     def _apply(self, message: Apply) -> None:
         if self._stage.is_reloading:
@@ -244,6 +251,7 @@ class QueueOwner(LoopActor):
             state.follow_entry(entry_codec.read(stored, "a replicated entry"))
         self._view.committed = message.entries[-1].last_trans_id
         self._ledger.followed(self._view.committed, state.time)
+        self._broker.ripening.time_is(state.time)
         self._describe()
 
     # -- leading and following ---------------------------------------------------------------------------------

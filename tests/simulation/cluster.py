@@ -345,7 +345,7 @@ class SimulatedNode:
         random = self.world.random.random
         self.settings.cluster_id = self.first.founding_id
         try:
-            opened = open_shard(self.tables, self.folder, self.settings, runtime.now(), random)
+            opened = open_shard(self.tables, self.folder, self.settings, runtime.now, random)
         except DiskFullError:
             return False
         opened.state.check()
@@ -416,7 +416,7 @@ class SimulatedNode:
 
     def state_on_disk(self) -> ShardState:
         """What a restart would find now, with all that its log holds."""
-        opened = open_shard(self.tables, self.folder, self.settings, 0.0, self.world.random.random)
+        opened = open_shard(self.tables, self.folder, self.settings, lambda: 0.0, self.world.random.random)
         state = opened.state
         for stored in opened.recovered.unstored:
             if stored.last_trans_id > state.trans_id:

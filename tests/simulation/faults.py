@@ -130,7 +130,8 @@ class Faults:
     def _restart(self, node: SimulatedNode) -> None:
         if not node.is_up and self._size > 2 and self._damage.random() < DAMAGE_RATE and self._may_lose_a_log(node):
             node.lose_log()
-        if not node.is_up and self._size > 1 and self._ahead.random() < AHEAD_RATE:
+        can_be_ahead = not node.is_up and self._size > 1 and not node.clock.leads
+        if can_be_ahead and self._ahead.random() < AHEAD_RATE:
             self._set_ahead(node)
         if not node.is_up and not node.start():
             self._world.later(0.5, lambda: self._restart(node))

@@ -17,6 +17,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
+from storage.message_ids import newest_record
 from storage.records import Clear, Configure, Encoding, Moving, Place, Produce, Remove, Withhold
 from storage.state import ShardState
 from tests.simulation.rules import Rules
@@ -129,8 +130,10 @@ class Observer:
         cuts = self.cuts.setdefault(node_id, deque())
         if known is not state:
             cuts.clear()
-            not_in_flight = [m for m in state.messages.values() if m.place != Place.IN_FLIGHT]
-            self.lapsed[node_id] = {message.msg_id: message.due_at for message in not_in_flight}
+            trimmed = self.logs[node_id].trimmed if node_id in self.logs else 0
+            of_rows = [m for m in state.messages.values() if newest_record(m) <= trimmed]
+            lapsed = [m for m in of_rows if m.place != Place.IN_FLIGHT and m.due_at <= self._world.latest_wall]
+            self.lapsed[node_id] = {message.msg_id: message.due_at for message in lapsed}
             return  # a fresh one, whose rows may be of a later moment than what it has of the log
         if cuts and cuts[0] == state.trans_id:
             cuts.popleft()
@@ -148,7 +151,7 @@ class Observer:
     def compare(self, node_id: int, state: ShardState, time: float, said: ShardState) -> None:
         """A state in memory, in order at that time, against what the log says.
 
-        A row may say that a message was not in flight any more, by the clock of who wrote it: the log does not.
+        A row may say that a message was not in flight any more, by the clock of who led then: the log does not.
         """
         state.check()
         held, wanted = facts(state, time), facts(said, time)

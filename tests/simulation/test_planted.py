@@ -18,7 +18,7 @@ from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
-from actors.disk.write_place import Place
+from actors.disk.write_place import Place as WritePlace
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -36,7 +36,7 @@ from storage.log_store import LogStore
 from storage.message import Message
 from storage.message_ids import named
 from storage.queue_state import QueueState
-from storage.records import Bury, Clear, Confirm, Expire, Extend, Produce
+from storage.records import Bury, Clear, Confirm, Expire, Extend, Place, Produce
 from storage.state import ShardState
 from storage.tenures import Tenures
 from storage.trimming import Trim
@@ -100,7 +100,7 @@ def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     def write_durably(self: LogWriter, write: Write) -> None:
         at, size, is_alone = self.runtime.monotonic(), len(write.data), self._journal.under_way == 1
         place = self.place.choose(at, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
-        if place is Place.LOOP:
+        if place is WritePlace.LOOP:
             self._completed(write)
             _write_late(self.runtime, write)
         else:
@@ -286,7 +286,7 @@ def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
     honest, shown = ShardState.finish_loading, [0.0]
 
     def recover(*where: Any) -> Any:
-        shown[0] = where[4]
+        shown[0] = where[4]()
         return recovery.recover(*where)
 
     def finish_loading(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
@@ -297,10 +297,24 @@ def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardState, "finish_loading", finish_loading)
 
 
+def _leases_not_read(patch: pytest.MonkeyPatch) -> None:
+    """A state that is read from the disk does not know which messages somebody holds."""
+    honest = ShardState.finish_loading
+
+    def forgets(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
+        for message in self.messages.values():
+            if message.retry_s:
+                message.place = Place.UNPLACED
+        honest(self, now, rest)
+
+    patch.setattr(ShardState, "finish_loading", forgets)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
         (_due_by_its_own_clock, "delivered at .* at the latest, due at"),
+        (_leases_not_read, "is not the log's"),
         (_undone_but_for_one, "is not the log's|AssertionError|KeyError"),
         (_not_undone, "is not the log's|AssertionError|KeyError"),
         (_votes_without_its_log, "is lost|committed other records|would be dropped"),

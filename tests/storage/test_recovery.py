@@ -131,7 +131,7 @@ def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: i
         while writer.trim(store, until) and writer.random.random() < 0.7:
             pass
         recovered = ShardState(stretch_records=writer.random.randint(1, 15))
-        recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+        recover(tables, folder, LogStore(tables, 0), recovered, lambda: NOW)
         recovered.check()
         assert described(recovered) == described(settle(writer.state))
         assert recovered.trans_id == writer.state.trans_id
@@ -179,7 +179,7 @@ def _damage(tables: LmdbTables, index: int) -> int:
 def test_a_restart_from_lmdb_gives_the_same_state(shard: tuple[LmdbTables, RealFolder, Writer]) -> None:
     tables, folder, writer = shard
     recovered = ShardState()
-    result = recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+    result = recover(tables, folder, LogStore(tables, 0), recovered, lambda: NOW)
     assert result.torn is None
     assert described(recovered) == described(settle(writer.state))
 
@@ -191,7 +191,7 @@ def test_a_clock_that_is_ahead_makes_nothing_due_on_a_node_that_does_not_lead(*,
     later = Produce("q", message_id(1, 0), b"1", NOW, NOW + 60, NOW + 3600, 60.0, 0, None)
     LogStore(tables, 0).store([StoredEntry(1, 1, 1, entry_codec.encode(1, 1, NOW, [later]))])
     state = ShardState()
-    recover(tables, MemoryFolder(), LogStore(tables, 0), state, NOW + 86400, lambda belonging: is_alone)
+    recover(tables, MemoryFolder(), LogStore(tables, 0), state, lambda: NOW + 86400, lambda belonging: is_alone)
     [message] = state.messages.values()
     assert message.place == (Place.READY if is_alone else Place.DELAYED)
     assert state.placed_at == (NOW + 86400 if is_alone else NOW), "who leads goes on from there"
@@ -201,12 +201,12 @@ def test_a_damaged_last_entry_is_cut_off_and_told(shard: tuple[LmdbTables, RealF
     tables, folder, writer = shard
     end = _damage(tables, -1)
     recovered = ShardState()
-    result = recover(tables, folder, LogStore(tables, 0), recovered, NOW)
+    result = recover(tables, folder, LogStore(tables, 0), recovered, lambda: NOW)
     assert result.torn is not None
     assert str(end) in result.torn
     assert recovered.trans_id == writer.entries[-2].last_trans_id
     again = ShardState()
-    assert recover(tables, folder, LogStore(tables, 0), again, NOW).torn is None
+    assert recover(tables, folder, LogStore(tables, 0), again, lambda: NOW).torn is None
 
 
 def test_a_damaged_entry_in_the_middle_stops_the_start_and_repair_mends_it(
@@ -215,14 +215,14 @@ def test_a_damaged_entry_in_the_middle_stops_the_start_and_repair_mends_it(
     tables, folder, writer = shard
     end = _damage(tables, 5)
     with pytest.raises(DamagedError, match=f"log entry {end}: the checksum"):
-        recover(tables, folder, LogStore(tables, 0), ShardState(), NOW)
+        recover(tables, folder, LogStore(tables, 0), ShardState(), lambda: NOW)
     findings = verify(tables, folder, 0)
     assert any(str(end) in fault for fault in findings.faults)
     [lost] = findings.lost
     assert lost[1] == end
     repair(tables, folder, 0)
     mended = ShardState()
-    recover(tables, folder, LogStore(tables, 0), mended, NOW)
+    recover(tables, folder, LogStore(tables, 0), mended, lambda: NOW)
     mended.check()
     assert mended.trans_id == writer.state.trans_id
     assert not verify(tables, folder, 0).faults
@@ -245,7 +245,7 @@ def test_a_gap_between_entries_is_damage(shard: tuple[LmdbTables, RealFolder, Wr
     with tables.write() as transaction:
         transaction.delete(LOG, [list(transaction.range(LOG))[3][0]])
     with pytest.raises(DamagedError, match="but those before it end at"):
-        recover(tables, folder, LogStore(tables, 0), ShardState(), NOW)
+        recover(tables, folder, LogStore(tables, 0), ShardState(), lambda: NOW)
     assert verify(tables, folder, 0).faults
 
 

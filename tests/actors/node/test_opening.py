@@ -15,7 +15,7 @@ def promised(folder: MemoryFolder) -> float:
 
 def opened(folder: MemoryFolder, tables: MemoryTables, timeout_s: float) -> None:
     settings = ShardSettings(own=OWN, election_timeout_s=timeout_s, log_records_max=1000, segment_bytes=64 << 10)
-    open_shard(tables, folder, settings, 1.0, lambda: 0.5)
+    open_shard(tables, folder, settings, lambda: 1.0, lambda: 0.5)
 
 
 def test_what_a_node_promises_its_leaders_is_on_its_disk_before_it_is_told_and_the_longer_one_is_kept() -> None:

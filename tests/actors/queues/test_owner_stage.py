@@ -11,6 +11,7 @@ def test_requests_are_done_only_when_the_own_first_record_is_committed() -> None
     assert (stage.leads, stage.serves) == (True, False)
     assert not stage.committed(9)
     assert stage.committed(10)
+    assert stage.caught_up()
     assert (stage.leads, stage.serves) == (True, True)
     assert not stage.committed(11), "it serves already"
 
@@ -23,6 +24,7 @@ def test_a_shard_that_is_just_being_founded_serves_when_it_is_committed_who_its_
     stage.named(2)
     assert not stage.committed(1)
     assert stage.committed(2)
+    assert stage.caught_up()
     stage.named(9)
     assert stage.serves, "they may change later"
 
@@ -32,6 +34,7 @@ def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
     stage.promoted(5, 1)
     assert not stage.drain(5), "nothing is served yet"
     stage.committed(1)
+    stage.caught_up()
     assert not stage.drain(4)
     assert stage.drain(5)
     assert (stage.serves, stage.lets_time_pass, stage.is_urgent) == (True, False, True)
@@ -67,3 +70,16 @@ def test_stopping_is_urgent_in_any_stage() -> None:
     stage = OwnerStage()
     stage.is_stopping = True
     assert stage.is_urgent
+
+
+def test_who_has_caught_up_with_the_time_serves() -> None:
+    stage = OwnerStage()
+    assert not stage.caught_up(), "a follower has nothing to catch up with"
+    stage.promoted(5, 1)
+    assert not stage.caught_up(), "what an earlier leader has committed is not known"
+    assert stage.committed(1)
+    assert (stage.leads, stage.serves, stage.lets_time_pass) == (True, False, True)
+    assert not stage.drain(5), "nothing is served yet"
+    assert stage.caught_up()
+    assert stage.serves
+    assert not stage.caught_up(), "it serves already"

@@ -1,0 +1,88 @@
+"""A follower's delayed messages become ready by the log's time: in pieces, in rounds, and never what is not due."""
+
+import pytest
+
+from actors.queues.ripening import ROUND_S, TURN_MESSAGES, TURN_QUEUES, Ripening
+from storage.message_ids import message_id
+from storage.records import Configure, Deliver, Place, Produce
+from storage.state import ShardState
+
+NOW = 1_800_000_000.0
+
+
+def shard(queues: int, each: int, due_in: float = 10.0) -> ShardState:
+    """A follower's state, with that many delayed messages in that many queues."""
+    state = ShardState()
+    state.time = NOW
+    for index in range(queues * each):
+        one = f"q{index % queues}"
+        trans_id = state.trans_id + 1
+        record = Produce(one, message_id(trans_id, 0), b"", NOW, NOW + due_in, NOW + 900, 60.0, 0, None)
+        state.follow(trans_id, record, NOW)
+    return state
+
+
+def rounds(ripening: Ripening, state: ShardState, time: float) -> int:
+    """Let the log come to that time; in how many turns that was followed."""
+    state.time = time
+    ripening.time_is(time)
+    turns = 0
+    while ripening.has_more:
+        ripening.go_on()
+        state.check()
+        turns += 1
+    return turns
+
+
+def ready(state: ShardState) -> int:
+    return sum(len(queue.ready) for queue in state.queues.values())
+
+
+def test_what_is_due_by_the_logs_time_is_ready_and_nothing_else() -> None:
+    state = shard(3, 2)
+    ripening = Ripening(state)
+    assert rounds(ripening, state, NOW + 9.9) == 1
+    assert ready(state) == 0
+    rounds(ripening, state, NOW + 9.9 + ROUND_S)
+    assert ready(state) == 6
+
+
+def test_it_looks_again_only_after_a_while_of_the_logs_time() -> None:
+    state = shard(1, 1)
+    ripening = Ripening(state)
+    assert rounds(ripening, state, NOW + 9.5) == 1
+    assert rounds(ripening, state, NOW + 9.5 + 0.9 * ROUND_S) == 0
+    assert rounds(ripening, state, NOW + 9.5 + 1.1 * ROUND_S) == 1
+    assert ready(state) == 1
+
+
+@pytest.mark.parametrize(
+    ("queues", "each", "turns"), [(1, 3 * TURN_MESSAGES, 4), (2 * TURN_QUEUES + 1, 0, 3), (3, TURN_MESSAGES, 4)]
+)
+def test_many_of_them_take_several_turns(queues: int, each: int, turns: int) -> None:
+    state = shard(queues, each)
+    for index in range(queues):
+        state.queue(f"q{index}")
+    assert rounds(Ripening(state), state, NOW + 60) == turns
+    assert ready(state) == queues * each
+
+
+def test_a_message_that_somebody_holds_or_that_may_not_come_in_does_not_become_ready() -> None:
+    state = shard(2, 2, due_in=10.0)
+    first, second, third, _ = sorted(state.messages)
+    state.follow(5, Deliver("q0", [first], [1], [NOW + 20], [1]), NOW)
+    state.follow(6, Configure("q1", 0, 900.0, 60.0, 0, None, False, paused_in_at=NOW + 5), NOW + 5)
+    rounds(Ripening(state), state, NOW + 30)
+    assert state.messages[first].place == Place.IN_FLIGHT, "that its time is over is for the leader to say"
+    assert state.messages[third].place == Place.READY
+    assert state.messages[second].place == Place.HELD
+
+
+def test_what_expires_waits_for_its_record() -> None:
+    """And what stands behind it does, too: for a moment."""
+    state = shard(1, 1, due_in=100.0)
+    trans_id = state.trans_id + 1
+    gone = Produce("q0", message_id(trans_id, 0), b"", NOW, NOW, NOW + 50, 60.0, 0, None, marks={"expire": "drop"})
+    state.follow(trans_id, gone, NOW)
+    rounds(Ripening(state), state, NOW + 200)
+    assert state.messages[message_id(trans_id, 0)].place in (Place.READY_EXPIRING, Place.READY_FAR)

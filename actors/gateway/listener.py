@@ -97,7 +97,7 @@ class Listener(LoopActor):
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
         self._turned_away: dict[Connection, None] = {}
         self._held = HeldBytes(limits.held_bytes_max)
-        self._rests = Rests(runtime)
+        self.strangers = Rests(runtime)
         self._of_datagrams = Account(self._held)
         self._refusals = Refusals(log, "the clients' ports")
         self._gathered: list[Call] = []
@@ -216,7 +216,7 @@ class Listener(LoopActor):
         """A client that is gone."""
         self._turned_away.pop(connection, None)
         self._moving.pop(connection, None)
-        self._rests.closed(connection)
+        self.strangers.closed(connection)
         self._identities.disconnected(connection)
         if connection in self._connections:
             del self._connections[connection]
@@ -228,14 +228,6 @@ class Listener(LoopActor):
     def account(self) -> Account:
         """A new client's."""
         return Account(self._held)
-
-    def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
-        """A stranger has taken so much of the loop's time: he rests for as long as strangers have not paid for."""
-        self._rests.spent(connection, took_s, size, turns)
-
-    def must_rest(self, connection: Connection) -> bool:
-        """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
-        return self._rests.must_rest(connection)
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:
         """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
@@ -290,7 +282,7 @@ class Listener(LoopActor):
 
     def settled(self, connection: Connection) -> None:
         """What was answered leaves first; what was cut goes on."""
-        self.runtime.call_later(0.0, lambda: self._rests.end_turn(connection))
+        self.runtime.call_later(0.0, lambda: self.strangers.end_turn(connection))
         if connection.is_moving:
             self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
 
@@ -390,7 +382,7 @@ class Listener(LoopActor):
                 if client.account.is_known:
                     client.answer(call.order, request, reply)
                 else:
-                    self._rests.answer(client, call, reply)
+                    self.strangers.answer(client, call, reply)
             else:
                 if isinstance(client, DatagramClient):
                     if client.size > LARGE_BYTES:

@@ -1,7 +1,8 @@
 """Rests: strangers who made the loop work for long, or come with something large meanwhile, are not heard for a while.
 
 `StrangersTime` says for how long. Those that wait for the debt of others are heard one after the other, in the order in
-which they came, while what those before took is paid for; what a long reply takes is known when it is there.
+which they came, while what those before took is paid for. What a long reply takes is known when it is there: until then
+few more are asked for, whether their clients are still there or not.
 """
 
 from collections import deque
@@ -10,8 +11,8 @@ from typing import Final
 from actors.messages.call import Call
 from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
-from net.clients.reply_length import SHORT, reply_length
-from net.clients.strangers_time import LONG_S, StrangersTime
+from net.clients.reply_length import SHORT, reply_bytes, reply_length
+from net.clients.strangers_time import LONG_S, SMALL_BYTES, StrangersTime
 from quorate.protocol import ErrorWord, Reply
 
 REST_MAX_S: Final = 10.0
@@ -26,6 +27,15 @@ LOOKED_UP: Final = 2.0
 FORWARDED: Final = 5.0
 """The same where another node has looked it up: it was packed, sealed, sent, opened and unpacked as well."""
 
+AT_ONCE: Final = 4
+"""So many long replies are looked up at once for strangers, unless there was a large one lately or somebody waits."""
+
+LARGE_LATELY_S: Final = 10.0
+"""Else one at a time: fifty were 200 MB, and seconds for everybody else."""
+
+S_PER_BYTE: Final = 2e-9
+"""What a reply takes of each turn that nobody is there any more to take: some 8 ms for 4 MB (`bench.hostile`)."""
+
 TOO_MANY: Final = "clients without a token ask for more than they have time for: show one, or ask again later"
 
 
@@ -38,7 +48,8 @@ class Rests:
         self._own: dict[Connection, list[Timer]] = {}
         self._waiting: deque[Connection] = deque()
         self._is_armed = False
-        self._ahead: Connection | None = None
+        self._ahead: dict[Connection, Timer] = {}
+        self._large_until = 0.0
 
     def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
         """A stranger's `size` bytes took so much of each of `turns` turns: it rests until that and what was owed before
@@ -48,13 +59,19 @@ class Rests:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
             self._own.setdefault(connection, []).append(timer)
-        if connection is self._ahead:
-            self._see_whether_over(connection)
+        if connection in self._ahead and not connection.has_long_open:
+            self._leave(connection)
 
-    def _see_whether_over(self, connection: Connection) -> None:
-        """Whether the next may be heard: what this one asked for in its turn is answered."""
-        if connection.is_gone or not connection.has_long_open:
-            self._ahead = None
+    def asks_long(self, connection: Connection) -> None:
+        """A stranger's long reply is looked up from now on; for others, few at a time are."""
+        if connection not in self._ahead:
+            self._ahead[connection] = self._runtime.call_later(REST_MAX_S, lambda: self._leave(connection))
+
+    def _leave(self, connection: Connection) -> None:
+        """Its long reply is there, or has not come in time, or went to a client that has shown a token meanwhile."""
+        timer = self._ahead.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
             self._arm()
 
     def _has_paid(self, connection: Connection) -> None:
@@ -67,8 +84,9 @@ class Rests:
 
     def must_rest(self, connection: Connection) -> bool:
         """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
-        owed_s = self._time.owed(self._runtime.monotonic())
-        if owed_s <= 0.0 and not self._waiting:
+        now = self._runtime.monotonic()
+        owed_s = self._time.owed(now)
+        if owed_s <= 0.0 and not self._waiting and len(self._ahead) < (1 if now < self._large_until else AT_ONCE):
             return False
         if owed_s > REST_MAX_S or len(self._waiting) >= WAITING_MAX:
             connection.refuse_all(ErrorWord.OVERLOADED, TOO_MANY)
@@ -79,7 +97,7 @@ class Rests:
         return True
 
     def _arm(self) -> None:
-        if not self._is_armed and self._waiting and self._ahead is None:
+        if not self._is_armed and self._waiting and not self._ahead:
             self._is_armed = True
             self._runtime.call_later(max(self._time.owed(self._runtime.monotonic()), 0.0), self._next)
 
@@ -87,24 +105,11 @@ class Rests:
         """The debt is paid, unless it has grown meanwhile: those that wait are heard until there is another."""
         self._is_armed = False
         begun = self._runtime.worked()
-        while self._ahead is None and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
-            self._hear_first(self._waiting.popleft())
+        while not self._ahead and self._waiting and self._time.owed(self._runtime.monotonic()) <= 0.0:
+            self._hear(self._waiting.popleft())
             if self._runtime.worked() - begun > LONG_S:
                 break  # small things cost nothing, and a thousand of them are a turn that takes long
         self._arm()
-
-    def _hear_first(self, connection: Connection) -> None:
-        """Of those that wait; the next is not heard before its long reply is there."""
-        self._hear(connection)
-        if connection.has_long_open and not connection.is_gone:
-            self._ahead = connection
-            self._runtime.call_later(REST_MAX_S, lambda: self._waited_for(connection))
-
-    def _waited_for(self, connection: Connection) -> None:
-        """Its reply has not come in time, or went to a client that has shown a token meanwhile."""
-        if connection is self._ahead:
-            self._ahead = None
-            self._arm()
 
     def _hear(self, connection: Connection) -> None:
         """What it sent meanwhile is looked at now, and reckoned."""
@@ -114,7 +119,7 @@ class Rests:
             self.spent(connection, self._runtime.worked() - begun, size)
 
     def answer(self, connection: Connection, call: Call, reply: Reply) -> None:
-        """Answer a stranger, and reckon what that took."""
+        """Answer a stranger, and reckon what that took: also one that has left, whose reply was looked up as well."""
         request = call.request
         if reply_length(request) == SHORT and not request.wait:
             connection.answer(call.order, request, reply)
@@ -123,8 +128,15 @@ class Rests:
         ledger = account.ledger
         begun, before = self._runtime.worked(), ledger.written + account.held_back
         connection.answer(call.order, request, reply)
-        size = ledger.written + account.held_back - before
-        self.spent(connection, self._runtime.worked() - begun, size, FORWARDED if call.was_forwarded else LOOKED_UP)
+        if connection.is_gone:
+            size = reply_bytes(reply)
+            took_s = size * S_PER_BYTE
+        else:
+            size = ledger.written + account.held_back - before
+            took_s = self._runtime.worked() - begun
+        if size > SMALL_BYTES:
+            self._large_until = self._runtime.monotonic() + LARGE_LATELY_S
+        self.spent(connection, took_s, size, FORWARDED if call.was_forwarded else LOOKED_UP)
 
     def end_turn(self, connection: Connection) -> None:
         """Others have had their turn: what was cut goes on, and is reckoned if it is a stranger's."""
@@ -136,10 +148,10 @@ class Rests:
         self.spent(connection, self._runtime.worked() - begun, 0)
 
     def closed(self, connection: Connection) -> None:
-        """It is gone."""
+        """It is gone; a long reply that was asked for comes all the same."""
         for timer in self._own.pop(connection, ()):
             timer.cancel()
         if connection in self._waiting:
             self._waiting.remove(connection)
-        if connection is self._ahead:
-            self._see_whether_over(connection)
+        if not connection.has_long_open:
+            self._leave(connection)

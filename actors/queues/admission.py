@@ -87,6 +87,13 @@ class Admission:
         for call in calls:
             self.ledger.answer(call, refusal(call.request, error, reason))
 
+    def let_go(self, calls: list[Call]) -> None:
+        """They waited here, and do not any more."""
+        if self._stage.is_stopping:
+            self.refuse(calls, ErrorWord.STOPPING, STOPS)
+        else:
+            self.give_back(calls)
+
     def give_back(self, calls: list[Call]) -> None:
         """They were not done: the Router finds out who leads."""
         if calls:

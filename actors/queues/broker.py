@@ -535,8 +535,7 @@ class Broker:
         return used > self._limits.memory_bytes_max
 
     def _make_room(self, asked: tuple[Any, ...]) -> None:
-        """Where memory is short, what is kept though it was delivered goes, the oldest first, and queues nobody
-        needs."""
+        """Where memory is short, queues nobody needs go, and the oldest messages that are kept though delivered."""
         items = asked[MESSAGES_AT]
         if items is None:
             count, size = 1, len(bytes(asked[FIRST_AT]))

@@ -179,21 +179,13 @@ class QueueOwner(LoopActor):
             return
         self._continues = False
         if not self.has_ended:
-            self._give_back()
+            self._admission.let_go(self._leftovers.some_calls())
             if self._broker.has_more:
                 self._broker.go_on(self._now())
             if self._rows.has_more:
                 self._describe()
             self._leftovers.drop()
             self._carry_out()
-
-    def _give_back(self) -> None:
-        """Some of the consumers that waited here, and do not any more."""
-        calls = self._leftovers.some_calls()
-        if self._stage.is_stopping:
-            self._admission.refuse(calls, ErrorWord.STOPPING, STOPS)
-        else:
-            self._admission.give_back(calls)
 
     def _reconfigure(self, message: Reconfigure) -> None:
         assert isinstance(message.limits, Limits)

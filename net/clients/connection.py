@@ -212,7 +212,7 @@ class Connection:
         if self._has_rested:
             self._has_rested = False
             return False
-        return self._rests > 0 or self._sink.must_rest(self)
+        return self._rests > 0 or self._sink.strangers.must_rest(self)
 
     def _look_at(self, data: bytes) -> None:
         session = self._session
@@ -280,7 +280,7 @@ class Connection:
             self._sizes[order] = size
             self.account.take(size)
             if not self.account.is_known:
-                self._sink.spent(self, size * DONE_S_PER_BYTE, size, DONE_TURNS)
+                self._sink.strangers.spent(self, size * DONE_S_PER_BYTE, size, DONE_TURNS)
         self._ask(order, found, note)
 
     def _ask(self, order: int, request: Request, note: Any) -> None:
@@ -293,6 +293,8 @@ class Connection:
         if note is not None:
             self._notes[order] = note
         self._sink.received(self, order, request)
+        if self._is_alone == LONG and length == LONG and not self.account.is_known:
+            self._sink.strangers.asks_long(self)
 
     def _say(self, found: Say | Close | Fault) -> None:
         """Answer without the node."""

@@ -53,8 +53,25 @@ class Transport(Protocol):
         """Close at once."""
 
 
+class Strangers(Protocol):
+    """Who sees to it that clients without a token take no more time than they have."""
+
+    def spent(self, connection: "Connection", took_s: float, size: int, turns: float = 1.0) -> None:
+        """A stranger's `size` bytes have taken so much time (s) of each of so many turns."""
+
+    def must_rest(self, connection: "Connection") -> bool:
+        """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
+
+    def asks_long(self, connection: "Connection") -> None:
+        """A stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
+
+
 class Sink(Protocol):
     """Where requests go."""
+
+    @property
+    def strangers(self) -> Strangers:
+        """Of this worker."""
 
     def account(self) -> Account:
         """A new client's account of what it makes this worker hold."""
@@ -73,12 +90,6 @@ class Sink(Protocol):
 
     def overdrawn(self, connection: "Connection", wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
-
-    def spent(self, connection: "Connection", took_s: float, size: int, turns: float = 1.0) -> None:
-        """A stranger's `size` bytes have taken so much time (s) of each of so many turns."""
-
-    def must_rest(self, connection: "Connection") -> bool:
-        """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
 
     def broken(self, connection: "Connection", error: Exception) -> None:
         """The session has raised on what the client sent, or on what it is answered: the client is refused, or cut."""

@@ -1,9 +1,9 @@
 """What a reply may hold, as far as its request says: by that a connection bounds what it has open."""
 
-from typing import Final
+from typing import Any, Final
 
 from quorate.actions import LONG_REPLIES
-from quorate.protocol import Action, Request
+from quorate.protocol import Action, Reply, Request
 
 SHORT: Final = 0
 """A few words."""
@@ -13,6 +13,9 @@ LONG: Final = 2
 """As much as a reply can."""
 ALONE: Final = 3
 """Nothing behind it is to be begun before it is answered."""
+
+ROW_BYTES: Final = 300
+"""What each row of a long reply takes beside its data, more or less."""
 
 _CONSUME: Final = int(Action.CONSUME)
 _FIND: Final = int(Action.FIND)
@@ -33,3 +36,19 @@ def reply_length(request: Request) -> int:
     if request.wait:
         return ALONE if request.as_job else SHORT
     return ONE_MESSAGE if request.count is None else LONG
+
+
+def reply_bytes(reply: Reply) -> int:
+    """About how long a reply is, of which nobody has made bytes."""
+    size = ROW_BYTES
+    for name in reply.__struct_fields__:
+        rows: Any = getattr(reply, name)
+        if isinstance(rows, list):
+            size += len(rows) * ROW_BYTES + sum([_data_bytes(row) for row in rows])
+    behind: int = getattr(reply, "bytes", 0)
+    return size + behind + _data_bytes(reply)
+
+
+def _data_bytes(row: object) -> int:
+    data: Any = row.get("data") if isinstance(row, dict) else getattr(row, "data", None)
+    return 0 if data is None else len(data) if isinstance(data, str) else len(bytes(data))

@@ -119,7 +119,7 @@ class TcpProtocol(asyncio.Protocol):
             return
         begun = time.thread_time()
         connection.receive(data)
-        self._sink.spent(connection, time.thread_time() - begun, size)
+        self._sink.strangers.spent(connection, time.thread_time() - begun, size)
 
     def eof_received(self) -> bool:
         """The client sends nothing more."""

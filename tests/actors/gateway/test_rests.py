@@ -5,14 +5,15 @@ from itertools import pairwise
 
 import msgspec
 import pytest
+from msgspec import Raw
 
-from actors.gateway.rests import FORWARDED, LOOKED_UP, REST_MAX_S, Rests
+from actors.gateway.rests import AT_ONCE, FORWARDED, LOOKED_UP, REST_MAX_S, S_PER_BYTE, Rests
 from actors.messages.call import Call
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.strangers_time import LONG_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
-from quorate.protocol import Reply, Request
+from quorate.protocol import DeliveredItem, DeliveredReply, Reply, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 from tests.net.clients.fake_end import FakeEnd
 
@@ -29,14 +30,11 @@ class Hall(FakeEnd):
         self.writes_s = 0.0
         self.looks: list[tuple[Connection, int, Request]] = []
         self.runtime = CrankedRuntime()
-        self.rests = Rests(self.runtime)
+        self.strangers = self.rests = Rests(self.runtime)
 
     def write(self, data: bytes) -> None:
         super().write(data)
         self.runtime.time += self.writes_s
-
-    def must_rest(self, connection: Connection) -> bool:
-        return self.rests.must_rest(connection)
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         super().received(connection, order, request)
@@ -146,7 +144,17 @@ def test_of_those_in_line_one_long_reply_is_looked_up_at_a_time() -> None:
         hall.rests.spent(connection, LONG_S, LARGE_SIZE, 10)
 
 
-def test_who_leaves_while_its_long_reply_is_looked_up_holds_up_nobody() -> None:
+def looked_up(hall: Hall, size: int) -> None:
+    """The oldest long reply that is not there yet is, of so many bytes; another node had it."""
+    connection, order, request = hall.looks.pop(0)
+    call = Call(request, connection, order, ref(Probe()))
+    call.was_forwarded = True
+    message = DeliveredItem(msg_id=1, data=Raw(b"1" * size), queue="q", deliveries=1)
+    hall.rests.answer(connection, call, DeliveredReply(action=11, code=0, messages=[message]))
+
+
+def test_who_leaves_while_its_long_reply_is_looked_up_pays_for_it_like_the_others() -> None:
+    """To ask, leave, and ask anew was a way around: the reply came all the same, and cost the node as much."""
     hall = Hall()
     hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
     for _ in range(2):
@@ -155,7 +163,37 @@ def test_who_leaves_while_its_long_reply_is_looked_up_holds_up_nobody() -> None:
     assert len(hall.requests) == 1
     hall.looks[0][0].lost()
     hall.runtime.crank(1.0)
+    assert len(hall.requests) == 1, "it is still looked up"
+    looked_up(hall, size := 500_000)
+    owed_s = FORWARDED * size * S_PER_BYTE * (1 / SHARE - 1)
+    assert hall.rests._time.owed(hall.runtime.time) == pytest.approx(owed_s, rel=0.01)
+    hall.runtime.crank(owed_s - 0.001)
+    assert len(hall.requests) == 1
+    hall.runtime.crank(0.01)
     assert len(hall.requests) == 2
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(10, AT_ONCE), (SMALL_BYTES + 1, 1)])
+def test_few_long_replies_are_looked_up_before_it_is_known_what_they_take(size: int, at_once: int) -> None:
+    """Also where nobody owes anything: twenty that were asked for at once held up a follower for a quarter second."""
+    hall = Hall()
+    hall.stranger().receive(LOOK)
+    looked_up(hall, size)
+    for _ in range(3 * AT_ONCE):
+        hall.stranger().receive(LOOK)
+    assert len(hall.requests) == 1 + at_once
+    while hall.looks:
+        assert len(hall.looks) <= at_once
+        looked_up(hall, 10)
+        hall.runtime.crank(0.001)
+    assert len(hall.requests) == 1 + 3 * AT_ONCE, "all are heard"
+
+
+def test_what_is_refused_at_once_is_not_waited_for() -> None:
+    hall = Refusing()
+    for count in range(3 * AT_ONCE):
+        hall.stranger().receive(LOOK)
+        assert len(hall.requests) == count + 1
 
 
 def test_a_reply_that_does_not_come_holds_up_nobody_for_ever() -> None:

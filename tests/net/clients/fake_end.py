@@ -1,7 +1,7 @@
 """A client's end of a connection, and who takes its requests."""
 
 from net.clients.connection import Connection
-from net.clients.connection_contract import ConnectionLimits
+from net.clients.connection_contract import ConnectionLimits, Strangers
 from net.clients.held_bytes import Account, HeldBytes
 from net.protocols import PROTOCOLS, NodeFacts
 from net.protocols.session import RequestLimits
@@ -30,6 +30,8 @@ class FakeEnd:
         self.settled_count = 0
         self.spent_s = 0.0
         self.is_in_debt = False
+        self.strangers: Strangers = self
+        self.asked_long: list[Connection] = []
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -77,6 +79,9 @@ class FakeEnd:
         if self.is_in_debt:
             connection.rest(True)
         return self.is_in_debt
+
+    def asks_long(self, connection: Connection) -> None:
+        self.asked_long.append(connection)
 
     def broken(self, connection: Connection, error: Exception) -> None:
         self.errors.append(error)

@@ -1,13 +1,14 @@
 """The JSON session: the same requests and faults however the bytes are split, and a clear fault for every bad input."""
 
 import base64
+import contextlib
 import json
 import re
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from net.protocols import json_reading
@@ -160,6 +161,16 @@ FIELDS = st.one_of(
 )
 
 
+def escaped(value: str, old: str, new: str) -> str:
+    """The same value, written in another way where it can be."""
+    other = value.replace(old, new)
+    with contextlib.suppress(json.JSONDecodeError):
+        if json.loads(other) == json.loads(value):
+            return other
+    return value
+
+
+@example([("queue", '"\\\\"')], [], ":", ('\\"', "\\u0022"))
 @given(
     st.lists(FIELDS, max_size=4),
     st.lists(st.lists(FIELDS, max_size=3), max_size=3),
@@ -170,7 +181,7 @@ def test_no_field_stands_twice_in_what_is_taken(
     fields: list[tuple[str, str]], items: list[list[tuple[str, str]]], colon: str, escape: tuple[str, str]
 ) -> None:
     def written(pairs: list[tuple[str, str]]) -> list[str]:
-        return [f'"{name}"{colon}{value.replace(*escape)}' for name, value in pairs]
+        return [f'"{name}"{colon}{escaped(value, *escape)}' for name, value in pairs]
 
     rows = ",".join("{" + ",".join(written(item)) + "}" for item in items)
     parts = [f'"action"{colon}1', *written(fields), *([f'"messages"{colon}[{rows}]'] if items else [])]

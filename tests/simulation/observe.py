@@ -27,27 +27,25 @@ from tests.storage.facts import IN_FLIGHT, facts
 STRANGER = 9
 """The number of who is no node of the cluster, unless it takes a member's."""
 
-RARE: dict[str, Callable[[Any], bool]] = {
-    "tails cut": lambda decision: isinstance(decision, WriteEntries) and any(one.is_cut for one in decision.entries),
-    "states undone": lambda decision: isinstance(decision, LogCut),
-    "states made anew": lambda decision: isinstance(decision, StateDropped),
-    "snapshots wanted": lambda decision: _says(decision, SnapshotNeeded),
-    "snapshot parts": lambda decision: isinstance(decision, StagePart),
-    "snapshots taken over": lambda decision: isinstance(decision, StagePart) and decision.part.is_last,
-    "logs found to differ": lambda decision: _says(decision, Diverged),
-    "changes of members": lambda decision: isinstance(decision, Propose),
-    "hand-overs begun": lambda decision: isinstance(decision, Drain),
-    "hand-overs given up": lambda decision: isinstance(decision, Undrain),
-    "successors told": lambda decision: _says(decision, TakeOver),
-    "pushes of several entries": lambda decision: (
-        _says(decision, Push) and decision.message.is_pulled is False and len(decision.message.entries) > 1
-    ),
+RARE: dict[type, list[tuple[str, Callable[[Any], bool]]]] = {
+    WriteEntries: [("tails cut", lambda decision: any(one.is_cut for one in decision.entries))],
+    LogCut: [("states undone", lambda decision: True)],
+    StateDropped: [("states made anew", lambda decision: True)],
+    StagePart: [
+        ("snapshot parts", lambda decision: True),
+        ("snapshots taken over", lambda decision: decision.part.is_last),
+    ],
+    Propose: [("changes of members", lambda decision: True)],
+    Drain: [("hand-overs begun", lambda decision: True)],
+    Undrain: [("hand-overs given up", lambda decision: True)],
+    SnapshotNeeded: [("snapshots wanted", lambda message: True)],
+    Diverged: [("logs found to differ", lambda message: True)],
+    TakeOver: [("successors told", lambda message: True)],
+    Push: [
+        ("pushes of several entries", lambda message: message.is_pulled is False and len(message.entries) > 1),
+    ],
 }
-"""Branches that a run should reach now and then: what its decisions are called, and how they are known."""
-
-
-def _says(decision: Any, kind: type) -> bool:
-    return isinstance(decision, SendPeers) and isinstance(decision.message, kind)
+"""Branches that a run should reach now and then: what decisions, and messages to peers, are called, and when."""
 
 
 class Observer:
@@ -98,8 +96,9 @@ class Observer:
             self.counts_again(node_id, self.logs[node_id])
             if isinstance(about, Promoted):
                 self.led(about.vote_id, node_id)
-            for name, matches in RARE.items():
-                if matches(about):
+            said = about.message if type(about) is SendPeers else about
+            for name, matches in RARE.get(type(said), ()):
+                if matches(said):
                     self.reached[name] += 1
 
     def counts_again(self, node_id: int, log: ReplicatedLog) -> None:

@@ -68,18 +68,21 @@ class World:
     def later(self, delay_s: float, action: Callable[[], None]) -> Event:
         """Let something happen; things at the same moment happen in an order drawn from the seed."""
         event = Event(action)
-        self._serial += 1
-        heapq.heappush(self._heap, (self.time + max(delay_s, 0.0), self.random.random(), self._serial, event))
+        self._serial = serial = self._serial + 1
+        at = self.time + delay_s if delay_s > 0.0 else self.time
+        heapq.heappush(self._heap, (at, self.random.random(), serial, event))
         return event
 
-    def run_until(self, until: float, is_done: Callable[[], bool] = lambda: False) -> None:
+    def run_until(self, until: float, is_done: Callable[[], bool] | None = None) -> None:
         """Let things happen up to virtual time `until`, or until `is_done`."""
-        while self._heap and self._heap[0][0] <= until and not is_done():
-            at, _, _, event = heapq.heappop(self._heap)
-            self.time = max(self.time, at)
+        heap, pop = self._heap, heapq.heappop
+        while heap and heap[0][0] <= until and (is_done is None or not is_done()):
+            at, _, _, event = pop(heap)
+            if at > self.time:
+                self.time = at
             if not event.is_cancelled:
                 event.action()
-        if not is_done():
+        if is_done is None or not is_done():
             self.time = max(self.time, until)
 
     @property

@@ -304,12 +304,18 @@ class SimulatedClient(SimulatedSession):
 EMPTY_S = 130.0
 """Longer than any retry, delay and jump of the clock."""
 
+GONE_S = 40.0
+"""Longer than a queue stays that a job has made, when it is empty."""
+
 
 class Drain(SimulatedSession):
-    """Takes and confirms everything that is left."""
+    """Takes and confirms everything that is left. `has_some`: whether some is, as far as any node's memory says."""
 
-    def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History) -> None:
+    def __init__(
+        self, world: World, nodes: Sequence[SimulatedNode], history: History, has_some: Callable[[], bool]
+    ) -> None:
         self.seen: set[int] = set()
+        self._has_some = has_some
         self.is_done = False
         self._empty_since: float | None = None
         self._ids: list[int] = []
@@ -341,5 +347,5 @@ class Drain(SimulatedSession):
             self._empty_since = None
         elif self._empty_since is None:
             self._empty_since = self._world.time
-        elif self._world.time - self._empty_since > EMPTY_S:
+        elif self._world.time - self._empty_since > (EMPTY_S if self._has_some() else GONE_S):
             self.is_done = self.is_stopped = True

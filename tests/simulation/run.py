@@ -11,6 +11,7 @@ from itertools import pairwise
 from random import Random
 
 from quorate.shards import shard_of_queue
+from storage.message import Message
 from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
@@ -125,7 +126,7 @@ class Run:
         self.faults.end()
         world.run_until(world.time + 3)
         confirmed_before = set(self.history.confirmed)
-        drained = Drain(world, self.nodes, self.history)
+        drained = Drain(world, self.nodes, self.history, self._has_some)
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
         world.run_until(world.time + CONVERGED_S, self._has_converged)
         self._check(drained, confirmed_before)
@@ -161,6 +162,12 @@ class Run:
     def _moved(self) -> int:
         return sum(node.moved for node in self.nodes)
 
+    def _has_some(self) -> bool:
+        """Whether a member's memory holds a message that a client of ours would have taken."""
+        within = [node for node in self.nodes if node.node_id not in self.faults.outside]
+        states = [self.observers[node.shard].states.get(node.node_id) for node in within]
+        return any(state is None or any(_is_left(one) for one in state.messages.values()) for state in states)
+
     def _has_converged(self) -> bool:
         """Whether all members know the same to be committed, and have it in LMDB."""
         return all(self._agree_on(shard) for shard in range(self.limits.shards))
@@ -191,7 +198,7 @@ class Run:
             replayed, observer = states[node.shard], self.observers[node.shard]
             observer.compare(node.node_id, observer.states[node.node_id], math.inf, replayed)
             state = node.state_on_disk()
-            left = [message for message in state.messages.values() if message.queue not in (IDLE, *TOPICS)]
+            left = [message for message in state.messages.values() if _is_left(message)]
             if left:
                 problems.append(f"{len(left)} messages are on the disk of node {node.node_id}, drained")
             if state.trans_id != replayed.trans_id or sorted(state.messages) != sorted(replayed.messages):
@@ -311,6 +318,11 @@ def _members_of(worker: SimulatedNode) -> list[tuple[int, bool, int]]:
     current = None if worker.log is None else worker.log.membership.current
     members = [] if current is None else current.members
     return [(one.node_id, one.is_voter, one.root_disk_id if worker.shard else one.disk_id) for one in members]
+
+
+def _is_left(message: Message) -> bool:
+    """Whether it is there though all was taken; but for what nobody takes."""
+    return message.queue not in (IDLE, *TOPICS)
 
 
 def _known_of(node: SimulatedNode) -> tuple[int, int]:

@@ -15,11 +15,7 @@ ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {
     "clients/Connection": (32, 42),
-    "links/Links": (15, 36),
-    "gateway/Listener": (22, 35),
-    "disk/LogWriter": (20, 21),
-    "queues/QueueOwner": (22, 29),
-    "cluster/Replicator": (24, 29),
+    "gateway/Listener": (22, 33),
     "gateway/Router": (16, 37),
 }
 """Attributes and methods."""

@@ -13,7 +13,6 @@ from actors.cluster.balancing import Balancing
 from actors.cluster.decisions import Decisions
 from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
-from actors.cluster.membership import Membership
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import ReplicatorSettings
 from actors.messages.call import Call
@@ -55,17 +54,13 @@ class Transfer:
 
 
 class ClusterAdmin:
-    """Decides for one node. `level` is the feature level that this version understands, `own` its row among members.
-
-    `hellos` are of the open links, `faults` say why there is none to a node: the host's, who hears of both.
+    """Decides for one node. `hellos` are of the open links, `faults` say why there is none to a node: the host, who
+    hears of both, puts them here.
     """
 
     def __init__(
         self,
         replication: Replication,
-        membership: Membership,
-        hellos: dict[int, Hello],
-        faults: dict[int, str],
         settings: ReplicatorSettings,
         *,
         is_founded: bool,
@@ -73,9 +68,9 @@ class ClusterAdmin:
     ) -> None:
         self._settings = settings
         self._replication = replication
-        self._membership = membership
-        self._hellos = hellos
-        self._faults = faults
+        self._membership = replication.log.membership
+        self.hellos: dict[int, Hello] = {}
+        self.faults: dict[int, str] = {}
         self._is_founded = is_founded
         self._proposed: Members | None = None
         self._changing: tuple[Call, float] | None = None
@@ -134,7 +129,7 @@ class ClusterAdmin:
         if what == "upgrade":
             if self._balancing.is_needed and self._settings.level <= membership.level:
                 return _answer(call, self.status(call))  # of several shards some may have been upgraded before
-            change = membership.upgrade(self._settings.level, self._hellos)
+            change = membership.upgrade(self._settings.level, self.hellos)
         elif what == "remove":
             assert request.node_id is not None
             change = membership.remove(request.node_id)
@@ -180,7 +175,7 @@ class ClusterAdmin:
         members = [own_id] if current is None else [member.node_id for member in current.members]
         rows: list[dict[str, Any]] = []
         for node_id in dict.fromkeys([own_id, *members]):
-            hello = self._hellos.get(node_id)
+            hello = self.hellos.get(node_id)
             listeners = self._settings.listeners if node_id == own_id else hello.listeners if hello else ()
             told = [[one.protocol, one.host, one.port] for one in listeners]
             rows.append({"node_id": node_id, "role": self._role(now, node_id, members, hello), "listeners": told})
@@ -232,14 +227,14 @@ class ClusterAdmin:
                 "port": member.port,
                 "role": role,
             }
-            hello = self._hellos.get(member.node_id)
+            hello = self.hellos.get(member.node_id)
             if member.node_id == self._membership.own.node_id:
                 settings = self._settings
                 row |= {"client_host": settings.client_host, "client_port": settings.client_port}
                 row |= {"version": settings.version}
             elif hello is not None:
                 row |= {"client_host": hello.client_host, "client_port": hello.client_port, "version": hello.version}
-            fault = self._faults.get(member.node_id)
+            fault = self.faults.get(member.node_id)
             rows.append(row | self._progress_of(member.node_id) | ({} if fault is None else {"fault": fault}))
         return rows
 
@@ -315,7 +310,7 @@ class ClusterAdmin:
             return [] if self._founding is None else self._propose(self._founding)
         if not self._is_founded:
             return []  # other nodes must see in the hello which cluster this is
-        step = self._membership.next_step(self._hellos, leading.progress, leading.log.tail.end.trans_id)
+        step = self._membership.next_step(self.hellos, leading.progress, leading.log.tail.end.trans_id)
         return self._follow_root(now, leading) if step is None else self._propose(step)
 
     def _follow_root(self, now: float, leading: Leading) -> Decisions:

@@ -10,8 +10,8 @@ from actors.cluster.admin import ClusterAdmin
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.messages.election import ElectionFacts
-from actors.messages.peers import Introduce, LeaderChanged, MembersChanged
-from net.peers.messages import Hello
+from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, RootSettled
+from storage.records import Members
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
@@ -25,22 +25,17 @@ CONTRADICTS: Final = (
 
 
 class Announcer:
-    """`identity`: who this node is, as it was told last. `hellos`: of the nodes that there is a link to."""
+    """`identity`: who this node is, as it was told last. `settled`: the members that all know to be committed."""
 
     def __init__(
-        self,
-        machine: Replication,
-        admin: ClusterAdmin,
-        settings: ReplicatorSettings,
-        identity: Identity,
-        hellos: dict[int, Hello],
+        self, machine: Replication, admin: ClusterAdmin, settings: ReplicatorSettings, identity: Identity
     ) -> None:
         self.identity = identity
+        self.settled: Members | None = None
         self._machine = machine
         self._membership = machine.log.membership
         self._admin = admin
         self._settings = settings
-        self._hellos = hellos
         self._actors: Recipients
         self._told_members: object = self
         self._told_leader: object = self
@@ -139,14 +134,24 @@ class Announcer:
             port = self._settings.direct_port or self._settings.client_port
             changed = LeaderChanged(leader, True, self._settings.client_host, port, vote_id, shard)
         else:
-            hello = self._hellos.get(leader)
+            hello = self._admin.hellos.get(leader)
             host, port = ("", 0) if hello is None else (hello.client_host, hello.direct_port or hello.client_port)
             changed = LeaderChanged(leader, False, host, port, vote_id, shard)
         for ref in (self._actors.router, self._actors.owner, self._actors.news):
             if ref is not None:
                 ref.tell(changed)
 
-    def belong_to(self, cluster_id: int) -> None:
+    def see_whether_settled(self) -> None:
+        """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
+        current, committed = self._membership.current, self._machine.log.committed
+        if current is not None and self._membership.since <= committed:
+            self.settled = current
+            if self._actors.news is not None and self._settings.shard == 0:
+                self._actors.news.tell(RootSettled(committed, current))
+            if current.cluster_id != self.identity.cluster_id:
+                self._belong_to(current.cluster_id)
+
+    def _belong_to(self, cluster_id: int) -> None:
         """This node is one of that cluster from now on."""
         own = self.identity
         self.identity = Identity(cluster_id, own.node_id, own.disk_id)

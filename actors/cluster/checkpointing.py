@@ -33,11 +33,18 @@ class Checkpointing:
         self.phase = Phase.STORING
         self._store_full: str | None = None
         self._journal_full: str | None = None
+        self._was_full = False
 
     @property
     def disk_full(self) -> str | None:
         """Why nothing can be stored now; None while it can."""
         return self._journal_full or self._store_full
+
+    @property
+    def is_news(self) -> bool:
+        """Whether the disk has become full, or has space again, since this was asked last."""
+        was_full, self._was_full = self._was_full, self.disk_full is not None
+        return self._was_full != was_full
 
     def grown(self) -> float | None:
         """Entries wait for LMDB; after so many seconds `due` is to be called, if a timer is to be set now."""

@@ -73,7 +73,7 @@ def trimmed_reply(request: Request, trimmed: int) -> Reply:
 class LogReading:
     """Answers log requests from what is committed: from memory, or else from LMDB, which the Checkpointer reads.
 
-    `next_at`: when `tick` has something to do (monotonic seconds, as all times here).
+    Times are monotonic seconds.
     """
 
     def __init__(self, log: ReplicatedLog, shard: int = 0) -> None:
@@ -83,11 +83,19 @@ class LogReading:
         self._is_reading = False
         self._begun_at = self._rests_until = -math.inf
         self._end_before = 0
+        self._has_timer = False
 
-    @property
-    def next_at(self) -> float:
-        """When a part is due; infinity if none is wanted, or one is being read."""
-        return self._rests_until if self._raw and not self._is_reading else math.inf
+    def timer(self, now: float) -> float | None:
+        """After so long (s) `rested` is to be called, if that is not said already, and a part is due then."""
+        if self._has_timer or self._is_reading or not self._raw:
+            return None
+        self._has_timer = True
+        return max(self._rests_until - now, 0.0)
+
+    def rested(self, now: float) -> Decisions:
+        """It is time to look again."""
+        self._has_timer = False
+        return self.tick(now)
 
     def asked(self, now: float, call: Call) -> Decisions:
         """A client wants records; a `LogRead` follows if LMDB has to be looked at."""

@@ -72,5 +72,5 @@ def _of_log(machine: Replication, writer: LogWriter, now: float) -> dict[str, An
         "log_records": log.tail.end.trans_id - log.trimmed,
         "disk_full": log.disk_full or "",
         "lag": {str(row["node_id"]): row["lag"] for row in follower_rows(machine, now)},
-        "journal_write_seconds": writer.place.seconds.told,
+        "journal_write_seconds": writer.ways.place.seconds.told,
     }

@@ -6,7 +6,6 @@ them too, and the Elector, which says who leads. A decision is a message, and it
 """
 
 import logging
-import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -25,10 +24,9 @@ from actors.cluster.decisions import (
 )
 from actors.cluster.founding import Founding
 from actors.cluster.log_reading import LogReading
-from actors.cluster.measuring import measured, metrics_reply
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
-from actors.cluster.view import shard_row
+from actors.cluster.status_replies import StatusReplies
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
 from actors.messages.calls import Answered, ClusterAsked, LogAsked, StatusAsked
@@ -57,10 +55,6 @@ from actors.messages.peers import (
 )
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.peers.messages import Hello
-from quorate.node_replies import StatusReply
-from quorate.protocol import Action, done
-from storage.records import Members
 from storage.vote_file import Identity
 
 log = logging.getLogger("quorate.cluster")
@@ -91,34 +85,24 @@ class Replicator(LoopActor):
         self._writer = writer
         self._written = 0
         self._log = replication.log
-        self._membership = replication.log.membership
-        self._settings = settings
-        self._counts = counts
-        self._hellos: dict[int, Hello] = {}
-        self._faults: dict[int, str] = {}
-        self._admin = ClusterAdmin(
+        self._admin = admin = ClusterAdmin(
             replication,
-            self._membership,
-            self._hellos,
-            self._faults,
             settings,
             is_founded=identity.cluster_id != 0,
             balancing=Balancing(settings.shard, settings.shards, settings.balance_s, replication.limits.heard_s),
         )
-        self._announcer = Announcer(replication, self._admin, settings, identity, self._hellos)
-        self._founding = Founding(self._membership, settings, self._hellos, new_cluster_id)
+        self._announcer = Announcer(replication, admin, settings, identity)
+        self._founding = Founding(replication.log.membership, settings, admin.hellos, new_cluster_id)
         self._reading = LogReading(replication.log, settings.shard)
-        self._reads_later = False
         self._checkpointing = Checkpointing()
         self._actors: Recipients
         self._recipients: dict[type, Mailbox[Any]] = {}
-        self._settled_members: object = None
-        self._was_full = False
         self._watched = self._log.committed
         self._handing_over: HandOver | None = None
         self._stopping: Stop | None = None
         self._has_stopped = False
-        machine, admin = self._machine, self._admin
+        machine, announcer = self._machine, self._announcer
+        told = StatusReplies(runtime, machine, admin, settings, announcer=announcer, writer=writer, counts=counts)
         self.handlers = {
             Append: lambda m: self._do(machine.append(self._now(), m)),
             PeerSaid: self._peer_said,
@@ -132,7 +116,7 @@ class Replicator(LoopActor):
             LogAsked: lambda m: self._read_on(self._reading.asked(self._now(), m.call)),
             LogRead: lambda m: self._do(self._reading.read(m)),
             RawRead: lambda m: self._read_on(self._reading.raw_read(self._now(), m)),
-            StatusAsked: self._status_asked,
+            StatusAsked: told.asked,
             EntriesRead: lambda m: self._do(machine.entries_read(self._now(), m)),
             SnapshotRead: lambda m: self._do(machine.snapshot_read(m)),
             PartStaged: lambda m: self._do(machine.part_staged(self._now(), m)),
@@ -186,24 +170,15 @@ class Replicator(LoopActor):
             self._tell(self._machine.written(self._now(), self._written, self._writer.room_bytes))
         if self._admin.is_open:
             self._tell(self._admin.tick(self._now()))
-        current = self._membership.current
-        if self._announcer.is_news:
-            if self._announcer.has_lost:
+        announcer = self._announcer
+        if announcer.is_news:
+            if announcer.has_lost:
                 self._tell(self._admin.deposed())
-            self._announcer.look_around()
-        if current is not self._settled_members:
-            self._see_whether_settled(current)
+            announcer.look_around()
+        if self._log.membership.current is not announcer.settled:
+            announcer.see_whether_settled()
         if self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)
-
-    def _see_whether_settled(self, current: Members | None) -> None:
-        """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
-        if current is not None and self._membership.since <= self._log.committed:
-            self._settled_members = current
-            if self._actors.news is not None and self._settings.shard == 0:
-                self._actors.news.tell(RootSettled(self._log.committed, current))
-            if current.cluster_id != self._announcer.identity.cluster_id:
-                self._announcer.belong_to(current.cluster_id)
 
     def _tell(self, decisions: Decisions) -> None:
         watcher = self.runtime.watcher
@@ -233,7 +208,7 @@ class Replicator(LoopActor):
 
     def _stand(self, standing: Standing) -> None:
         takes_lead = standing.leader == self._log.node_id and not self._machine.is_leading
-        if takes_lead and self._membership.current is None:
+        if takes_lead and self._log.membership.current is None:
             self._admin.found(self._founding.members(self._admin.root))
         self._do(self._machine.stand(self._now(), standing))
 
@@ -257,29 +232,29 @@ class Replicator(LoopActor):
             self._do([])
         leading = machine.leading
         is_alone = leading is not None and not leading.progress
-        heartbeat_s = self._settings.heartbeat_s if leading is None else leading.heartbeat_s
+        heartbeat_s = machine.limits.heartbeat_s if leading is None else leading.heartbeat_s
         delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else heartbeat_s
         self.runtime.call_later(delay_s, self._tick)
 
     # -- peers -------------------------------------------------------------------------------------------------
 
     def _peer_up(self, message: PeerUp) -> None:
-        self._hellos[message.node_id] = message.hello
-        self._faults.pop(message.node_id, None)
+        self._admin.hellos[message.node_id] = message.hello
+        self._admin.faults.pop(message.node_id, None)
         self._machine.linked(self._now(), message.node_id)
         if message.node_id == self._machine.leader:
             self._announcer.tell_leader()
 
     def _peer_down(self, message: PeerDown) -> None:
-        self._hellos.pop(message.node_id, None)
+        self._admin.hellos.pop(message.node_id, None)
         if self._machine.leading is not None:
             self._machine.leading.peer_down(message.node_id)
 
     def _peer_fault(self, message: PeerFault) -> None:
         if message.reason is None:
-            self._faults.pop(message.node_id, None)
+            self._admin.faults.pop(message.node_id, None)
         else:
-            self._faults[message.node_id] = message.reason
+            self._admin.faults[message.node_id] = message.reason
 
     def _peer_said(self, said: PeerSaid) -> None:
         if not said.cluster_id and not self._announcer.identity.cluster_id:
@@ -330,8 +305,7 @@ class Replicator(LoopActor):
     def _see_disk(self) -> None:
         """Whether the disk is full; said once when it becomes so, and once when it is not any more."""
         self._log.disk_full = reason = self._checkpointing.disk_full
-        if (reason is not None) != self._was_full:
-            self._was_full = reason is not None
+        if self._checkpointing.is_news:
             if reason is not None:
                 log.warning("the disk is full: what needs space is refused until there is some: %s", reason)
             else:
@@ -347,58 +321,13 @@ class Replicator(LoopActor):
     def _read_on(self, decisions: Decisions) -> None:
         """What is decided about readers of the whole log; look again when they have rested."""
         self._do(decisions)
-        if self._reading.next_at != math.inf and not self._reads_later:
-            self._reads_later = True
-            self.runtime.call_later(max(self._reading.next_at - self._now(), 0.0), self._rested)
+        delay_s = self._reading.timer(self._now())
+        if delay_s is not None:
+            self.runtime.call_later(delay_s, self._rested)
 
     def _rested(self) -> None:
-        self._reads_later = False
         if not self.has_ended and not self._has_stopped:
-            self._read_on(self._reading.tick(self._now()))
-
-    def _status_asked(self, message: StatusAsked) -> None:
-        if message.call.request.action == Action.NODE_DESCRIBE:
-            at = (self._now(), self.runtime.now(), self._announcer.identity.cluster_id)
-            return send_answers([(message.call, self._admin.describe(message.call, *at))])
-        if message.call.request.action == Action.NODE_METRICS:
-            row = measured(self._machine, self._writer, self._counts, self.runtime, self._settings)
-            about = (self._log.node_id, self._settings.version, self._counts)
-            metrics = metrics_reply(message.call.request, {**message.shard, **row}, *about)
-            return send_answers([(message.call, metrics)])
-        shard = shard_row(
-            self._machine,
-            self._now(),
-            leader_node_id=self._machine.leader or 0,
-            cluster_id=f"{self._announcer.identity.cluster_id:x}",
-            max_log_size=self._settings.log_records_max,
-            log_size=self._log.tail.end.trans_id - self._log.trimmed,
-            recovery=self._settings.recovery,
-            members=self._admin.members(),
-            direct_port=self._settings.direct_port,
-            abstains=self._log.abstains,
-        )
-        pid, resident_bytes = self.runtime.process()
-        counts = self._counts
-        is_asked_here = message.call.is_part or self._settings.shards == 1  # then it is one of those itself
-        reply = done(
-            message.call.request,
-            StatusReply,
-            queue=None,
-            node_id=self._log.node_id,
-            node_type=self._settings.node_type,
-            version=self._settings.version,
-            pid=pid,
-            uptime_s=round(self._now() - counts.started_at, 3),
-            resident_bytes=resident_bytes,
-            connections=counts.connections,
-            requests=counts.requests,
-            open_requests=counts.open_requests - is_asked_here,
-            limits_reached=counts.limits_reached,
-            warnings=counts.warnings,
-            runs=counts.runs,
-            shards=[{**message.shard, **shard, "pid": pid, "resident_bytes": resident_bytes}],
-        )
-        return send_answers([(message.call, reply)])
+            self._read_on(self._reading.rested(self._now()))
 
     # -- stopping ----------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from storage.records import LEVEL, Member
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicatorSettings:
-    """`listed` are the nodes that the configuration names, this one left out; `heartbeat_s` seconds.
+    """`listed` are the nodes that the configuration names, this one left out.
 
     `is_alone`: this node belongs to no cluster and is to be one by itself. `client_host`, `client_port`: where clients
     reach this node. `level`: the feature level that it understands. `recovery`: what the last start had to cut off.
@@ -21,7 +21,6 @@ class ReplicatorSettings:
 
     listed: tuple[Member, ...] = ()
     is_alone: bool = True
-    heartbeat_s: float = 0.05
     client_host: str = "127.0.0.1"
     client_port: int = 1111
     log_records_max: int = 1_000_000

@@ -3,9 +3,7 @@
 It has the `JournalWriter`; nobody else writes there. A lane's answers go to the Replicator, whose table of messages
 has `handlers`; what else is finished is told by a call, `heed`.
 
-A write is begun here and finished by the system (`AsyncWrites`), and nobody waits for the disk. Where the system can't,
-or is slow to begin one, a `DiskLane` waits for it, or the loop does where that is quicker: `write_place` decides.
-Several may be under way at once, and count in order.
+Several writes may be under way at once, on the `WriteWays` that there are, and count in order.
 
 With `flush_interval_s` a write is left to the system at once, here on the loop (microseconds, into its cache), and a
 lane flushes every so often: that survives the process's death, and a power cut loses what came after the last flush.
@@ -13,24 +11,13 @@ lane flushes every so often: that survives the process's death, and a power cut 
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
-from actors.disk.write_place import Place, WritePlace
-from actors.messages.disk import (
-    BytesWritten,
-    ErrandFailed,
-    FileFlushed,
-    FlushFile,
-    RunErrand,
-    SegmentReady,
-    WriteBytes,
-)
-from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToDiskLane
+from actors.disk.write_ways import WriteWays
+from actors.messages.disk import BytesWritten, ErrandFailed, FileFlushed, FlushFile, RunErrand, SegmentReady
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from storage.disk import AsyncWrites
 from storage.entry import StoredEntry
 from storage.journal_writer import JournalWriter, Write
 
@@ -41,27 +28,24 @@ RETRY_S: Final = 0.7
 
 
 class LogWriter:
-    """Owns a journal that has begun, and the ways to the disk: `lanes`, and `async_writes` where the system has them.
+    """Owns a journal that has begun, and the `ways` to the disk.
 
-    At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk. `place` also
-    knows how long writes took.
+    At most `writes_max` writes are under way. `durable`: so many entries since the start are on the disk.
     """
 
     def __init__(
         self,
         runtime: Runtime,
         journal: JournalWriter,
-        lanes: Sequence[Mailbox[ToDiskLane]],
+        ways: WriteWays,
         flush_interval_s: float | None,
-        async_writes: AsyncWrites | None = None,
         writes_max: int = 1,
     ) -> None:
         self.runtime = runtime
+        self.ways = ways
         self.durable = 0
         self.shortage: str | None = None
         self._journal = journal
-        self._lanes = deque(lanes)
-        self._async_writes = async_writes
         self._writes_max = writes_max
         self._flush_interval_s = flush_interval_s
         self._is_flush_due = False
@@ -69,9 +53,6 @@ class LogWriter:
         self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
         self._others_wait = True
-        self.place = WritePlace(has_async=async_writes is not None)
-        self._sent: dict[int, float] = {}
-        self._begun: dict[int, Write] = {}
         self._host: LoopActor
         self._heed: Callable[[], None]
         self._heed_space: Callable[[], None]
@@ -96,10 +77,11 @@ class LogWriter:
         self._heed = heed
         self._heed_space = heed_space
         if self._flush_interval_s is None:
-            by = "a thread and the loop wait" if self._async_writes is None else "the system writes by itself"
-            log.info("the journal: %s", by)
-        if self._async_writes is not None:
-            self.runtime.watch(self._async_writes.descriptor, self._some_finished)
+            log.info(
+                "the journal: %s",
+                "the system writes by itself" if self.ways.has_async else "a thread and the loop wait",
+            )
+        self.ways.begin(host, self._some_finished)
 
     def write(self, entries: list[StoredEntry], *, others_wait: bool) -> None:
         """Make these entries (and cuts) durable, in order. Where that takes no time, `durable` has grown afterwards.
@@ -111,9 +93,7 @@ class LogWriter:
         self._write()
 
     def _bytes_written(self, message: BytesWritten) -> None:
-        write = message.write
-        self.place.took(Place.LANE, self.runtime.monotonic() - self._sent.pop(write.entry_count))
-        self._completed(write)
+        self._completed(self.ways.by_lane(message))
         self._write()
         self._heed()
 
@@ -145,67 +125,31 @@ class LogWriter:
             if write is None:
                 self._wait_for_segment()
                 return
-            write.begun_at = self.runtime.monotonic()
             if self._flush_interval_s is None:
-                self._write_durably(write)
+                if self.ways.write(write, is_alone=journal.under_way == 1, others_wait=self._others_wait):
+                    self._completed(write)
             else:
+                write.begun_at = self.runtime.monotonic()
                 write.file.write_at(write.offset, write.data)
                 self._completed(write)
                 self._flush_later()
         if journal.is_short:
             self._send_errand()
 
-    def _write_durably(self, write: Write) -> None:
-        begun = self.runtime.monotonic()
-        is_alone = self._journal.under_way == 1
-        size = len(write.data)
-        place = self.place.choose(begun, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
-        if place is Place.LOOP:
-            write.file.write_durably_at(write.offset, write.data)
-            self.place.took(place, self.runtime.monotonic() - begun)
-            self._completed(write)
-        elif place is Place.LANE or not self._begin(write, begun):
-            self._to_lane(write, begun)
-
-    def _begin(self, write: Write, now: float) -> bool:
-        """Whether the system has it now."""
-        writes = self._async_writes
-        is_begun = writes is not None and writes.start(write.file, write.offset, write.data, write.entry_count)
-        after = self.runtime.monotonic()
-        self.place.begun(after, after - now)
-        if is_begun:
-            self._begun[write.entry_count] = write
-        return is_begun
-
     def _some_finished(self) -> None:
-        finished = [] if self._async_writes is None else self._async_writes.finished()
+        written = self.ways.by_system()
         if self._host.has_ended:
             return
-        for entry_count, is_durable in finished:
-            write = self._begun.pop(entry_count)
-            if is_durable:
-                self._completed(write)
-                continue
-            log.warning("the system gave up a write of %d bytes: a thread writes it again", len(write.data))
-            now = self.runtime.monotonic()
-            self.place.failed(now)
-            self._to_lane(write, now)  # which says what is wrong if that fails, too
+        for write in written:
+            self._completed(write)
         self._write()
         self._heed()
 
-    def _to_lane(self, write: Write, now: float) -> None:
-        self._sent[write.entry_count] = now
-        self._next_lane().tell(WriteBytes(write, self._host.actor_ref))
-
     def _completed(self, write: Write) -> None:
-        self.place.seconds.note(self.runtime.monotonic() - write.begun_at)
+        self.ways.place.seconds.note(self.runtime.monotonic() - write.begun_at)
         durable = self._journal.completed(write)
         if durable is not None:
             self.durable = durable
-
-    def _next_lane(self) -> Mailbox[ToDiskLane]:
-        self._lanes.rotate(1)
-        return self._lanes[0]
 
     def _wait_for_segment(self) -> None:
         """The segment is full: the next one is taken when it is ready, and all of this one on disk."""
@@ -218,7 +162,7 @@ class LogWriter:
             return
         errand = self._journal.errand()
         if errand is not None:
-            self._next_lane().tell(RunErrand(errand, self._host.actor_ref))
+            self.ways.next_lane().tell(RunErrand(errand, self._host.actor_ref))
 
     def _errand_failed(self, message: ErrandFailed) -> None:
         self._journal.errand_failed()
@@ -243,4 +187,4 @@ class LogWriter:
         unflushed = self._journal.written()
         if unflushed is not None and not self._is_flushing and not self._host.has_ended:
             self._is_flushing = True
-            self._lanes[0].tell(FlushFile(*unflushed, self._host.actor_ref))
+            self.ways.first_lane.tell(FlushFile(*unflushed, self._host.actor_ref))

@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, Final, Protocol
 
 from actors.links.contact import Contact, shown_address
+from actors.links.contacts import Contacts
 from actors.links.incoming_links import IncomingLinks
 from actors.links.known import Known
 from actors.messages.lifecycle import Stop
@@ -40,7 +41,6 @@ from net.peers.greeting import Greeting
 from net.peers.link import Connected, LinkTerms, Origin, PeerLink, PeerNetwork, PeerTransport, encoded
 from net.peers.messages import ANSWERS, ASKS, NEWS, PEER_MAJOR, Hello, PeerMessage
 from net.peers.post import Post
-from storage.records import Member
 
 log = logging.getLogger("quorate.peers")
 
@@ -76,9 +76,7 @@ class Links(LoopActor):
         self._network = network
         self._terms = terms
         self._known = Known(greeting, node_id)
-        near = [worker_key(shard) for shard in range(greeting.shards) if shard != greeting.shard]
-        self._contacts = {key: Contact(key, greeting.shard) for key in near}
-        self._contact_of: dict[PeerLink, Contact] = {}
+        self._contacts = Contacts(self._known, self._dial)
         self._workers_links: dict[PeerLink, None] = {}
         self.incoming = IncomingLinks(runtime)
         self._post = Post(
@@ -112,7 +110,7 @@ class Links(LoopActor):
 
     def on_start(self) -> None:
         """Dial this node's workers."""
-        for contact in list(self._contacts.values()):
+        for contact in self._contacts.all():
             self._dial(contact)
 
     def _tell(self, contact: Contact, message: Any) -> None:
@@ -123,8 +121,7 @@ class Links(LoopActor):
 
     @property
     def _links(self) -> list[PeerLink]:
-        dialled = [one.link for one in self._contacts.values() if one.link is not None]
-        return [*self.incoming.links, *self._workers_links, *dialled]
+        return [*self.incoming.links, *self._workers_links, *self._contacts.links()]
 
     def _keyring_changed(self, message: KeyringChanged) -> None:
         """Links that were proved by a secret which is not valid any more are closed, and dialled anew."""
@@ -137,7 +134,7 @@ class Links(LoopActor):
         """This worker is about to end: other nodes notice. Workers of other shards still have its answers to read."""
         self._has_stopped = True
         for link in self._links:
-            contact = self._contact_of.get(link)
+            contact = self._contacts.of_link.get(link)
             if link not in self._workers_links and (contact is None or contact.is_mate):
                 link.close("this node stops")
 
@@ -183,7 +180,7 @@ class Links(LoopActor):
 
     def link_drained(self, link: PeerLink) -> None:
         """Clients' requests that waited for room go on."""
-        contact = self._contact_of.get(link)
+        contact = self._contacts.of_link.get(link)
         if contact is not None and contact.link is link:
             self._post.send(contact)
 
@@ -194,87 +191,40 @@ class Links(LoopActor):
         says_more = message.identity.cluster_id != known.cluster_id or message.is_leaving != known.said.is_leaving
         known.said = message
         mates = known.mates
-        for contact in [one for one in self._contacts.values() if not one.is_near]:
-            if contact.node_id not in mates and contact.guest is None:
-                del self._contacts[contact.key]
-                contact.close("it is no member any more")
+        for contact in self._contacts.all():
+            if not contact.is_near and contact.node_id not in mates and contact.guest is None:
+                self._contacts.drop(contact, "it is no member any more")
         for link in list(self.incoming.links):
             fault = None if link.peer is None else known.fault(link.peer, is_proven=link.is_proven)
             if fault is not None:
                 link.close(fault)
         for node_id, member in mates.items():
-            self._keep_mate(node_id, known.addresses(member))
+            self._contacts.keep_mate(node_id, known.addresses(member))
         for link in list(self.incoming.links):
-            if link.is_open and link.peer is not None and link.peer.node_id not in self._contacts:
-                self._welcome(link, link.peer)
+            if link.is_open and link.peer is not None and self._contacts.get(link.peer.node_id) is None:
+                self._contacts.welcome(link, link.peer)
         for shard, node_id in known.led.items():
-            self._reach_leader(shard, node_id)  # its address may not have been known before
+            self._contacts.reach_leader(shard, node_id)  # its address may not have been known before
         if says_more:
-            self._say_hello_again()
+            self._contacts.say_hello_again(self.incoming.links)
         if known.cluster_id and not self._introduces:
             self._introduces = True
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
 
-    def _keep_mate(self, node_id: int, addresses: list[tuple[str, int]]) -> Contact:
-        contact = self._contacts.get(node_id)
-        if contact is None:
-            contact = self._contacts[node_id] = Contact(node_id, self._known.greeting.shard)
-            contact.addresses = addresses
-            self._dial(contact)
-        elif addresses != contact.addresses:
-            contact.move_to(addresses)
-        return contact
-
-    @property
-    def _linked_mates(self) -> list[tuple[PeerLink, int]]:
-        """The links to the other nodes that were dialled and are open, and those nodes' numbers."""
-        of_mates = [(one.link, one.node_id) for one in self._contacts.values() if one.is_mate]
-        return [(link, node_id) for link, node_id in of_mates if link is not None and link.is_open]
-
-    def _say_hello_again(self) -> None:
-        """To all nodes: they go by what this one says of itself."""
-        shard = self._known.greeting.shard
-        for link, node_id in self._linked_mates:
-            link.renew(self._known.hello(node_id, shard))
-        for link in self.incoming.links:
-            if link.is_open and link.peer is not None:
-                link.renew(self._known.hello(link.peer.node_id, shard))
-
     def _introduce_again(self) -> None:
-        """Say it again to those who do not belong to this cluster: they may not have heard, and wait for that."""
-        if self._has_stopped or self.has_ended:
-            return
-        known = self._known
-        for link, node_id in self._linked_mates:
-            if link.peer is not None and link.peer.cluster_id != known.cluster_id:
-                link.renew(known.hello(node_id, known.greeting.shard))
-        self.runtime.call_later(INTRODUCE_S, self._introduce_again)
+        if not self._has_stopped and not self.has_ended:
+            self._contacts.introduce_again()
+            self.runtime.call_later(INTRODUCE_S, self._introduce_again)
 
     def _reach(self, message: Reach) -> None:
         """That node leads the shard: its worker is to be reached."""
         self._known.led[message.shard] = message.node_id
-        self._reach_leader(message.shard, message.node_id)
-
-    def _reach_leader(self, shard: int, node_id: int) -> None:
-        contact = self._far(shard, node_id) if node_id else None
-        if contact is not None:
-            self._dial(contact)
-
-    def _far(self, shard: int, node_id: int) -> Contact | None:
-        """That node's worker of the shard, as this one's own worker's address tells where it is; None: not known."""
-        member = self._known.member(node_id)
-        if member is None:
-            return None
-        key = worker_key(shard, node_id)
-        contact = self._contacts.setdefault(key, Contact(key, self._known.greeting.shard))
-        at = self._known.addresses(member, shard)
-        contact.addresses = list(dict.fromkeys([*at, contact.said_at] if contact.said_at[1] else at))
-        return contact
+        self._contacts.reach_leader(message.shard, message.node_id)
 
     # -- dialling ----------------------------------------------------------------------------------------------
 
     def _dial(self, contact: Contact) -> None:
-        is_gone = self._has_stopped or self.has_ended or self._contacts.get(contact.key) is not contact
+        is_gone = self._has_stopped or self.has_ended or not self._contacts.has(contact)
         if is_gone or contact.link is not None or contact.is_dialling or not self._known.wants(contact):
             return
         contact.is_dialling = True
@@ -282,7 +232,7 @@ class Links(LoopActor):
         def connected(transport: PeerTransport, origin: Origin) -> PeerLink:
             contact.is_dialling = False
             link = contact.link = PeerLink(transport, self, self._terms, is_dialler=True, origin=origin)
-            self._contact_of[link] = contact
+            self._contacts.of_link[link] = contact
             contact.said = self._known.hello(contact.node_id, contact.shard)
             link.introduce(contact.said)
             if not contact.is_near:
@@ -302,7 +252,7 @@ class Links(LoopActor):
             self._network.dial(*contact.address, connected, failed)
 
     def _dial_later(self, contact: Contact, fault: str) -> None:
-        if self._contacts.get(contact.key) is not contact:
+        if not self._contacts.has(contact):
             return
         if contact.is_mate and fault != contact.last_fault:
             contact.last_fault = fault
@@ -312,8 +262,8 @@ class Links(LoopActor):
 
     def _answered(self, link: PeerLink, hello: Hello) -> None:
         """Who was dialled has introduced itself: the link is open, if it is the one that is meant."""
-        contact = self._contact_of.get(link)
-        if contact is None or self._contacts.get(contact.key) is not contact:
+        contact = self._contacts.of_link.get(link)
+        if contact is None or not self._contacts.has(contact):
             link.cut("it is no member any more")
             return
         fault = self._known.other_fault(contact, hello, is_proven=link.is_proven)
@@ -371,16 +321,10 @@ class Links(LoopActor):
         link.accept(self._known.hello(hello.node_id, self._known.greeting.shard))
         contact = self._contacts.get(hello.node_id)
         if contact is None:
-            self._welcome(link, hello)
+            self._contacts.welcome(link, hello)
         elif contact.link is None:
             contact.is_there()
             self._dial(contact)  # it is there: no need to wait for the back-off
-
-    def _welcome(self, link: PeerLink, hello: Hello) -> None:
-        """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
-        if hello.cluster_id and hello.cluster_id == self._known.cluster_id:
-            member = Member(hello.node_id, link.origin.address or hello.host, hello.port)  # nobody else is dialled
-            self._keep_mate(hello.node_id, self._known.addresses(member)).guest = link
 
     def _near_came(self, link: PeerLink, hello: Hello) -> None:
         contact = self._contacts.get(worker_key(hello.shard))
@@ -396,12 +340,12 @@ class Links(LoopActor):
         del self.incoming.links[link]
         self._workers_links[link] = None
         self.runtime.call_later(PENDING_S, lambda: None if link.is_open else link.cut("it can't be reached itself"))
-        contact = self._far(hello.shard, hello.node_id)
+        contact = self._contacts.far(hello.shard, hello.node_id)
         if contact is None or self._has_stopped:
             link.refuse(f"node {hello.node_id} is no member, as far as shard {self._known.greeting.shard} knows")
             return
         contact.said_at = (link.origin.address or hello.host, hello.port)
-        self._contact_of[link] = contact
+        self._contacts.of_link[link] = contact
         if contact.link is not None:
             self._accept_worker(link, contact)
             return
@@ -416,7 +360,7 @@ class Links(LoopActor):
         if contact.incoming is not None:
             contact.incoming.close("it has dialled again")
         contact.incoming = link
-        self._contact_of[link] = contact
+        self._contacts.of_link[link] = contact
         link.accept(self._known.hello(contact.node_id, contact.shard))
         if contact.link is None:
             contact.is_there()
@@ -426,7 +370,7 @@ class Links(LoopActor):
 
     def link_renewed(self, link: PeerLink, hello: Hello) -> None:
         """A node has introduced itself anew, over either link between it and this one."""
-        contact = self._contact_of.get(link)
+        contact = self._contacts.of_link.get(link)
         if contact is not None and not contact.is_mate:
             link.cut("a second hello")
             return
@@ -436,7 +380,7 @@ class Links(LoopActor):
             return
         contact = self._contacts.get(hello.node_id)
         if contact is None:
-            self._welcome(link, hello)
+            self._contacts.welcome(link, hello)
         elif contact.is_linked:
             self._tell(contact, PeerUp(contact.key, hello))
 
@@ -445,7 +389,7 @@ class Links(LoopActor):
         peer = link.peer
         assert peer is not None
         self._known.greeting.facts.heard += 1
-        contact = self._contact_of.get(link)
+        contact = self._contacts.of_link.get(link)
         if contact is not None and type(message) not in OF_WORKERS:
             link.cut(f"a {type(message).__name__} between workers of different shards")
             return
@@ -463,7 +407,7 @@ class Links(LoopActor):
 
     def link_receiving(self, link: PeerLink) -> None:
         """A part of a message has come; told now and then, since a long one comes in many parts."""
-        contact = self._contact_of.get(link)
+        contact = self._contacts.of_link.get(link)
         if link in self._workers_links or (contact is not None and not contact.is_mate):
             return
         assert link.peer is not None
@@ -474,7 +418,7 @@ class Links(LoopActor):
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
         """A link is gone."""
-        contact = self._contact_of.pop(link, None)
+        contact = self._contacts.of_link.pop(link, None)
         if link.is_dialler:
             if contact is not None:
                 self._lost(contact, reason)
@@ -490,8 +434,7 @@ class Links(LoopActor):
             if mate is not None and mate.guest is link:
                 mate.guest = None
                 if self._known.member(node_id) is None:
-                    del self._contacts[node_id]
-                    mate.close("it has left")
+                    self._contacts.drop(mate, "it has left")
 
     def _lost(self, contact: Contact, reason: str) -> None:
         """The link that was dialled."""

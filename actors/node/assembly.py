@@ -15,6 +15,7 @@ from actors.disk.checkpointer import Checkpointer
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
 from actors.disk.retention import RetentionLimits, stretch_records
+from actors.disk.write_ways import WriteWays
 from actors.gateway.access import AccessTable
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
@@ -27,8 +28,7 @@ from actors.messages.worker_keys import worker_key
 from actors.node.opening import OpenShard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.appending import AppendingLimits
-from actors.queues.broker import Limits
-from actors.queues.node_view import NodeView, OwnerSettings
+from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.queue_owner import QueueOwner
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -161,7 +161,9 @@ def _disk(
     """Whoever waits for the disk. All votes are saved on the first lane: two would write one file at once."""
     lane = (DiskLane, opened.folder, opened.journal.alignment, opened.vote_file)
     lanes = [runtime.start_blocking(*lane) for _ in range(LANES)]
-    log_writer = LogWriter(runtime, opened.journal, lanes, settings.flush_interval_s, async_writes, writes_max)
+    log_writer = LogWriter(
+        runtime, opened.journal, WriteWays(runtime, lanes, async_writes), settings.flush_interval_s, writes_max
+    )
     shard = opened.state.messages.shard
     checkpointer = runtime.start_blocking(
         Checkpointer,
@@ -218,7 +220,6 @@ def _cluster(
     replicator_settings = ReplicatorSettings(
         listed=settings.listed,
         is_alone=opened.is_alone,
-        heartbeat_s=limits.heartbeat_s,
         client_host=settings.client_host,
         client_port=settings.client_port,
         log_records_max=settings.log_records_max,

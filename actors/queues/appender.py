@@ -11,7 +11,9 @@ from actors.runtime.contract import Runtime, Timer
 
 
 class Appender:
-    """Of one QueueOwner, which says whose records (`ledger`), and to whom they go. `again`: called in a later turn."""
+    """Of one QueueOwner, which says whose records (`ledger`), and to whom they go. `again`: called in a later turn.
+    `machine` says when.
+    """
 
     ledger: Ledger
     replicator: Mailbox[ToReplicator]
@@ -19,7 +21,7 @@ class Appender:
     def __init__(self, runtime: Runtime, machine: Appending, stage: OwnerStage, again: Callable[[], None]) -> None:
         self.is_disk_full = False
         self._runtime = runtime
-        self._machine = machine
+        self.machine = machine
         self._stage = stage
         self._again = again
         self._linger: Timer | None = None
@@ -27,7 +29,7 @@ class Appender:
 
     def go_on(self) -> None:
         """There are records."""
-        step = self._machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._stage.is_urgent)
+        step = self.machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._stage.is_urgent)
         if step is Step.APPEND:
             self.append()
         elif step is Step.LOOK_AGAIN:
@@ -43,13 +45,13 @@ class Appender:
 
     def _linger_over(self) -> None:
         self._linger = None
-        if self._machine.may_append:
+        if self.machine.may_append:
             self.append()
 
     def append(self) -> None:
         """All that has gathered, as one entry."""
         if self._stage.leads:
             now = self._runtime.monotonic()
-            append = self._machine.append(self.ledger, self._stage.vote_id, now, is_disk_full=self.is_disk_full)
+            append = self.machine.append(self.ledger, self._stage.vote_id, now, is_disk_full=self.is_disk_full)
             if append is not None:
                 self.replicator.tell(append)

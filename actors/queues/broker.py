@@ -5,20 +5,19 @@ from the ledger. Records are applied when they are made; answers come out when t
 """
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec.structs import astuple
 
 from actors.messages.call import Call
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
+from actors.queues.clocks import LeaderClock
 from actors.queues.delivery import Delivery
-from actors.queues.handing_out import KEPT_MAX
-from actors.queues.idle_queues import IDLE_S
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
 from actors.queues.new_marks import marks_of, marks_of_job, told_again, told_ttr
-from actors.queues.node_view import NodeView
+from actors.queues.node_view import Limits, NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
@@ -41,7 +40,7 @@ from quorate.protocol import (
 )
 from storage.message import Message, weight
 from storage.message_ids import message_id
-from storage.queue_state import ORIGINAL, NewQueue, QueueState
+from storage.queue_state import QueueState
 from storage.records import (
     BURY,
     GMQ_MARKS,
@@ -102,28 +101,9 @@ KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
 
 
-class Limits(NamedTuple):
-    """What a shard takes on. Bytes, seconds and counts; `new_queue` is what a new queue is set to.
-
-    `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
-    have open, so that its end is always noticed. `kept_max`: messages that are kept though they were delivered;
-    `idle_queue_s`: so long a queue that a job made, and nobody configured, stays when it is empty and unused; 0: for
-    ever.
-    """
-
-    new_queue: NewQueue = ORIGINAL
-    queues_max: int = 100_000
-    memory_bytes_max: int = 8 << 30
-    data_bytes_max: int = 1 << 20
-    wait_s_max: float = 3600.0
-    waiters_max: int = 50_000
-    waits_per_client_max: int = 64
-    kept_max: int = KEPT_MAX
-    idle_queue_s: float = IDLE_S
-
-
 class Broker:
-    """Decides for one shard. `view` is what it knows of the node; for `lease_committed` see `Delivery`.
+    """Decides for one shard. `view` is what it knows of the node; for `lease_committed` see `Delivery`. The times that
+    the host tells it while it leads are those of `clock`.
 
     `committed`: how far the state is settled, as in `Ledger`. What the log, the cluster and a status are asked for is
     not its to answer: it gathers in `asked`, for the Replicator, and the host empties that.
@@ -139,6 +119,8 @@ class Broker:
         committed: int | None = None,
     ) -> None:
         self.ledger = Ledger(state, committed)
+        self.ledger.set_time(max(state.time, state.placed_at))
+        self.clock = LeaderClock(self.ledger.now)
         self.delivery = Delivery(self.ledger, leases_are_committed=lease_committed)
         self.readers = Readers(self.ledger, view)
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
@@ -149,7 +131,7 @@ class Broker:
         self.ripening = Ripening(state)
         self.disk_full: str | None = None
         self._state = state
-        self._limits = limits
+        self.limits = limits
         self._is_set = False
         self._set_own_limits()
         self._actions: dict[int, Callable[[Call], None]] = {
@@ -246,15 +228,15 @@ class Broker:
 
     def set_limits(self, limits: Limits) -> None:
         """Take over new limits; what is there already stays."""
-        self._limits = limits
+        self.limits = limits
         self.admin.set_limits(limits.new_queue, limits.queues_max)
         self.moving.queues_max = limits.queues_max
         self._set_own_limits()
 
     def _set_own_limits(self) -> None:
-        self.delivery.handing.kept_max = self._limits.kept_max
-        if self.delivery.idle.idle_s != self._limits.idle_queue_s or not self._is_set:
-            self.delivery.idle.set_idle_s(self._limits.idle_queue_s, self.ledger.now)
+        self.delivery.handing.kept_max = self.limits.kept_max
+        if self.delivery.idle.idle_s != self.limits.idle_queue_s or not self._is_set:
+            self.delivery.idle.set_idle_s(self.limits.idle_queue_s, self.ledger.now)
         self._is_set = True
 
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
@@ -285,11 +267,11 @@ class Broker:
             reason = f"replicate: {nodes} nodes were asked for, there are {self.queries.view.nodes}"
             return self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
         state = self._state
-        if self._is_short(BATCH_MAX, self._limits.memory_bytes_max // NEARLY):
+        if self._is_short(BATCH_MAX, self.limits.memory_bytes_max // NEARLY):
             self._make_room(asked)  # before anything is looked at: it makes records, and queues may go
         queue = state.queues.get(name)
-        if queue is None and len(state.queues) >= self._limits.queues_max and not self.admin.make_room():
-            return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self._limits.queues_max} queues already")
+        if queue is None and len(state.queues) >= self.limits.queues_max and not self.admin.make_room():
+            return self.ledger.refuse(call, ErrorWord.LIMIT, f"there are {self.limits.queues_max} queues already")
         is_job = bool(asked[AS_JOB_AT])
         if (is_job or asked[MAX_READY_AT] or (queue is not None and queue.paused_in_at)) and (
             not self._takes_in(call, queue)
@@ -459,9 +441,9 @@ class Broker:
             self.ledger.answer_when_committed(call, reply)
             return None
         data = bytes(raw)
-        if len(data) > self._limits.data_bytes_max:
+        if len(data) > self.limits.data_bytes_max:
             self.ledger.refuse(
-                call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self._limits.data_bytes_max} are allowed"
+                call, ErrorWord.TOO_LARGE, f"data: {len(data)} bytes, and {self.limits.data_bytes_max} are allowed"
             )
             return None
         trans_id = self._state.trans_id + 1 + index
@@ -513,7 +495,7 @@ class Broker:
 
     def _has_room(self, call: Call, queue: QueueState | None, count: int, size: int) -> bool:
         """Whether the queue and the node take so much more; refuses the call if not."""
-        max_size = self._limits.new_queue.max_size if queue is None else queue.max_size
+        max_size = self.limits.new_queue.max_size if queue is None else queue.max_size
         if max_size and (0 if queue is None else queue.size) + count > max_size:
             self.ledger.refuse(
                 call, ErrorWord.QUEUE_FULL, f"the queue holds {queue.size if queue else 0} of {max_size} messages"
@@ -523,7 +505,7 @@ class Broker:
             self.ledger.refuse(
                 call,
                 ErrorWord.LIMIT,
-                f"the node's memory for messages is used up ({self._limits.memory_bytes_max} bytes)",
+                f"the node's memory for messages is used up ({self.limits.memory_bytes_max} bytes)",
             )
             return False
         return True
@@ -532,7 +514,7 @@ class Broker:
         """Whether there is no memory for so many messages more, of so many bytes."""
         state = self._state
         used = state.data_bytes + MESSAGE_OVERHEAD_BYTES * (len(state.messages) + count) + size
-        return used > self._limits.memory_bytes_max
+        return used > self.limits.memory_bytes_max
 
     def _make_room(self, asked: tuple[Any, ...]) -> None:
         """Where memory is short, queues nobody needs go, and the oldest messages that are kept though delivered."""
@@ -560,9 +542,9 @@ class Broker:
         else:
             return self.ledger.refuse_field(call, "queue", "is missing, and so is queues")
         wait_s = request.wait or 0.0
-        if wait_s > self._limits.wait_s_max and not request.as_job:
+        if wait_s > self.limits.wait_s_max and not request.as_job:
             return self.ledger.refuse_field(
-                call, "wait", f"is {wait_s:g} s, and {self._limits.wait_s_max:g} are allowed"
+                call, "wait", f"is {wait_s:g} s, and {self.limits.wait_s_max:g} are allowed"
             )
         if wait_s and (reason := self._why_not_wait(call, len(names))):
             return self.ledger.refuse(call, ErrorWord.OVERLOADED, reason)
@@ -580,7 +562,7 @@ class Broker:
 
     def _why_not_wait(self, call: Call, names: int) -> str | None:
         """Why no consumer more of that client can wait for so many queues; None if one can."""
-        limits, delivery = self._limits, self.delivery
+        limits, delivery = self.limits, self.delivery
         there, own = delivery.lines.named, delivery.lines.names_of(call.client)
         if there + names > limits.waiters_max:
             return f"{limits.waiters_max} consumers wait already"

@@ -18,9 +18,10 @@ DROP_MAX: Final = 5000
 
 
 class Leftovers:
-    """Of one owner."""
+    """Of one owner. `is_awaited`: somebody wants to know when no state is left."""
 
     def __init__(self) -> None:
+        self.is_awaited = False
         self.waiters: deque[Waiter] = deque()
         self._taken_at = 0.0
         self._states: deque[ShardState] = deque()

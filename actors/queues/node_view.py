@@ -1,9 +1,13 @@
 """What a shard's owner is set to, and what it has been told of the world around it, for queries and checks."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
+from actors.queues.handing_out import KEPT_MAX
+from actors.queues.idle_queues import IDLE_S
+from storage.queue_state import ORIGINAL, NewQueue
 from storage.undo import PIECE_STEPS
 
 
@@ -34,6 +38,26 @@ class NodeView:
         """Somebody else leads, or nobody, or where the leader is has become known."""
         self.leader_node_id, self.leader_vote_id = message.leader, message.vote_id
         self.leader_host, self.leader_port = message.host, message.port
+
+
+class Limits(NamedTuple):
+    """What a shard takes on. Bytes, seconds and counts; `new_queue` is what a new queue is set to.
+
+    `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
+    have open, so that its end is always noticed. `kept_max`: messages that are kept though they were delivered;
+    `idle_queue_s`: so long a queue that a job made, and nobody configured, stays when it is empty and unused; 0: for
+    ever.
+    """
+
+    new_queue: NewQueue = ORIGINAL
+    queues_max: int = 100_000
+    memory_bytes_max: int = 8 << 30
+    data_bytes_max: int = 1 << 20
+    wait_s_max: float = 3600.0
+    waiters_max: int = 50_000
+    waits_per_client_max: int = 64
+    kept_max: int = KEPT_MAX
+    idle_queue_s: float = IDLE_S
 
 
 @dataclass

@@ -5,7 +5,7 @@
 | FOLLOWING | go back to the Router, but for those about this node | PROMOTED; RELOADING |
 | RELOADING | as FOLLOWING, and those about this node are refused | FOLLOWING with the fresh state |
 | PROMOTED | wait until the own first entry, and the members, are committed | CATCHING_UP; FOLLOWING or RELOADING |
-| CATCHING_UP | wait until what came due while nobody led is where it belongs | SERVING; FOLLOWING or RELOADING |
+| CATCHING_UP | wait until what has come due is where it belongs | SERVING, DRAINING; FOLLOWING or RELOADING |
 | SERVING | are done | DRAINING; FOLLOWING or RELOADING |
 | DRAINING | are done; no new ones come, and time stands still | SERVING; FOLLOWING or RELOADING |
 
@@ -31,7 +31,7 @@ BECOMES: Final = {
     Stage.FOLLOWING: {Stage.PROMOTED, Stage.RELOADING},
     Stage.RELOADING: {Stage.FOLLOWING, Stage.RELOADING},
     Stage.PROMOTED: {Stage.CATCHING_UP, Stage.FOLLOWING, Stage.RELOADING, Stage.PROMOTED},
-    Stage.CATCHING_UP: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
+    Stage.CATCHING_UP: {Stage.SERVING, Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
     Stage.SERVING: {Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
     Stage.DRAINING: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
 }
@@ -107,7 +107,7 @@ class OwnerStage:
 
     def drain(self, vote_id: int) -> bool:
         """Settle what is open; whether that is to begin."""
-        if self.stage is not Stage.SERVING or vote_id != self.vote_id:
+        if self.stage not in (Stage.SERVING, Stage.CATCHING_UP) or vote_id != self.vote_id:
             return False
         self._become(Stage.DRAINING)
         return True

@@ -33,13 +33,13 @@ from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appender import Appender
 from actors.queues.appending import Appending
-from actors.queues.broker import Broker, Limits
-from actors.queues.clocks import Alarm, LeaderClock
+from actors.queues.broker import Broker
+from actors.queues.clocks import Alarm
 from actors.queues.head_rows import HeadRows
 from actors.queues.interlude import Interlude
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
-from actors.queues.node_view import NodeView, OwnerSettings
+from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
@@ -61,26 +61,23 @@ class QueueOwner(LoopActor):
         self, runtime: Runtime, state: ShardState, limits: Limits, view: NodeView, settings: OwnerSettings
     ) -> None:
         super().__init__(runtime)
-        self._limits = limits
         self._view = view
         self._settings = settings
         self._stage = OwnerStage()
         self._rows = HeadRows()
-        self._appending = Appending(settings.appending, state.trans_id)
-        self._appender = Appender(runtime, self._appending, self._stage, self._carry_out)
+        machine = Appending(settings.appending, state.trans_id)
+        self._appender = Appender(runtime, machine, self._stage, self._carry_out)
         self._admission = Admission(self._stage, settings.journal_low_bytes)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
         self._leftovers = Leftovers()
-        self._level = FIRST_LEVEL
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
-        self._continues = self._tells_gone = False
+        self._continues = False
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
-        self._has_broker = False
         self._interlude = Interlude(self, settings.undo_piece, self._carry_out)
-        self._take_state(state)
+        self._begin(state, limits, FIRST_LEVEL)
         self.handlers = {
             Execute: lambda m: self._execute(m.calls),
             LogAdvanced: self._log_advanced,
@@ -117,32 +114,30 @@ class QueueOwner(LoopActor):
         self._carry_out()
 
     def _take_state(self, state: ShardState, committed: int | None = None) -> None:
+        """Go on with that one."""
+        self._broker.release()
+        if self._ledger.state is not state:
+            self._leftovers.add_state(self._ledger.state)
+        self._begin(state, self._broker.limits, self._ledger.level, committed)
+
+    def _begin(self, state: ShardState, limits: Limits, level: int, committed: int | None = None) -> None:
         """A broker over `state`, with nothing open."""
-        if self._has_broker:
-            self._broker.release()
-            if self._ledger.state is not state:
-                self._leftovers.add_state(self._ledger.state)
-        time = max(state.time, state.placed_at)
-        self._has_broker = True
-        self._broker = Broker(
-            state, self._limits, self._view, lease_committed=self._settings.lease_committed, committed=committed
-        )
+        leases = self._settings.lease_committed
+        self._broker = Broker(state, limits, self._view, lease_committed=leases, committed=committed)
         self._broker.disk_full = self._admission.disk_full
         self._rows.readers = None
         self._ledger = self._broker.ledger
-        self._ledger.level = self._level
-        self._ledger.set_time(time)
+        self._ledger.level = level
         self._appender.ledger = self._admission.ledger = self._ledger
-        self._clock = LeaderClock(time)
         if self.runtime.watcher is not None:
-            self.runtime.watcher("state", (state, time))
+            self.runtime.watcher("state", (state, self._ledger.now))
 
     def _empty_state(self) -> None:
         """The state is not the log's: nothing is known until a fresh one comes."""
         state = self._ledger.state
         self._rows.dropped()
         self._leftovers.add_waiters(self._broker.delivery, self._now())
-        uncertain, undone = self._broker.take_open(self._appending.logged)
+        uncertain, undone = self._broker.take_open(self._appender.machine.logged)
         self._admission.refuse([*uncertain, *undone], ErrorWord.NO_LEADER, READS_AGAIN)
         send_answers(self._ledger.take_answers())
         self._take_state(ShardState(state.messages.shard))
@@ -189,12 +184,11 @@ class QueueOwner(LoopActor):
 
     def _reconfigure(self, message: Reconfigure) -> None:
         assert isinstance(message.limits, Limits)
-        self._limits = message.limits
         self._broker.set_limits(message.limits)
 
     def _members_changed(self, message: MembersChanged) -> None:
         self._view.nodes, self._view.voters = message.nodes, message.voters
-        self._level = self._ledger.level = message.level
+        self._ledger.level = message.level
         self._stage.named(message.since)
         state = self._ledger.state
         state.undo.turn(state, is_on=self._stage.leads and message.voters > 1)
@@ -214,11 +208,11 @@ class QueueOwner(LoopActor):
         self._appender.is_disk_full = message.disk_full is not None
         if not self._stage.leads:
             return
-        ledger = self._ledger
+        ledger, machine = self._ledger, self._appender.machine
         monotonic = self.runtime.monotonic()
         ledger.lease.pass_time(monotonic)
         ledger.renew_lease(message.leased_until, message.confirmed_at)
-        self._appending.advanced(max(message.durable, committed), message.tail_bytes)
+        machine.advanced(max(message.durable, committed), message.tail_bytes)
         answers_before = len(ledger.answers)
         is_news = committed > ledger.committed
         if is_news:
@@ -229,7 +223,7 @@ class QueueOwner(LoopActor):
         if is_news:
             freed = len(ledger.answers) - answers_before
             parked = ledger.parked_count
-            self._appending.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
+            machine.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
         if self._stage.committed(committed):
             self._pass_time()
 
@@ -259,7 +253,7 @@ class QueueOwner(LoopActor):
         for entry in message.entries:
             state.follow_entry(entry_codec.read(entry, "a replicated entry"))
         self._take_state(state, committed)
-        self._appending.begin(state.trans_id)
+        self._appender.machine.begin(state.trans_id)
         self._ledger.renew_lease(-NEVER, -NEVER)
         self._ledger.set_time(self._now())
         self._ledger.append(Lead("", self._view.node_id))
@@ -276,7 +270,7 @@ class QueueOwner(LoopActor):
         ledger = self._ledger
         self._leftovers.add_waiters(self._broker.delivery, self._now())
         ledger.state.placed_at = ledger.now
-        uncertain, undone = self._broker.take_open(self._appending.logged)
+        uncertain, undone = self._broker.take_open(self._appender.machine.logged)
         self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
         self._admission.give_back([*undone, *self._admission.take_held()])
         self._send()
@@ -326,7 +320,7 @@ class QueueOwner(LoopActor):
         self._stage.dropped()
         self._admission.give_back(self._admission.take_held())
         self._empty_state()
-        self._tells_gone = True
+        self._leftovers.is_awaited = True
 
     def _state_loaded(self, message: StateLoaded) -> None:
         self._stage.loaded()
@@ -337,7 +331,7 @@ class QueueOwner(LoopActor):
 
     def _propose(self, message: Propose) -> None:
         if self._stage.leads and message.vote_id == self._stage.vote_id:
-            self._appending.propose(message.record)
+            self._appender.machine.propose(message.record)
             self._appender.append()
 
     def _drain(self, message: Drain) -> None:
@@ -355,7 +349,7 @@ class QueueOwner(LoopActor):
         if asked:
             for one in asked:
                 if isinstance(one, StatusAsked) and one.call.request.action == Action.NODE_METRICS:
-                    one.shard.update(self._appending.measured)
+                    one.shard.update(self._appender.machine.measured)
                 self._replicator.tell(one)
             asked.clear()
         if ledger.records and stage.leads:
@@ -365,8 +359,8 @@ class QueueOwner(LoopActor):
         if (self._leftovers.has_any or self._rows.has_more or self._broker.has_more) and not self._continues:
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
-        if self._tells_gone and not self._leftovers.has_states:
-            self._tells_gone = False
+        if self._leftovers.is_awaited and not self._leftovers.has_states:
+            self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
         has_more = self._leftovers.waiters or self._broker.has_more
         if stage.is_draining and ledger.is_settled and not has_more and stage.drained():
@@ -387,7 +381,7 @@ class QueueOwner(LoopActor):
     def _now(self) -> float:
         monotonic = self.runtime.monotonic()
         self._ledger.lease.pass_time(monotonic)
-        return self._clock.now(self.runtime.now(), monotonic)
+        return self._broker.clock.now(self.runtime.now(), monotonic)
 
     # -- trimming ----------------------------------------------------------------------------------------------
 

@@ -37,7 +37,7 @@ def test_every_message_stands_in_the_table_of_its_own_module_alone() -> None:
 
 ROOT: Final = Path(actors.__file__).parent
 ACTORS: Final = ("LoopActor", "BlockingActor")
-PARTS: Final = {"LogWriter": "Replicator", "_Stopper": "Stopper"}
+PARTS: Final = {"LogWriter": "Replicator", "WriteWays": "Replicator", "_Stopper": "Stopper"}
 """Whose table of handlers is another's, or who is called otherwise."""
 
 THE_WORKER: Final = "the worker"

@@ -15,7 +15,7 @@ from actors.messages.log import Deposed, Promoted
 from actors.node.assembly import start_shard
 from actors.node.opening import open_shard
 from actors.node.shard_settings import ShardSettings
-from actors.queues.broker import Limits
+from actors.queues.node_view import Limits
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.peers.link import Connected

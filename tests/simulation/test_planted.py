@@ -17,8 +17,8 @@ import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
-from actors.disk.log_writer import LogWriter
 from actors.disk.write_place import Place as WritePlace
+from actors.disk.write_ways import WriteWays
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
@@ -95,37 +95,35 @@ def _told_before_written(patch: pytest.MonkeyPatch) -> None:
 
 def _told_before_written_by_the_loop(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge what the loop is about to write."""
-    true = LogWriter._write_durably
+    true = WriteWays.write
 
-    def write_durably(self: LogWriter, write: Write) -> None:
-        at, size, is_alone = self.runtime.monotonic(), len(write.data), self._journal.under_way == 1
-        place = self.place.choose(at, write.records, size, is_alone=is_alone, others_wait=self._others_wait)
-        if place is WritePlace.LOOP:
-            self._completed(write)
-            _write_late(self.runtime, write)
-        else:
-            true(self, write)
+    def write_(self: WriteWays, write: Write, *, is_alone: bool, others_wait: bool) -> bool:
+        at, size = self._runtime.monotonic(), len(write.data)
+        place = self.place.choose(at, write.records, size, is_alone=is_alone, others_wait=others_wait)
+        if place is not WritePlace.LOOP:
+            return true(self, write, is_alone=is_alone, others_wait=others_wait)
+        write.begun_at = at
+        _write_late(self._runtime, write)
+        return True
 
-    patch.setattr(LogWriter, "_write_durably", write_durably)
+    patch.setattr(WriteWays, "write", write_)
 
 
 def _told_when_begun(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge what the system has only begun to write."""
-    true = LogWriter._begin
+    true = WriteWays.write
 
-    def begin(self: LogWriter, write: Write, now: float) -> bool:
-        if not true(self, write, now):
-            return False
-        self._completed(write)
-        return True
+    def write_(self: WriteWays, write: Write, *, is_alone: bool, others_wait: bool) -> bool:
+        is_written = true(self, write, is_alone=is_alone, others_wait=others_wait)
+        return is_written or self._begun.pop(write.entry_count, None) is not None
 
-    def some_finished(self: LogWriter) -> None:
-        assert self._async_writes is not None
-        self._async_writes.finished()
-        self._write()
+    def by_system(self: WriteWays) -> list[Write]:
+        assert self._writes is not None
+        self._writes.finished()
+        return []
 
-    patch.setattr(LogWriter, "_begin", begin)
-    patch.setattr(LogWriter, "_some_finished", some_finished)
+    patch.setattr(WriteWays, "write", write_)
+    patch.setattr(WriteWays, "by_system", by_system)
 
 
 def _half_written_forgotten(patch: pytest.MonkeyPatch) -> None:

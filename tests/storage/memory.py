@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
+from typing import Any
 
 from sortedcontainers import SortedDict
 
@@ -183,7 +184,7 @@ class MemoryTransaction:
 
     def bytes_of(self, table: str) -> int:
         """What it takes."""
-        rows: dict[bytes, bytes] = self.tables[table]
+        rows: Any = self.tables[table]
         return sum(map(len, dict.keys(rows))) + sum(map(len, dict.values(rows)))  # their order is of no account
 
     def put(self, table: str, rows: Sequence[tuple[bytes, bytes]]) -> None:

@@ -21,6 +21,7 @@ from actors.cluster.replication import Replication
 from actors.cluster.replicator import Replicator
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.log_writer import LogWriter
+from actors.disk.write_ways import WriteWays
 from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.messages.election import ElectionFacts
@@ -87,7 +88,7 @@ class Pair:
         self.replicator = Replicator(
             self.runtime,
             Replication(self.log, ReplicationLimits(TIMEOUT_S), 1, self.runtime.time),
-            LogWriter(self.runtime, journal, [ref(self.journal_lane)], None),
+            LogWriter(self.runtime, journal, WriteWays(self.runtime, [ref(self.journal_lane)], None), None),
             self.saved,
             ReplicatorSettings(is_alone=False),
             new_cluster_id=lambda: 77,

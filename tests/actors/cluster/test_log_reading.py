@@ -1,6 +1,5 @@
 """Readers of the whole log: one part at a time, and a rest while others are being served."""
 
-import math
 from typing import Any
 
 from actors.cluster.log_reading import LogReading
@@ -99,10 +98,13 @@ def test_while_the_log_grows_readers_rest_between_parts() -> None:
     log.log.tail.append(entry(16))
     decisions = log.reading.raw_read(0.1, RawRead(read.call, [entry(3).data], 3))
     assert len(decisions) == 1, "the first is answered, the second waits"
-    assert 0.1 < log.reading.next_at < 1.0
+    delay_s = log.reading.timer(0.1)
+    assert delay_s is not None
+    assert 0.0 < delay_s < 0.9
+    assert log.reading.timer(0.1) is None, "it was said"
     assert log.reading.tick(0.15) == []
-    assert isinstance(log.reading.tick(log.reading.next_at)[0], ReadRaw)
-    assert log.reading.next_at == math.inf
+    assert isinstance(log.reading.rested(0.1 + delay_s)[0], ReadRaw)
+    assert log.reading.timer(1.0) is None, "one is being read"
 
 
 def test_a_head_that_goes_while_it_is_read_is_told() -> None:

@@ -129,9 +129,6 @@ def test_a_leader_whose_disk_does_not_answer_hands_over() -> None:
     node = leading(made(1, 3, 1))
     admin = ClusterAdmin(
         node.machine.machine,
-        node.log.membership,
-        {},
-        {},
         ReplicatorSettings(level=1),
         is_founded=True,
         balancing=Balancing(0, 1, 0.0, 9.0),

@@ -13,6 +13,7 @@ from actors.cluster.replicator import Replicator
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import LogWriter
+from actors.disk.write_ways import WriteWays
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClusterAsked, StatusAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
@@ -53,7 +54,7 @@ class Host:
         journal = begin_journal(
             self.folder, 8192, writes_are_durable=flush_interval_s is None, stored=0, last_trans_id=0
         )
-        writer = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s)
+        writer = LogWriter(self.runtime, journal, WriteWays(self.runtime, [ref(self.lane)], None), flush_interval_s)
         log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(Member(1, "n1", 1, 11), members), 0)
         replication = Replication(log, ReplicationLimits(), 1, self.runtime.time)
         settings = ReplicatorSettings(is_alone=members is None and cluster_id == 0)

@@ -11,6 +11,7 @@ import pytest
 from actors.disk.disk_lane import DiskLane
 from actors.disk.log_writer import RETRY_S, LogWriter
 from actors.disk.write_place import ASKED_MIN, AVOIDED_S
+from actors.disk.write_ways import WriteWays
 from actors.messages.disk import (
     BytesWritten,
     ErrandFailed,
@@ -69,7 +70,9 @@ class Writer:
         self.folder = MemoryFolder()
         durable = flush_interval_s is None
         journal = begin_journal(self.folder, segment_bytes, writes_are_durable=durable, stored=0, last_trans_id=0)
-        self.writer = LogWriter(self.runtime, journal, [ref(self.lane)], flush_interval_s, writes, writes_max)
+        self.writer = LogWriter(
+            self.runtime, journal, WriteWays(self.runtime, [ref(self.lane)], writes), flush_interval_s, writes_max
+        )
         self.host = Host(self.runtime, self.writer)
         self.host.begin()
         self.runtime.crank()

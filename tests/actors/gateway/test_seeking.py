@@ -10,8 +10,8 @@ from actors.gateway.scatter_gather import ScatterGather
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
-from actors.queues.broker import Broker, Limits
-from actors.queues.node_view import NodeView
+from actors.queues.broker import Broker
+from actors.queues.node_view import Limits, NodeView
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shards import shard_of_queue
 from storage.state import ShardState

@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 
 from actors.messages.call import Call
-from actors.queues.broker import Broker, Limits
-from actors.queues.node_view import NodeView
+from actors.queues.broker import Broker
+from actors.queues.node_view import Limits, NodeView
 from net.protocols.json_session import encode_reply
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request

@@ -5,8 +5,8 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from actors.queues.broker import Broker, Limits
-from actors.queues.node_view import NodeView
+from actors.queues.broker import Broker
+from actors.queues.node_view import Limits, NodeView
 from quorate.protocol import Action
 from storage.records import Clear, Remove
 from tests.actors.queues.shard import Shard

@@ -79,7 +79,15 @@ def test_who_has_caught_up_with_the_time_serves() -> None:
     assert not stage.caught_up(), "what an earlier leader has committed is not known"
     assert stage.committed(1)
     assert (stage.leads, stage.serves, stage.lets_time_pass) == (True, False, True)
-    assert not stage.drain(5), "nothing is served yet"
     assert stage.caught_up()
     assert stage.serves
     assert not stage.caught_up(), "it serves already"
+
+
+def test_who_hands_over_before_it_has_caught_up_leaves_that_to_the_next() -> None:
+    stage = OwnerStage()
+    stage.promoted(5, 1)
+    assert stage.committed(1)
+    assert stage.drain(5)
+    assert not stage.caught_up()
+    assert (stage.stage, stage.lets_time_pass) == (Stage.DRAINING, False)

@@ -28,10 +28,9 @@ from actors.messages.log import (
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
-from actors.queues.broker import Limits
 from actors.queues.delivery import TURN_WORK_MAX
 from actors.queues.leftovers import DROP_MAX, GIVE_BACK_MAX
-from actors.queues.node_view import NodeView, OwnerSettings
+from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
 from actors.queues.ripening import TURN_MESSAGES

@@ -8,13 +8,15 @@ are left for those who mend that: clients on this machine, and whoever may opera
 its connection, a few more may come in for a moment, to show one.
 """
 
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import AccessTable, Known, Patience
 from actors.gateway.auditing import Auditing, Line
 from actors.gateway.reception import Reception
+from actors.messages.audit import Audit
 from actors.messages.call import Call, Client
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToAuditor
 from actors.messages.rights import Principal, Rights
 from actors.runtime.contract import Runtime
 from net.clients.connection import Connection
@@ -71,12 +73,12 @@ def host_of(address: Any) -> str:
 
 
 class ClientIdentities:
-    """One worker's. `audit` is given what is to be written down."""
+    """One worker's. `auditor` writes down what is to be, if there is one."""
 
-    def __init__(self, runtime: Runtime, table: AccessTable, audit: Callable[[list[Line]], None]) -> None:
+    def __init__(self, runtime: Runtime, table: AccessTable, auditor: Mailbox[ToAuditor] | None) -> None:
         self._runtime = runtime
         self.table = table
-        self._audit = audit
+        self._auditor = auditor
         self._auditing = Auditing()
         self._patience = Patience()
         self._beside: dict[Connection, str] = {}
@@ -292,6 +294,10 @@ class ClientIdentities:
         found = [line for line in lines if line is not None]
         if found:
             self._audit(found)
+
+    def _audit(self, lines: list[Line]) -> None:
+        if self._auditor is not None:
+            self._auditor.tell(Audit(lines))
 
     def note_forwarded(self, node_id: int, refused: list[tuple[Call, str]]) -> None:
         """Write down what clients of another node, or of another worker, may not do."""

@@ -11,12 +11,16 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from actors.gateway.access import AccessTable
-from actors.gateway.auditing import AUDITED, Line, is_audited
+from actors.gateway.auditing import AUDITED, is_audited
 from actors.gateway.client_identities import ClientIdentities, address_of
-from actors.gateway.listener_limits import DatagramWaits, ListenerLimits, Move, ReachedLimits
+from actors.gateway.datagrams import Datagrams
+from actors.gateway.listener_limits import ListenerLimits, Move, ReachedLimits
+from actors.gateway.moving_clients import MovingClients
 from actors.gateway.reception import OwnSettings
 from actors.gateway.rests import Rests
-from actors.messages.audit import Audit, RefusedForwarded
+from actors.gateway.room import Room
+from actors.gateway.turned_away import TurnedAway
+from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
 from actors.messages.client_counts import ClientCounts
@@ -28,13 +32,10 @@ from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import UNORDERED, Connection
-from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
 from net.protocols import REDIRECTED
-from net.protocols.session import LARGE_BYTES
-from net.refusals import Refusals
 from net.sockets import is_loopback
-from quorate.actions import NOT_BY_DATAGRAM, WAITS, About, about
+from quorate.actions import About, about
 from quorate.authentication import NotAllowedReply
 from quorate.protocol import ErrorWord, Reply, Request, refusal
 
@@ -46,14 +47,6 @@ GRACE_S: Final = 0.3
 
 ROOM: Final = 0.9
 """So much of the places may be taken when clients of other workers come."""
-
-REFUSED_S: Final = 3.0
-"""A client that found no place has so long to read that."""
-
-REFUSED_MAX: Final = 100
-"""So many of them at once; others are closed without a word."""
-
-BROKEN: Final = "what it sent, or was to be answered, broke the protocol: {!r}"
 
 MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 """The errors of what is written down as done: what was refused has changed nothing."""
@@ -86,26 +79,21 @@ class Listener(LoopActor):
     ) -> None:
         super().__init__(runtime)
         self._itself: Any = self._actor_ref  # compiled code takes an attribute of pykka's from a dict
-        self._auditor = auditor
-        self._identities = ClientIdentities(runtime, access or AccessTable(), self._audit)
+        self._identities = ClientIdentities(runtime, access or AccessTable(), auditor)
         self._identities.reception.attach(self._end_waits, settings)
-        self._move = move
-        self._moving: dict[Connection, int] = {}
+        self._moving = MovingClients(move)
         self._router = router
         self._on_stopped = on_stopped
         self.limits = limits
         self._connections: dict[Connection, None] = {}  # a set would make its order differ from run to run
-        self._turned_away: dict[Connection, None] = {}
-        self._held = HeldBytes(limits.held_bytes_max)
-        self.strangers = Rests(runtime)
-        self._of_datagrams = Account(self._held)
-        self._refusals = Refusals(log, "the clients' ports")
-        self._gathered: list[Call] = []
-        self._datagram_waits = DatagramWaits()
+        self.turned_away = TurnedAway(runtime)
         self.counts = ClientCounts() if counts is None else counts
-        self.counts.traffic = self._held
-        self._reached = ReachedLimits(log, self.counts)
-        self._is_stopping = self.expects_clients = self._is_making_room = False
+        self.room = Room(limits.held_bytes_max, self._connections, ReachedLimits(log, self.counts))
+        self.counts.traffic = self.room.held
+        self.strangers = Rests(runtime)
+        self._datagrams = Datagrams(self.room.account(), self.room.reached)
+        self._gathered: list[Call] = []
+        self._is_stopping = self.expects_clients = False
         self.handlers = {
             Answered: lambda m: self._answer(m.answers),
             Reconfigure: self._reconfigure,
@@ -129,12 +117,8 @@ class Listener(LoopActor):
         self.counts.connections_begun += 1
         allowed = self.limits.connections_max
         if not self._identities.has_place(connection, len(self._connections), allowed):
-            self._reached.note("max_connections", f"{allowed} clients are connected")
-            if len(self._turned_away) >= REFUSED_MAX:
-                connection.abort()
-            else:
-                self._turned_away[connection] = None
-                self.runtime.call_later(REFUSED_S, connection.abort)  # nobody sweeps it
+            self.room.reached.note("max_connections", f"{allowed} clients are connected")
+            self.turned_away.no_place(connection)
             return f"{allowed} clients are connected already"
         self._connections[connection] = None
         self.counts.connections = len(self._connections)
@@ -172,29 +156,15 @@ class Listener(LoopActor):
         gathered.append(call)
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A datagram's request. Its sender may be anybody: it asks about queues alone, and few of them may wait."""
+        """A datagram's request."""
         identities, host = self._identities, client.address[0]
         principal = identities.datagrams_near if is_loopback(host) else identities.datagrams_far
         size = client.reply_bytes_max
         call = Call(request, client, UNORDERED, self._actor_ref, size, is_single=True, principal=principal)
-        if request.action in NOT_BY_DATAGRAM:
-            reason = "a datagram may come from anybody, so it asks about queues alone: ask over TCP"
-            client.answer(UNORDERED, request, refusal(request, ErrorWord.NOT_SUPPORTED, reason))
+        refused = self._datagrams.refused(client, request, self.limits)
+        if refused is not None:
+            client.answer(UNORDERED, request, refused)
             return
-        if request.wait and request.action in WAITS:
-            limits = self.limits
-            refused = self._datagram_waits.add(client, limits.datagram_waits_max, limits.datagram_waits_each)
-            if refused is not None:
-                if self._datagram_waits.count >= limits.datagram_waits_max:
-                    self._reached.note("max_datagram_waiters", refused)
-                client.answer(UNORDERED, request, refusal(request, ErrorWord.OVERLOADED, refused))
-                return
-        if client.size > LARGE_BYTES:
-            if not self._of_datagrams.may_open(client.size):
-                reason = "requests and replies of all clients take as much as they may: ask again later"
-                client.answer(UNORDERED, request, refusal(request, ErrorWord.OVERLOADED, reason))
-                return
-            self._of_datagrams.take(client.size)
         if not self._gathered:
             self.runtime.wake(self)
             self.counts.read_at = self.runtime.monotonic()
@@ -214,8 +184,8 @@ class Listener(LoopActor):
 
     def closed(self, connection: Connection) -> None:
         """A client that is gone."""
-        self._turned_away.pop(connection, None)
-        self._moving.pop(connection, None)
+        self.turned_away.closed(connection)
+        self._moving.closed(connection)
         self.strangers.closed(connection)
         self._identities.disconnected(connection)
         if connection in self._connections:
@@ -223,75 +193,30 @@ class Listener(LoopActor):
             self.counts.connections = len(self._connections)
             self.ended(connection)
 
-    # -- bytes -------------------------------------------------------------------------------------------------
-
-    def account(self) -> Account:
-        """A new client's."""
-        return Account(self._held)
-
-    def overdrawn(self, connection: Connection, wanted: int) -> None:
-        """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others."""
-        if self._is_making_room:
-            return  # what refuses a client may itself be held back
-        self._is_making_room = True
-        self._make_room(connection, wanted)
-        self._is_making_room = False
-
-    def _make_room(self, connection: Connection, wanted: int) -> None:
-        held = self._held
-        while held.is_full or held.are_strangers_full or (connection.account.is_known and not self._fits(wanted)):
-            strangers = [one for one in self._connections if not one.account.is_known and one.account.yielding]
-            may_be_known = held.is_full and not strangers
-            others = [one for one in self._connections if one.account.yielding] if may_be_known else strangers
-            if not others:
-                return  # what is left is being done, and goes when it is answered
-            self._cut_off(max(others, key=lambda one: one.account.yielding))
-
-    def _fits(self, wanted: int) -> bool:
-        return self._held.used + wanted <= self._held.bytes_max
-
-    def _cut_off(self, connection: Connection) -> None:
-        held = self._held
-        self._reached.note("max_held_bytes", f"clients' requests and replies take {held.used} bytes; some are cut off")
-        if connection.account.partial * 2 > connection.account.yielding:
-            reason = f"the requests and replies of all clients take more than {held.bytes_max} bytes"
-            connection.refuse_all(ErrorWord.OVERLOADED, reason)
-        if connection.account.yielding:
-            connection.abort()
-
     def broken(self, connection: Connection, error: Exception) -> None:
         """The session has raised: whoever made it do so pays, and nobody else."""
-        self._refusals.log(self.runtime.monotonic(), connection.identity.address, BROKEN.format(error))
+        self.turned_away.broke(connection.identity.address, error)
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
         """The session has raised."""
-        self._refusals.log(self.runtime.monotonic(), f"{client.address[0]} (UDP)", BROKEN.format(error))
-
-    def turned_away(self, address: str, why: str) -> None:
-        """Somebody at that address did not get as far as a connection."""
-        self._refusals.log(self.runtime.monotonic(), address or "somebody", why)
+        self.turned_away.broke(f"{client.address[0]} (UDP)", error)
 
     # -- clients that move to another worker ---------------------------------------------------------------------
 
     def _move_client(self, message: MoveClient) -> None:
         connection = message.client
         if connection in self._connections and not self._is_stopping:
-            self._moving[connection] = message.shard
-            connection.is_moving = True
-            self._move_if_quiet(connection)
+            self._moving.begin(connection, message.shard)
 
     def settled(self, connection: Connection) -> None:
         """What was answered leaves first; what was cut goes on."""
         self.runtime.call_later(0.0, lambda: self.strangers.end_turn(connection))
         if connection.is_moving:
-            self.runtime.call_later(0.0, lambda: self._move_if_quiet(connection))
+            self.runtime.call_later(0.0, lambda: self._go_on_moving(connection))
 
-    def _move_if_quiet(self, connection: Connection) -> None:
-        shard = self._moving.get(connection)
-        if shard is not None and connection.is_quiet and not self._is_stopping:
-            connection.is_moving = False
-            del self._moving[connection]
-            self._move(connection, shard)
+    def _go_on_moving(self, connection: Connection) -> None:
+        if not self._is_stopping:
+            self._moving.go_on(connection)
 
     # -- the actor ---------------------------------------------------------------------------------------------
 
@@ -302,7 +227,7 @@ class Listener(LoopActor):
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self.limits = message.limits
-        self._held.bytes_max = self.limits.held_bytes_max
+        self.room.held.bytes_max = self.limits.held_bytes_max
 
     def _stop_asked(self, message: Stop) -> None:
         self._hand_over()
@@ -323,7 +248,7 @@ class Listener(LoopActor):
         if self._is_stopping:
             self._answer([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in calls])
         elif counts.open_requests > self.limits.requests_max:
-            self._reached.note("max_open_requests", f"{self.limits.requests_max} requests are open")
+            self.room.reached.note("max_open_requests", f"{self.limits.requests_max} requests are open")
             reason = f"{self.limits.requests_max} requests are open already"
             self._answer([(call, refusal(call.request, ErrorWord.OVERLOADED, reason)) for call in calls])
         else:
@@ -348,15 +273,11 @@ class Listener(LoopActor):
     def _access_changed(self, message: AccessChanged) -> None:
         """Who waits for what he may not have any more is told so; who is not known any more waits for nothing."""
         self._hand_over()
-        gone, others = self._identities.changed(message.table, list(self._connections), self._datagram_waits.clients)
+        gone, others = self._identities.changed(message.table, list(self._connections), self._datagrams.waiting)
         for connection in gone:
             self._router.tell(ClientGone(connection))
         for client, principal in others:
             self._router.tell(RightsChanged(client, principal))
-
-    def _audit(self, lines: list[Line]) -> None:
-        if self._auditor is not None:
-            self._auditor.tell(Audit(lines))
 
     def _answer(self, answers: list[Answer]) -> None:
         counts = self.counts
@@ -385,10 +306,7 @@ class Listener(LoopActor):
                     self.strangers.answer(client, call, reply)
             else:
                 if isinstance(client, DatagramClient):
-                    if client.size > LARGE_BYTES:
-                        self._of_datagrams.take(-client.size)
-                    if call.is_single and request.wait and request.action in WAITS:
-                        self._datagram_waits.remove(client)
+                    self._datagrams.answered(client, call)
                 client.answer(call.order, request, reply)
             if error is not None:
                 self._refused(call, reply)
@@ -399,13 +317,13 @@ class Listener(LoopActor):
         if isinstance(reply, NotAllowedReply):
             self._identities.note([(call, address_of(call.client), reply.right)])
         elif reply.error in LIMITS_REACHED:
-            self._reached.note(reply.reason or "", reply.reason or "", reply.error)
+            self.room.reached.note(reply.reason or "", reply.reason or "", reply.error)
 
     def _sweep(self) -> None:
         for connection in list(self._connections):
             connection.sweep(SWEEP_S)
         self._identities.say_left_out()
-        self._reached.sweep()
+        self.room.reached.sweep()
         self.runtime.call_later(SWEEP_S, self._sweep)
 
     def _close_all(self) -> None:

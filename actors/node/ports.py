@@ -140,7 +140,7 @@ class Ports:
 
         make = partial(self._protocol, protocol, self._listener.admit, debug=debug)
         self._servers.append(
-            await listen_tcp(host, port, make, context if tls else None, bound, self._listener.turned_away)
+            await listen_tcp(host, port, make, context if tls else None, bound, self._listener.turned_away.note)
         )
         if protocol in DATAGRAM_PROTOCOLS and bound is None and not tls:
             limits = partial(getattr, self._listener, "limits")

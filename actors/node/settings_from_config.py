@@ -9,8 +9,8 @@ import resource
 import socket
 from typing import Final
 
-from actors.gateway.listener import REFUSED_MAX
 from actors.gateway.listener_limits import ListenerLimits
+from actors.gateway.turned_away import REFUSED_MAX
 from actors.node import config as configuration
 from actors.node.config import NodeConfig
 from actors.node.options import is_wildcard

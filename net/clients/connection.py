@@ -103,7 +103,7 @@ class Connection:
     )  # fmt: skip
 
     def __init__(self, transport: Transport, sink: Sink, session: Session, limits: ConnectionLimits) -> None:
-        self.account = sink.account()
+        self.account = sink.room.account()
         self.protocol = ""
         self.affinity: Any = None
         self.identity: Any = None
@@ -204,7 +204,7 @@ class Connection:
         self._unheard += data
         self.account.note_partial(self._session.partial_bytes + len(self._unheard))
         if self.account.is_over:
-            self._sink.overdrawn(self, 0)
+            self._sink.room.overdrawn(self, 0)
         return True
 
     def _rests_first(self) -> bool:
@@ -226,7 +226,7 @@ class Connection:
             has_grown = session.partial_bytes > account.partial
             account.note_partial(session.partial_bytes)
             if has_grown and account.is_over:
-                self._sink.overdrawn(self, 0)
+                self._sink.room.overdrawn(self, 0)
         if found:
             self._quiet_s = 0.0
             large = session.large
@@ -250,7 +250,7 @@ class Connection:
             self.account.wait(max(size, OBJECT_BYTES))
         self._hand_on()
         if self._waiting and self.account.is_over:
-            self._sink.overdrawn(self, 0)
+            self._sink.room.overdrawn(self, 0)
 
     def _drop(self, size: int) -> None:
         """Bytes that nobody looks at."""
@@ -271,7 +271,7 @@ class Connection:
             found = found.request
         self._open += 1
         if size and not self.account.may_open(size):
-            self._sink.overdrawn(self, size)
+            self._sink.room.overdrawn(self, size)
             if not self.account.may_open(size):
                 self._no_room(found, note)
                 return
@@ -426,7 +426,7 @@ class Connection:
             self._held[order] = data
             self.account.hold_back(len(data) + OBJECT_BYTES)
             if self.account.is_over:
-                self._sink.overdrawn(self, 0)
+                self._sink.room.overdrawn(self, 0)
         else:
             self._transport.write(data)
             order += 1
@@ -452,7 +452,7 @@ class Connection:
         before = account.unsent
         account.note_unsent(self._transport.get_write_buffer_size())
         if account.unsent > before and account.is_over:
-            self._sink.overdrawn(self, 0)
+            self._sink.room.overdrawn(self, 0)
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""

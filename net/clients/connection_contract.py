@@ -66,6 +66,16 @@ class Strangers(Protocol):
         """A stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
 
 
+class Room(Protocol):
+    """What all clients of a worker may make it hold."""
+
+    def account(self) -> Account:
+        """A new client's account of that."""
+
+    def overdrawn(self, connection: "Connection", wanted: int) -> None:
+        """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
+
+
 class Sink(Protocol):
     """Where requests go."""
 
@@ -73,8 +83,9 @@ class Sink(Protocol):
     def strangers(self) -> Strangers:
         """Of this worker."""
 
-    def account(self) -> Account:
-        """A new client's account of what it makes this worker hold."""
+    @property
+    def room(self) -> Room:
+        """Of this worker."""
 
     def received(self, connection: "Connection", order: int, request: Request) -> None:
         """A request came; answer it by `connection.answer(order, request, reply)`."""
@@ -87,9 +98,6 @@ class Sink(Protocol):
 
     def settled(self, connection: "Connection") -> None:
         """All is answered, of a client that `is_moving`; or its turn was cut, and is to go on soon (`end_turn`)."""
-
-    def overdrawn(self, connection: "Connection", wanted: int) -> None:
-        """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
 
     def broken(self, connection: "Connection", error: Exception) -> None:
         """The session has raised on what the client sent, or on what it is answered: the client is refused, or cut."""

@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
-from actors.gateway.listener import GRACE_S, REFUSED_MAX, Listener
+from actors.gateway.listener import GRACE_S, Listener
 from actors.gateway.listener_limits import ListenerLimits
+from actors.gateway.turned_away import REFUSED_MAX
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
 from actors.messages.lifecycle import Stop, Stopped
@@ -170,7 +171,7 @@ def test_a_datagram_counts_as_long_as_it_is_open() -> None:
     calls = gate.executed()
     assert len(calls) == 2
     gate.answer(calls)
-    assert gate.actor._held.used == 0
+    assert gate.actor.room.held.used == 0
 
 
 def test_a_session_that_breaks_is_logged_once_with_who_did_it(

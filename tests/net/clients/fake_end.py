@@ -1,7 +1,7 @@
 """A client's end of a connection, and who takes its requests."""
 
 from net.clients.connection import Connection
-from net.clients.connection_contract import ConnectionLimits, Strangers
+from net.clients.connection_contract import ConnectionLimits, Room, Strangers
 from net.clients.held_bytes import Account, HeldBytes
 from net.protocols import PROTOCOLS, NodeFacts
 from net.protocols.session import RequestLimits
@@ -31,6 +31,7 @@ class FakeEnd:
         self.spent_s = 0.0
         self.is_in_debt = False
         self.strangers: Strangers = self
+        self.room: Room = self
         self.asked_long: list[Connection] = []
 
     def write(self, data: bytes) -> None:

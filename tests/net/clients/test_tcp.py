@@ -21,6 +21,10 @@ CLIENTS = 30
 class Stopping:
     """Answers each request at once: the node is stopping."""
 
+    @property
+    def room(self) -> "Stopping":
+        return self
+
     def account(self) -> Account:
         return Account(HeldBytes(1 << 20))
 

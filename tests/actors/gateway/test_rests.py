@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from actors.gateway.rests import AT_ONCE, FORWARDED, LOOKED_UP, REST_MAX_S, S_PER_BYTE, Rests
+from actors.gateway.rests import AT_ONCE, FORWARDED, HEARD_AT_ONCE, LOOKED_UP, REST_MAX_S, S_PER_BYTE, Rests
 from actors.messages.call import Call
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
@@ -244,3 +244,15 @@ def test_many_that_waited_with_little_are_heard_in_turns() -> None:
     for _ in range(100):
         hall.runtime.crank(0.001)
     assert len(hall.requests) == 100
+
+
+def test_few_are_heard_in_one_turn_so_that_what_they_sent_meanwhile_is_reckoned_first() -> None:
+    hall = Hall()
+    hall.rests.spent(hall.stranger(), LONG_S, LARGE_SIZE, 5)
+    for _ in range(3 * HEARD_AT_ONCE):
+        hall.stranger().receive(LARGE)
+    hall.runtime.time += 1.0
+    hall.rests._next()
+    assert len(hall.requests) == HEARD_AT_ONCE
+    hall.runtime.crank(0.001)
+    assert len(hall.requests) == 3 * HEARD_AT_ONCE

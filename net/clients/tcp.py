@@ -22,9 +22,6 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 TAKES_TIME_BYTES: Final = 4 << 10
 """What a stranger sends that is shorter takes less than it costs to see how long it took."""
 
-READ_S_PER_BYTE: Final = 4e-10
-"""What it took to bring them here, which nobody measures: the system copies them, and the loop once more."""
-
 TLS_PIECE_BYTES: Final = 64 << 10
 """So much is handed to TLS at a time."""
 
@@ -122,8 +119,7 @@ class TcpProtocol(asyncio.Protocol):
             return
         begun = time.thread_time()
         connection.receive(data)
-        took_s = time.thread_time() - begun + len(data) * READ_S_PER_BYTE
-        self._sink.strangers.spent(connection, took_s, size)
+        self._sink.strangers.spent(connection, time.thread_time() - begun, size)
 
     def eof_received(self) -> bool:
         """The client sends nothing more."""

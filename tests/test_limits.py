@@ -15,7 +15,6 @@ ATTRIBUTES, METHODS, PARAMETERS, LINES = 16, 30, 6, 600
 
 MORE: Final = {
     "clients/Connection": (32, 42),
-    "gateway/Router": (16, 37),
 }
 """Attributes and methods."""
 

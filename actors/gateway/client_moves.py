@@ -9,6 +9,9 @@ twice as often before it moves again.
 from dataclasses import dataclass
 from typing import Final
 
+from actors.messages.call import Client
+from net.clients.connection import Connection
+
 MOVE_AFTER: Final = 32
 """A client that has asked one shard so many times on end, and another worker has that, is moved there."""
 
@@ -31,6 +34,14 @@ class ClientMoves:
     def __init__(self, move_after: int) -> None:
         self._move_after = move_after
         self.led_here: frozenset[int] = frozenset()
+
+    def asked_by(self, client: Client, shard: int) -> bool:
+        """As `asked`, of a client, which notes it; only who has a connection can move."""
+        if type(client) is not Connection:
+            return False
+        if client.affinity is None:
+            client.affinity = ShardAffinity()
+        return self.asked(client.affinity, shard)
 
     def asked(self, affinity: ShardAffinity, shard: int) -> bool:
         """A client asks that shard, another worker's: should it move there? What it asks here ends the count."""

@@ -17,7 +17,8 @@ import msgspec
 
 from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
-from actors.gateway.client_moves import MOVE_AFTER, ClientMoves, ShardAffinity
+from actors.gateway.client_moves import MOVE_AFTER, ClientMoves
+from actors.gateway.finishing import Finishing
 from actors.gateway.gathers import Gather
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
@@ -37,7 +38,6 @@ from actors.messages.peers import LeaderChanged, PeerBehind, PeerDown, PeerSaid,
 from actors.messages.worker_keys import shard_of, worker_key
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
-from net.clients.connection import Connection
 from net.peers.forwarding import unpacked_reply
 from net.peers.messages import (
     ClientLeft,
@@ -49,9 +49,6 @@ from net.peers.messages import (
 )
 from quorate.actions import WAITS
 from quorate.protocol import ErrorWord, Reply, refusal
-
-LAST_ANSWERS_S: Final = 1.0
-"""How long a node that stops waits for the answers to what it has forwarded."""
 
 ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""
@@ -90,9 +87,7 @@ class Router(LoopActor):
         )
         self._listener: Mailbox[ToListener] | None = None
         self._timer: Timer | None = None
-        self._stopping: Stop | None = None
-        self._to_finish: list[Routing] = []
-        self._is_stopping = False
+        self._finishing = Finishing(runtime, owner, self._own, self._serving, self._say_left)
         self.handlers = {
             Execute: self._execute,
             Answered: self._answered,
@@ -106,7 +101,7 @@ class Router(LoopActor):
             Drain: self._drain,
             Undrain: self._undrain,
             EndWaits: self._end_waits,
-            Reconfigure: self._reconfigure,
+            Reconfigure: lambda m: self._virtual_queues.become(m.limits),
             AccessChanged: lambda m: self._serving.access_changed(m.table),
             ShardFaults: lambda m: self._parts.know_faults(m.faults),
             ClientGone: self._client_gone,
@@ -125,8 +120,8 @@ class Router(LoopActor):
     def on_receive(self, message: Any) -> None:
         """Dispatch; a node that stops goes on with that as soon as nothing is open here."""
         self.handlers[type(message)](message)
-        if self._stopping is not None:
-            self._see_whether_finished()
+        if self._finishing.is_on:
+            self._finishing.look()
 
     def _now(self) -> float:
         return self.runtime.monotonic()
@@ -170,7 +165,8 @@ class Router(LoopActor):
                 continue
             by_shard.setdefault(shard, []).append(call)
             if shard != own:
-                self._note_foreign(call.client, shard)
+                if self._moves.asked_by(call.client, shard) and self._listener is not None:
+                    self._listener.tell(MoveClient(call.client, shard))
             elif (affinity := getattr(call.client, "affinity", None)) is not None:
                 affinity.count = 0
         for shard, calls in by_shard.items():
@@ -185,16 +181,6 @@ class Router(LoopActor):
         client, seq = call.client, call.request.seq
         at = next((at for at, one in enumerate(self._routings) if one.waits(client, seq)), self._sharding.own)
         self._route(at, [call])
-
-    def _note_foreign(self, client: Client, shard: int) -> None:
-        """A client that asks one shard of another worker again and again goes there."""
-        if type(client) is not Connection:
-            return
-        affinity = client.affinity
-        if affinity is None:
-            affinity = client.affinity = ShardAffinity()
-        if self._moves.asked(affinity, shard) and self._listener is not None:
-            self._listener.tell(MoveClient(client, shard))
 
     def _route(self, shard: int, calls: list[Call], message: Execute | None = None) -> None:
         """`message`: it has just these calls."""
@@ -234,8 +220,8 @@ class Router(LoopActor):
         if not self.has_ended:
             for routing in self._routings:
                 self._do(routing.tick(self._now()))
-            if self._stopping is not None:
-                self._see_whether_finished()
+            if self._finishing.is_on:
+                self._finishing.look()
 
     def _returned(self, message: Returned) -> None:
         """Calls that the owner did not do: ours are routed again."""
@@ -246,7 +232,7 @@ class Router(LoopActor):
         """Of parts of requests, and of calls that other nodes and workers forwarded."""
         parts = self._serving.take_answers(message.answers)
         if parts:
-            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._is_stopping))
+            self._do_parts(self._parts.answered(self._now(), parts, is_stopping=self._finishing.is_on))
 
     # -- clients -----------------------------------------------------------------------------------------------
 
@@ -282,9 +268,6 @@ class Router(LoopActor):
                 self._say_left(routing.rejudged(client, message.principal))
             self._owner.tell(RightsChanged(client, message.principal))
 
-    def _reconfigure(self, message: Reconfigure) -> None:
-        self._virtual_queues = VirtualQueues(message.limits)
-
     # -- leading, draining, stopping ---------------------------------------------------------------------------
 
     def _leader_changed(self, message: LeaderChanged) -> None:
@@ -310,44 +293,11 @@ class Router(LoopActor):
         self._do(self._own.undrain(self._now()))
 
     def _stop_asked(self, message: Stop) -> None:
-        """First what others do for this worker's clients is finished, and others are served on; then its own shard."""
-        self._is_stopping = True
-        self._stopping = message
+        self._finishing.is_on = True
         for routing in self._routings:
             routing.end_waits(ErrorWord.STOPPING)
         self._do_parts(self._parts.stop(self._now()))
-        self._finish([routing for routing in self._routings if routing is not self._own])
-
-    def _finish(self, routings: list[Routing]) -> None:
-        """No consumer waits there any more; what is open there is answered, or is given up in a while."""
-        self._to_finish = routings
-        for routing in routings:
-            for one in routing.under_way.clients:
-                self._say_left(one)
-        self.runtime.call_later(LAST_ANSWERS_S, lambda: self._finished(routings))
-
-    def _see_whether_finished(self) -> None:
-        if not any(routing.has_open for routing in self._to_finish):
-            self._finished(self._to_finish)
-
-    def _finished(self, routings: list[Routing]) -> None:
-        """Nothing waits there for another node or worker any more, or it has waited for too long."""
-        if routings is not self._to_finish or self._stopping is None:
-            return
-        for routing in routings:
-            self._refuse_held(routing)
-        if not self._serving.is_stopping:
-            self._serving.is_stopping = True
-            self._finish([self._own])
-            self._see_whether_finished()
-            return
-        stopping, self._stopping = self._stopping, None
-        self._owner.tell(stopping)
-
-    @staticmethod
-    def _refuse_held(routing: Routing) -> None:
-        held = routing.take_held()
-        send_answers([(call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")) for call in held])
+        self._finishing.begin(message, [routing for routing in self._routings if routing is not self._own])
 
     # -- links -------------------------------------------------------------------------------------------------
 
@@ -385,9 +335,10 @@ class Router(LoopActor):
         elif isinstance(message, ForwardReturned):
             routing = self._routing_to(key)
             routing.came_back(self._now(), key, message.serials)
-            if self._is_stopping:
-                self._refuse_held(routing)  # who gave it back may be stopping, too: there is no time to ask again
-            self._go_on(routing)
+            if self._finishing.is_on:
+                self._finishing.refuse_held(routing)  # who gave it back may be stopping, too
+            if routing.under_way.has_credit:
+                self._do(routing.credit_again(self._now()))
             self._arm()
         elif isinstance(message, StillThere):
             here = self._routing_to(key).under_way.still_there(key, message.serials)
@@ -406,11 +357,7 @@ class Router(LoopActor):
         routing = self._routing_to(key)
         found = [routing.under_way.answered(key, serial, reply) for serial, reply in replies]
         answers = [answer for answer in found if answer is not None]
-        send_answers([_as_stopping(*answer) for answer in answers] if self._is_stopping else answers)
-        self._go_on(routing)
-
-    def _go_on(self, routing: Routing) -> None:
-        """What was held since too much was on its way goes on, if there is credit again."""
+        send_answers([_as_stopping(*answer) for answer in answers] if self._finishing.is_on else answers)
         if routing.under_way.has_credit:
             self._do(routing.credit_again(self._now()))
 

@@ -54,6 +54,10 @@ class VirtualQueues:
     def __init__(self, names: dict[str, list[str]]) -> None:
         self.names = names
 
+    def become(self, names: dict[str, list[str]]) -> None:
+        """The configuration names others."""
+        self.names = names
+
     def split(self, calls: list[Call], reply_to: Receiver) -> tuple[list[Call], list[Answer]]:
         """The calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
 

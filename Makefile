@@ -11,7 +11,7 @@ PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
 # Side by side, as many as wait for each other's disks, clocks and processes rather than for a core.
 BESIDE := --numprocesses 3 --dist loadgroup
-QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_stale_reads.py
+QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_planted_jobs.py tests/simulation/test_stale_reads.py
 
 .PHONY: demo demo-data test peers compiled interpreted wheel check lint types lock clean
 demo: $(COMPILED)

@@ -30,16 +30,17 @@ class Datagrams:
         if request.action in NOT_BY_DATAGRAM:
             reason = "a datagram may come from anybody, so it asks about queues alone: ask over TCP"
             return refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+        is_large = client.size > LARGE_BYTES
+        if is_large and not self._account.may_open(client.size):
+            reason = "requests and replies of all clients take as much as they may: ask again later"
+            return refusal(request, ErrorWord.OVERLOADED, reason)
         if request.wait and request.action in WAITS:
             full = self._waits.add(client, limits.datagram_waits_max, limits.datagram_waits_each)
             if full is not None:
                 if self._waits.count >= limits.datagram_waits_max:
                     self._reached.note("max_datagram_waiters", full)
                 return refusal(request, ErrorWord.OVERLOADED, full)
-        if client.size > LARGE_BYTES:
-            if not self._account.may_open(client.size):
-                reason = "requests and replies of all clients take as much as they may: ask again later"
-                return refusal(request, ErrorWord.OVERLOADED, reason)
+        if is_large:
             self._account.take(client.size)
         return None
 

@@ -112,15 +112,15 @@ class Rests:
         for _ in range(HEARD_AT_ONCE):
             if self._ahead or not self._waiting or self._time.owed(self._runtime.monotonic()) > 0.0:
                 break
-            self._hear(self._waiting.popleft())
+            self._hear(self._waiting.popleft(), is_turn=True)
             if self._runtime.worked() - begun > LONG_S:
                 break  # small things cost nothing, and a thousand of them are a turn that takes long
         self._arm()
 
-    def _hear(self, connection: Connection) -> None:
+    def _hear(self, connection: Connection, *, is_turn: bool = False) -> None:
         """What it sent meanwhile is looked at now, and reckoned."""
         begun, size = self._runtime.worked(), connection.account.partial
-        connection.rest(False)
+        connection.rest(False, is_turn=is_turn)
         if not connection.account.is_known:
             self.spent(connection, self._runtime.worked() - begun, size)
 

@@ -8,6 +8,8 @@ from actors.messages.call import Call, Client
 from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
+from actors.messages.rights import Principal, not_allowed
+from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
 from quorate.actions import ASKS_NODE, WAITS, WRITES
@@ -73,6 +75,19 @@ class Admission:
         """What was held; it is the caller's now."""
         held, self._held = self._held, []
         return held
+
+    def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
+        """What the client may do has changed: what it waits for, and what is held, is refused if it may not have it."""
+        delivery.rejudge(client, principal)
+        held, self._held = self._held, []
+        for call in held:
+            if call.client is client:
+                call.principal = principal
+                missing = principal.rights.missing(call.request)
+                if missing is not None:
+                    self.ledger.answer(call, not_allowed(call.request, missing))
+                    continue
+            self._held.append(call)
 
     def forget(self, client: Client) -> None:
         """A client waits for nothing any more: what of its calls would only have waited is done."""

@@ -7,7 +7,7 @@
 | PROMOTED | wait until the own first entry, and the members, are committed | CATCHING_UP; FOLLOWING or RELOADING |
 | CATCHING_UP | wait until what has come due is where it belongs | SERVING, DRAINING; FOLLOWING or RELOADING |
 | SERVING | are done | DRAINING; FOLLOWING or RELOADING |
-| DRAINING | are done; no new ones come, and time stands still | SERVING; FOLLOWING or RELOADING |
+| DRAINING | are done; no new ones come, and time stands still | CATCHING_UP; FOLLOWING or RELOADING |
 
 Stopping is beside that: whatever the stage, new requests are refused.
 """
@@ -33,7 +33,7 @@ BECOMES: Final = {
     Stage.PROMOTED: {Stage.CATCHING_UP, Stage.FOLLOWING, Stage.RELOADING, Stage.PROMOTED},
     Stage.CATCHING_UP: {Stage.SERVING, Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
     Stage.SERVING: {Stage.DRAINING, Stage.FOLLOWING, Stage.RELOADING},
-    Stage.DRAINING: {Stage.SERVING, Stage.FOLLOWING, Stage.RELOADING},
+    Stage.DRAINING: {Stage.CATCHING_UP, Stage.FOLLOWING, Stage.RELOADING},
 }
 
 
@@ -117,10 +117,12 @@ class OwnerStage:
         is_open, self._is_drain_open = self._is_drain_open, False
         return is_open
 
-    def undrain(self) -> None:
-        """The node leads on after all, if it was about not to."""
-        if self.stage is Stage.DRAINING:
-            self._become(Stage.SERVING)
+    def undrain(self) -> bool:
+        """The node leads on after all, if it was about not to; time has stood still: whether it is to catch up."""
+        if self.stage is not Stage.DRAINING:
+            return False
+        self._become(Stage.CATCHING_UP)
+        return True
 
     def deposed(self) -> None:
         """The node does not lead any more."""

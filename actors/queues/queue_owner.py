@@ -91,12 +91,12 @@ class QueueOwner(LoopActor):
             MembersChanged: self._members_changed,
             Propose: self._propose,
             Drain: self._drain,
-            Undrain: lambda m: self._stage.undrain(),
+            Undrain: self._undrain,
             ClientGone: self._client_gone,
-            RightsChanged: lambda m: self._broker.delivery.rejudge(m.client, m.principal),
+            RightsChanged: lambda m: self._admission.rejudge(self._broker.delivery, m.client, m.principal),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe_head,
-            Reconfigure: self._reconfigure,
+            Reconfigure: lambda m: self._broker.set_limits(m.limits),
             Stop: self._stop_asked,
         }
 
@@ -181,10 +181,6 @@ class QueueOwner(LoopActor):
                 self._describe()
             self._leftovers.drop()
             self._carry_out()
-
-    def _reconfigure(self, message: Reconfigure) -> None:
-        assert isinstance(message.limits, Limits)
-        self._broker.set_limits(message.limits)
 
     def _members_changed(self, message: MembersChanged) -> None:
         self._view.nodes, self._view.voters = message.nodes, message.voters
@@ -337,6 +333,11 @@ class QueueOwner(LoopActor):
     def _drain(self, message: Drain) -> None:
         if self._stage.drain(message.vote_id):
             self._leftovers.add_waiters(self._broker.delivery, self._now())
+            self._admission.give_back(self._admission.take_held())
+
+    def _undrain(self, message: Undrain) -> None:
+        if self._stage.undrain():
+            self._pass_time()
 
     # -- carrying out ------------------------------------------------------------------------------------------
 

@@ -500,19 +500,21 @@ class Connection:
             self._note_unsent()
         self._hand_on()
 
-    def rest(self, rests: bool) -> None:
+    def rest(self, rests: bool, *, is_turn: bool = False) -> None:
         """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile.
 
-        Rests overlap, since each reply may bring one: it is heard again when all are over.
+        Rests overlap, since each reply may bring one: it is heard again when all are over. `is_turn`: it has waited in
+        line for that, and what it has sent meanwhile need not wait there again.
         """
         self._rests += 1 if rests else -1
         if self._state is _DEAD:
             return
-        self._has_rested = self._rests == 0
-        if self._has_rested and self._unheard:
+        self._has_rested = is_turn and self._rests == 0
+        if self._rests == 0 and self._unheard:
             unheard, self._unheard = self._unheard, b""
             self._look_at(unheard)
         self._hand_on()
+        self._has_rested = False
 
     def lost(self) -> None:
         """The stream is closed."""

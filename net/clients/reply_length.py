@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from msgspec import Raw
+
 from quorate.actions import LONG_REPLIES
 from quorate.protocol import Action, Reply, Request
 
@@ -45,10 +47,13 @@ def reply_bytes(reply: Reply) -> int:
         rows: Any = getattr(reply, name)
         if isinstance(rows, list):
             size += len(rows) * ROW_BYTES + sum([_data_bytes(row) for row in rows])
-    behind: int = getattr(reply, "bytes", 0)
-    return size + behind + _data_bytes(reply)
+    one: Any = getattr(reply, "message", None)
+    return size + _data_bytes(reply) + _data_bytes(one)
 
 
 def _data_bytes(row: object) -> int:
-    data: Any = row.get("data") if isinstance(row, dict) else getattr(row, "data", None)
+    """Of a message, or of what was packed already: a record, an entry."""
+    data: Any = row
+    if not isinstance(row, (bytes, Raw)):
+        data = row.get("data") if isinstance(row, dict) else getattr(row, "data", None)
     return 0 if data is None else len(data) if isinstance(data, str) else len(bytes(data))

@@ -12,6 +12,7 @@ from random import Random
 
 from quorate.shards import shard_of_queue
 from storage.message import Message
+from storage.records import Place
 from tests.simulation.archive import READER, Archive
 from tests.simulation.clients import Drain, History, SimulatedClient, SimulatedSession
 from tests.simulation.cluster import ClusterLimits, SimulatedNode
@@ -30,6 +31,7 @@ from tests.simulation.world import World
 FAULTS_S = 40.0
 RAW_BYTES = 4 << 20
 CALM_S = 400.0
+RIPE_S = 3.0
 CONVERGED_S = 30.0
 
 
@@ -125,6 +127,7 @@ class Run:
             client.is_stopped = True
         self.faults.end()
         world.run_until(world.time + 3)
+        self._check_ripe()
         confirmed_before = set(self.history.confirmed)
         drained = Drain(world, self.nodes, self.history, self._has_some)
         world.run_until(world.time + CALM_S, lambda: drained.is_done)
@@ -161,6 +164,20 @@ class Run:
     @property
     def _moved(self) -> int:
         return sum(node.moved for node in self.nodes)
+
+    def _check_ripe(self) -> None:
+        """What is due by the log's time is ready on every node, or held back; but for what comes behind a record that
+        is to be made.
+        """
+        for node in self.nodes:
+            state = self.observers[node.shard].states.get(node.node_id)
+            if not node.is_up or state is None:
+                continue
+            for queue in state.queues.values():
+                first = state.messages[queue.waiting.first[1]] if queue.waiting else None
+                if first is not None and first.place == Place.DELAYED and first.due_at < state.time - RIPE_S:
+                    late = f"message {first.msg_id} was due {state.time - first.due_at:.1f} s before its log's time"
+                    self.history.problems.append(f"node {node.node_id} says that it is delayed still: {late}")
 
     def _has_some(self) -> bool:
         """Whether a member's memory holds a message that a client of ours would have taken."""

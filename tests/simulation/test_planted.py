@@ -26,6 +26,7 @@ from actors.queues import moving
 from actors.queues.delivery import Delivery
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
+from actors.queues.ripening import Ripening
 from actors.queues.settling import Settling
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
@@ -38,7 +39,6 @@ from storage.message_ids import named
 from storage.queue_state import QueueState
 from storage.records import Bury, Clear, Confirm, Expire, Extend, Place, Produce
 from storage.state import ShardState
-from storage.tenures import Tenures
 from storage.trimming import Trim
 from storage.undo import Undo, Undoing
 from tests.simulation.run import Run
@@ -295,6 +295,11 @@ def _due_by_its_own_clock(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardState, "finish_loading", finish_loading)
 
 
+def _never_ripe(patch: pytest.MonkeyPatch) -> None:
+    """Followers leave it to the next leader to look what is due."""
+    patch.setattr(Ripening, "time_is", lambda self, time: None)
+
+
 def _leases_not_read(patch: pytest.MonkeyPatch) -> None:
     """A state that is read from the disk does not know which messages somebody holds."""
     honest = ShardState.finish_loading
@@ -313,6 +318,7 @@ def _leases_not_read(patch: pytest.MonkeyPatch) -> None:
     [
         (_due_by_its_own_clock, "delivered at .* at the latest, due at"),
         (_leases_not_read, "is not the log's"),
+        (_never_ripe, "says that it is delayed still"),
         (_undone_but_for_one, "is not the log's|AssertionError|KeyError"),
         (_not_undone, "is not the log's|AssertionError|KeyError"),
         (_votes_without_its_log, "is lost|committed other records|would be dropped"),
@@ -527,72 +533,3 @@ def test_a_bug_that_workers_meet_is_found(
 ) -> None:
     plant(monkeypatch)
     assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_workers=True))
-
-
-def _kept_given_back(patch: pytest.MonkeyPatch) -> None:
-    """A job that is to be got once at most is queued again by NACK."""
-    patch.setattr("actors.queues.settling._is_over", lambda message: False)
-
-
-def _leader_mixed_up(patch: pytest.MonkeyPatch) -> None:
-    """A job's id names the node that leads by now, and not the one that led when it was made."""
-    patch.setattr(Tenures, "at", lambda self, trans_id: self.rows[-1].node_id if self.rows else 0)
-
-
-def _key_of_all_unnoticed(patch: pytest.MonkeyPatch) -> None:
-    """Two messages get one key."""
-    patch.setattr("actors.queues.broker.Broker._holder", lambda self, queue, key, is_of_all: None)
-
-
-def _held_confirmed_early(patch: pytest.MonkeyPatch) -> None:
-    """A confirmation is answered before it is durable."""
-    honest = Settling._confirm_held
-
-    def early(self: Settling, call: Any) -> None:
-        ledger = self._ledger
-        with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(ledger, "answer_when_committed", ledger.answer)
-            honest(self, call)
-
-    patch.setattr(Settling, "_confirm_held", early)
-
-
-def _key_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """A state that is read from the disk does not know whose keys are one among all."""
-    honest = ShardState.finish_loading
-
-    def forgets(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
-        honest(self, now, rest)
-        self.keys.clear()
-
-    patch.setattr(ShardState, "finish_loading", forgets)
-    patch.setattr(ShardState, "check", lambda self: None)
-
-
-@pytest.mark.parametrize(
-    ("plant", "says"),
-    [
-        (_key_of_all_unnoticed, "was taken twice"),
-        (_held_confirmed_early, "came back after|is known to be otherwise|had been so before|and was acknowledged"),
-        (_key_forgotten, "was taken twice|is lost|is known to be otherwise"),
-    ],
-)
-def test_a_bug_that_clients_of_gmqs_meet_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_gophers=True))
-
-
-@pytest.mark.parametrize(
-    ("plant", "says", "size"),
-    [
-        (_kept_given_back, "got twice, and is at most once", 1),
-        (_leader_mixed_up, "and is called", 3),
-    ],
-)
-def test_a_bug_that_clients_of_disques_meet_is_found(
-    plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, has_jobbers=True))

@@ -250,3 +250,13 @@ def test_a_node_that_stops_says_so_and_closes_when_all_is_written() -> None:
     gate.crank(GRACE_S)
     assert gate.stopped == 1
     assert end.closed_how == "eof"
+
+
+def test_a_datagram_that_is_refused_for_its_size_does_not_wait() -> None:
+    """It was counted among those of its address that wait until the node ended: 64 of them locked that out."""
+    gate = Gate(held_bytes_max=1000)
+    socket: Any = Datagrams()
+    client = DatagramClient(socket, ("a", 1), JsonSession(RequestLimits()).answered, size=4000)
+    gate.actor.received_datagram(client, Request(2, queue="q", wait=60.0))
+    assert [b"overloaded" in data for data in socket.sent] == [True]
+    assert gate.actor._datagrams.waiting == []

@@ -256,3 +256,40 @@ def test_few_are_heard_in_one_turn_so_that_what_they_sent_meanwhile_is_reckoned_
     assert len(hall.requests) == HEARD_AT_ONCE
     hall.runtime.crank(0.1)
     assert len(hall.requests) == 3 * HEARD_AT_ONCE
+
+
+def test_who_has_rested_for_what_he_took_waits_in_line_like_the_others() -> None:
+    """Forty that had each rested a little for something small asked for forty long replies at once."""
+    hall = Hall()
+    strangers = [hall.stranger() for _ in range(40)]
+    for one in strangers:
+        hall.rests.spent(one, LONG_S, LARGE_SIZE, 2)
+        hall.runtime.crank(0.05)
+    hall.runtime.crank(1.0)
+    for one in strangers:
+        one.receive(LOOK)
+    assert len(hall.looks) == AT_ONCE
+
+
+def test_two_that_ask_for_one_long_reply_after_the_other_do_not_keep_others_out() -> None:
+    """The rest of each ended while the other's debt ran, and the line was heard only when there was none."""
+    hall = Hall()
+    regulars = {hall.stranger(): True, hall.stranger(): True}
+    third = hall.stranger()
+    for step in range(2000):
+        for one, wants in regulars.items():
+            if wants and not one._is_paused:
+                regulars[one] = False
+                one.receive(LOOK)
+        if step == 10:
+            third.receive(LOOK)
+        hall.runtime.crank(0.005)
+        while hall.looks:
+            asker = hall.looks[0][0]
+            if asker is third:
+                return
+            hall.writes_s = 0.004
+            looked_up(hall, 200_000)
+            hall.writes_s = 0.0
+            regulars[asker] = True
+    pytest.fail("the third was not heard within 10 s")

@@ -40,10 +40,11 @@ def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
     assert (stage.serves, stage.lets_time_pass, stage.is_urgent) == (True, False, True)
     assert stage.drained()
     assert not stage.drained()
-    stage.undrain()
+    assert stage.undrain(), "time has stood still"
+    assert stage.stage is Stage.CATCHING_UP
+    assert stage.caught_up()
+    assert not stage.undrain(), "asked twice"
     assert stage.stage is Stage.SERVING
-    stage.undrain()
-    assert stage.stage is Stage.SERVING, "asked twice"
 
 
 def test_who_is_deposed_with_more_than_the_log_says_begins_anew() -> None:

@@ -28,17 +28,14 @@ from actors.messages.log import (
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
-from actors.queues.delivery import TURN_WORK_MAX
 from actors.queues.leftovers import DROP_MAX, GIVE_BACK_MAX
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
-from actors.queues.ripening import TURN_MESSAGES
 from quorate.protocol import Action, ProduceItem, Reply, Request
 from storage.entry import StoredEntry
 from storage.entry_codec import decode, encode
-from storage.message_ids import message_id
-from storage.records import LEVEL, Lead, Member, Members, Produce
+from storage.records import LEVEL, Lead, Member, Members
 from storage.state import ShardState
 from storage.stretches import Stretch
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -516,66 +513,3 @@ def test_a_consumer_that_is_given_back_asks_for_what_is_left_of_its_time() -> No
     owner.crank(0.01)
     [returned] = owner.router.take(Returned)
     assert 39.0 < (returned.calls[0].request.wait or 0.0) < 41.0
-
-
-def messages_due_in(owner: Owner, delays: list[float]) -> Any:
-    """An entry that produces messages with those delays."""
-    now = owner.runtime.now()
-    made = [
-        Produce("q", message_id(2 + index, 0), b"1", now, now + delay, now + 1e6, 60.0, index, None)
-        for index, delay in enumerate(delays)
-    ]
-    return StoredEntry(2, 1 + len(made), 5, encode(5, 2, now, made))
-
-
-def held_consumes(owner: Owner, count: int) -> list[Any]:
-    """What consumers get who asked before the node served, once it does."""
-    for _ in range(count):
-        owner.ask(Action.CONSUME, queue="q")
-    owner.advance(owner.actor._ledger.state.trans_id)
-    owner.crank(0.0)
-    owner.advance(owner.actor._ledger.state.trans_id)
-    return owner.replies()
-
-
-@pytest.mark.parametrize("count", [3, 2 * TURN_WORK_MAX])
-def test_who_leads_answers_nobody_before_what_came_due_meanwhile_is_ready(count: int) -> None:
-    """All nodes were down for an hour, and the delays were a minute."""
-    owner = Owner()
-    owner.tell(Apply([leading_entry(owner), messages_due_in(owner, [60.0] * count)]))
-    owner.crank(3600.0)
-    owner.tell(Promoted(6, []))
-    replies = held_consumes(owner, 3)
-    got = [reply.msg_id for reply in replies]
-    assert got == [message_id(1 + count - index, 0) for index in range(3)], "by priority, of all that is due"
-
-
-def test_what_was_delayed_becomes_ready_on_a_follower_too_by_the_time_of_its_log() -> None:
-    owner = Owner()
-    owner.tell(Apply([leading_entry(owner), messages_due_in(owner, [60.0, 3600.0])]))
-    queue = owner.actor._ledger.state.queues["q"]
-    owner.crank(100.0)
-    assert (len(queue.ready), queue.delayed) == (0, 2), "its own clock counts for nothing"
-    later = StoredEntry(4, 4, 5, encode(5, 4, owner.runtime.now(), [Lead("", 1)]))
-    owner.tell(Apply([later]))
-    assert (len(queue.ready), queue.delayed) == (1, 1)
-    owner.actor._ledger.state.check()
-
-
-def test_a_follower_whose_state_came_as_rows_alone_counts_as_the_leader_does() -> None:
-    """Rows say no time: before the first entry behind them nothing is known to be due."""
-    owner, count = Owner(), 3 * TURN_MESSAGES
-    state = ShardState()
-    state.loading = True
-    for record in decode(messages_due_in(owner, [0.0] * count).data, "test").records:
-        assert isinstance(record, Produce)
-        state.restore_message(record)
-    state.trans_id = 1 + count
-    state.finish_loading(state.time)
-    owner.tell(StateDropped(), StateLoaded(state))
-    owner.ask(Action.NODE_MONITOR, queue="q")
-    assert [getattr(reply, "ready", None) for reply in owner.replies()] == [0]
-    owner.tell(Apply([StoredEntry(2 + count, 2 + count, 5, encode(5, 2 + count, owner.runtime.now(), [Lead("", 1)]))]))
-    owner.crank(0.0)
-    owner.ask(Action.NODE_MONITOR, queue="q")
-    assert [getattr(reply, "ready", None) for reply in owner.replies()] == [count]

@@ -125,7 +125,7 @@ def test_a_stranger_with_something_large_waits_for_the_debt_of_others_before_it_
     assert end.requests == []
     assert end.is_reading is False
     assert connection.account.partial == len(LARGE) + len(ASK)
-    connection.rest(False)
+    connection.rest(False, is_turn=True)
     assert [request.action for _, request in end.requests] == [1, 11], "in their order, and rested for both"
     assert connection.account.partial == 0
     assert end.spent_s > 0.0, "a large request takes more than its reading"
@@ -138,7 +138,7 @@ def test_a_stranger_with_a_long_reply_waits_too_and_small_requests_do_not() -> N
     connection.receive(ASK)
     connection.receive(msgspec.json.encode({"action": 2, "queue": "q"}))
     assert [request.action for _, request in end.requests] == [2]
-    connection.rest(False)
+    connection.rest(False, is_turn=True)
     assert [request.action for _, request in end.requests] == [2, 11], "what is behind a long one waits for its reply"
 
 

@@ -44,7 +44,7 @@ def test_a_drain_is_of_the_own_vote_told_once_and_taken_back() -> None:
     assert stage.stage is Stage.CATCHING_UP
     assert stage.caught_up()
     assert not stage.undrain(), "asked twice"
-    assert stage.stage is Stage.SERVING
+    assert stage.serves
 
 
 def test_who_is_deposed_with_more_than_the_log_says_begins_anew() -> None:

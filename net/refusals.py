@@ -28,7 +28,8 @@ class Refusals:
         self._unsaid = 0
 
     def log(self, now: float, who: str, fault: str) -> None:
-        """They are refused for that, at `now` (monotonic s)."""
+        """They are refused for that, at `now` (monotonic s). `who` empty: where they are is not known."""
+        who = who or "somebody"
         if now - self._begun_at >= QUIET_S:
             if self._unsaid:
                 self._logger.warning("%d more were refused on %s", self._unsaid, self._where)

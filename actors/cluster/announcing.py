@@ -25,7 +25,7 @@ CONTRADICTS: Final = (
 
 
 class Announcer:
-    """`identity`: who this node is, as it was told last. `settled`: the members that all know to be committed."""
+    """`identity`: who this node is, as it was told last. `settled`: the last members that it knew as committed."""
 
     def __init__(
         self, machine: Replication, admin: ClusterAdmin, settings: ReplicatorSettings, identity: Identity

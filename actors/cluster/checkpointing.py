@@ -40,9 +40,8 @@ class Checkpointing:
         """Why nothing can be stored now; None while it can."""
         return self._journal_full or self._store_full
 
-    @property
-    def is_news(self) -> bool:
-        """Whether the disk has become full, or has space again, since this was asked last."""
+    def take_news(self) -> bool:
+        """Whether the disk has become full, or has space again, since this was taken last."""
         was_full, self._was_full = self._was_full, self.disk_full is not None
         return self._was_full != was_full
 

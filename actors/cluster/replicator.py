@@ -305,7 +305,7 @@ class Replicator(LoopActor):
     def _see_disk(self) -> None:
         """Whether the disk is full; said once when it becomes so, and once when it is not any more."""
         self._log.disk_full = reason = self._checkpointing.disk_full
-        if self._checkpointing.is_news:
+        if self._checkpointing.take_news():
             if reason is not None:
                 log.warning("the disk is full: what needs space is refused until there is some: %s", reason)
             else:

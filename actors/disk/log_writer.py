@@ -77,10 +77,8 @@ class LogWriter:
         self._heed = heed
         self._heed_space = heed_space
         if self._flush_interval_s is None:
-            log.info(
-                "the journal: %s",
-                "the system writes by itself" if self.ways.has_async else "a thread and the loop wait",
-            )
+            by = "the system writes by itself" if self.ways.has_async else "a thread and the loop wait"
+            log.info("the journal: %s", by)
         self.ways.begin(host, self._some_finished)
 
     def write(self, entries: list[StoredEntry], *, others_wait: bool) -> None:

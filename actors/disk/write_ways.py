@@ -25,13 +25,17 @@ class WriteWays:
 
     def __init__(self, runtime: Runtime, lanes: Sequence[Mailbox[ToDiskLane]], writes: AsyncWrites | None) -> None:
         self.place = WritePlace(has_async=writes is not None)
-        self.has_async = writes is not None
         self._runtime = runtime
         self._lanes = deque(lanes)
         self._writes = writes
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
         self._host: LoopActor
+
+    @property
+    def has_async(self) -> bool:
+        """Whether the system finishes writes by itself."""
+        return self._writes is not None
 
     def begin(self, host: LoopActor, heed: Callable[[], None]) -> None:
         """From now on: a lane answers to `host`, and `heed` is called when the system has finished something."""

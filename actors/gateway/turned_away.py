@@ -46,4 +46,4 @@ class TurnedAway:
 
     def note(self, address: str, why: str) -> None:
         """Somebody at that address was turned away."""
-        self._refusals.log(self._runtime.monotonic(), address or "somebody", why)
+        self._refusals.log(self._runtime.monotonic(), address, why)

@@ -49,7 +49,7 @@ class IncomingLinks:
 
     def turned_away(self, address: str, why: str) -> None:
         """Somebody at that address did not get as far as a link."""
-        self._refusals.log(self._runtime.monotonic(), address or "somebody", why)
+        self._refusals.log(self._runtime.monotonic(), address, why)
 
     def left(self, link: PeerLink, reason: str) -> bool:
         """A link is closed; whether it was one of these."""
@@ -57,5 +57,5 @@ class IncomingLinks:
             return False
         del self.links[link]
         if link.peer is None:
-            self._refusals.log(self._runtime.monotonic(), link.origin.address or "somebody", reason)
+            self._refusals.log(self._runtime.monotonic(), link.origin.address, reason)
         return True

@@ -293,7 +293,7 @@ class Connection:
         if note is not None:
             self._notes[order] = note
         self._sink.received(self, order, request)
-        if self._is_alone == LONG and length == LONG and not self.account.is_known:
+        if length == LONG and self.has_long_open and not self.account.is_known:  # unless it was refused at once
             self._sink.strangers.asks_long(self)
 
     def _say(self, found: Say | Close | Fault) -> None:

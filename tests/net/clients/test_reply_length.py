@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from net.clients.reply_length import ROW_BYTES, reply_bytes
-from net.peers.forwarding import packed_reply, unpacked_reply
+from net.peers.forwarding import PackedReply, packed_reply, unpacked_reply
 from quorate.log_replies import LogReply, LogReplyWithEntries
 from quorate.protocol import DeliveredItem, DeliveredReply, MessageView, PeekReply, Reply, ShowReply
 from storage.kinds import shown
@@ -35,5 +35,6 @@ REPLIES: list[tuple[Reply, int]] = [
 @pytest.mark.parametrize("was_forwarded", [False, True])
 def test_all_that_it_holds_counts(reply: Reply, messages: int, *, was_forwarded: bool) -> None:
     if was_forwarded:
-        reply = unpacked_reply(msgspec.msgpack.decode(msgspec.msgpack.encode(packed_reply(reply))))
+        packed = msgspec.msgpack.decode(msgspec.msgpack.encode(packed_reply(reply)), type=PackedReply)
+        reply = unpacked_reply(packed)
     assert messages * SIZE <= reply_bytes(reply) <= messages * (SIZE + 500 + ROW_BYTES) + ROW_BYTES

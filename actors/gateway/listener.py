@@ -31,7 +31,8 @@ from actors.messages.measures import bucket_of
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
-from net.clients.connection import UNORDERED, Connection
+from net.clients.connection import Connection
+from net.clients.reply_order import UNORDERED
 from net.clients.udp import DatagramClient
 from net.protocols import REDIRECTED
 from net.sockets import is_loopback

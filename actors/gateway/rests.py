@@ -63,7 +63,7 @@ class Rests:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
             self._own.setdefault(connection, []).append(timer)
-        if connection in self._ahead and not connection.has_long_open:
+        if connection in self._ahead and not connection.open.has_long:
             self._leave(connection)
 
     def asks_long(self, connection: Connection) -> None:
@@ -159,5 +159,5 @@ class Rests:
             timer.cancel()
         if connection in self._waiting:
             self._waiting.remove(connection)
-        if not connection.has_long_open:
+        if not connection.open.has_long:
             self._leave(connection)

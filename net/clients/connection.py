@@ -8,26 +8,39 @@ request, in its place. After a fatal fault nothing more is read, and the connect
 |---|---|---|---|---|
 | OPEN | requests | ENDED | | DEAD |
 | ENDED: it may still read | | | closes | DEAD |
-| CLOSING: nothing more is looked at | dropped | | LINGERING, or closes if the client has ended | DEAD |
+| CLOSING: nothing more is looked at | dropped | FINISHING | LINGERING | DEAD |
+| FINISHING: neither side goes on | dropped | | closes | DEAD |
 | LINGERING: all was said, the client may still send | dropped | closes | | DEAD |
 | DEAD | dropped | | answers are dropped | |
 
-Beside that it may be *stalled* (the client does not read) or *full* (as much as it may have is open); in both nothing
-is taken from it, and so it is not read from.
+Beside that it may be *stalled* (the client does not read), *full* (as much as it may have is open) or *rest*
+(`Resting`); meanwhile nothing is taken from it, and so it is not read from.
+
+| part | what it knows |
+|---|---|
+| `SessionGuard` | the protocol, and that what it raises ends nothing else |
+| `Resting` | whether a stranger is heard, and what it has sent meanwhile |
+| `WaitingRequests` | what waits until there is room |
+| `OpenRequests` | what was asked and is not answered |
+| `ReplyOrder` | in which order replies leave |
+| `Reading` | whether the client is read from |
+| `Patience` | how long it may take |
 """
 
-from collections import deque
 from typing import Any, Final
 
 from net.clients.connection_contract import ConnectionLimits, Sink, State, Transport
-from net.clients.held_bytes import OBJECT_BYTES
-from net.clients.reply_length import ALONE, LONG, ONE_MESSAGE, SHORT, reply_length
+from net.clients.open_requests import OpenRequests
+from net.clients.patience import Patience
+from net.clients.reading import Reading
+from net.clients.reply_length import LONG, reply_length
+from net.clients.reply_order import ReplyOrder
+from net.clients.resting import Resting
+from net.clients.session_guard import SessionGuard
 from net.clients.strangers_time import SMALL_BYTES
+from net.clients.waiting_requests import WaitingRequests
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
-
-UNORDERED: Final = -1
-"""The order of a request that may be answered out of order: this, or anything below it."""
 
 NO_REQUEST: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
@@ -36,25 +49,15 @@ DONE_S_PER_BYTE: Final = 3e-9
 DONE_TURNS: Final = 4
 """What a large request takes of each of so many turns once it was read: nodes pack it, write it and send it on."""
 
-MESSAGES_MAX: Final = 16
-"""Consumes that do not wait, open at once: each may bring a message of the largest size."""
-
 TURN_MAX: Final = 200
 """So many of a client's requests are begun before others have their turn: some 2 ms."""
 
-BEHIND_WAIT_MAX: Final = 128
-BEHIND_WAIT_BYTES: Final = 128 << 10
-"""Behind a consumer that waits so much is read on, that it is noticed when the client goes."""
-
-LINGER_S: Final = 3.0
-"""For so long bytes are read and dropped: to close with some unread would throw away the refusal that was just sent."""
-
-LINGER_BYTES_MAX: Final = 128 << 20
-
+NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
 _OPEN: Final = State.OPEN
 _ENDED: Final = State.ENDED
 _CLOSING: Final = State.CLOSING
+_FINISHING: Final = State.FINISHING
 _LINGERING: Final = State.LINGERING
 _DEAD: Final = State.DEAD
 """An enum's members cost several times as much to look up, and these are on every request's way."""
@@ -65,76 +68,45 @@ class Connection:
 
     Fields that the gateway attaches: `protocol`, its name; `affinity`; `identity`, who is there, and the `principal`
     that its requests have; `is_moving`: somebody waits for it to be quiet. `account`: what it makes this worker hold.
+    `open`: what it has asked. `transport`: the client's end of the stream.
     """
 
     __slots__ = (
-        "_dropped",
-        "_has_ended",
-        "_has_rested",
-        "_held",
-        "_is_alone",
-        "_is_handing_on",
-        "_is_paused",
-        "_is_stalled",
-        "_limits",
-        "_messages",
-        "_next_loose",
-        "_next_order",
-        "_next_to_send",
-        "_notes",
-        "_open",
-        "_owes_s",
-        "_quiet_s",
-        "_rests",
-        "_session",
+        "_guard",
+        "_patience",
+        "_reading",
+        "_replies",
+        "_resting",
         "_sink",
-        "_sizes",
         "_state",
-        "_transport",
-        "_unheard",
         "_waiting",
-        "_was_heard",
         "account",
         "affinity",
         "identity",
         "is_moving",
+        "open",
         "principal",
         "protocol",
+        "transport",
     )  # fmt: skip
 
     def __init__(self, transport: Transport, sink: Sink, session: Session, limits: ConnectionLimits) -> None:
-        self.account = sink.room.account()
+        self.account = account = sink.room.account()
         self.protocol = ""
         self.affinity: Any = None
         self.identity: Any = None
         self.principal: Any = None
         self.is_moving = False
-        self._transport = transport
+        self.transport = transport
         self._sink = sink
-        self._limits = limits
-        self._session = session
-        self._notes: dict[int, Any] = {}
         self._state = _OPEN
-        self._held: dict[int, bytes] = {}
-        self._next_order = 0
-        self._next_loose = UNORDERED
-        self._next_to_send = 0
-        self._open = 0
-        self._sizes: dict[int, int] = {}
-        self._messages = 0
-        self._is_paused = False
-        self._is_stalled = False
-        self._rests = 0
-        self._has_rested = False
-        self._unheard = b""
-        self._is_handing_on = False
-        self._is_alone = SHORT
-        self._has_ended = False
-        self._waiting: deque[tuple[Found, int]] = deque()
-        self._was_heard = True
-        self._quiet_s = 0.0
-        self._owes_s = 0.0
-        self._dropped = 0
+        self._guard = SessionGuard(session, sink)
+        self._resting = Resting()
+        self._waiting = WaitingRequests(account)
+        self.open = OpenRequests(limits, account)
+        self._replies = ReplyOrder(account)
+        self._reading = Reading(transport)
+        self._patience = Patience(limits)
 
     @property
     def has_left(self) -> bool:
@@ -147,116 +119,70 @@ class Connection:
         return self._state is _DEAD
 
     @property
-    def transport(self) -> Transport:
-        """The client's end of the stream."""
-        return self._transport
-
-    @property
     def is_quiet(self) -> bool:
         """Whether nothing is under way: a new connection on the same stream could go on from here."""
-        is_held_up = self._open or self._waiting or self._is_stalled or self._is_paused or self._rests
+        reading = self._reading
+        is_held_up = self.open.count or self._waiting or reading.is_stalled or reading.is_paused or self._resting.is_on
         return self._state is _OPEN and not is_held_up and self.session_state is not None and not self.unsent_bytes
 
     @property
     def session_state(self) -> bytes | None:
         """What its protocol needs to go on elsewhere; None: it can't now."""
-        try:
-            return self._session.state
-        except Exception as error:
-            self._sink.broken(self, error)
-            return None
+        return self._guard.state(self)
 
     def resume(self, state: bytes) -> None:
         """Go on where another worker's connection has stopped. Before the first byte."""
-        try:
-            self._session.resume(state)
-        except Exception as error:
-            self._sink.broken(self, error)
+        if not self._guard.resume(self, state):
             self.abort()
-
-    @property
-    def has_long_open(self) -> bool:
-        """Whether a request is open whose reply may hold as much as one can."""
-        return self._is_alone == LONG
 
     @property
     def unsent_bytes(self) -> int:
         """Replies that the client has not taken (bytes)."""
-        return 0 if self._state is _DEAD else self._transport.get_write_buffer_size()
+        return 0 if self._state is _DEAD else self.transport.get_write_buffer_size()
 
     def receive(self, data: bytes) -> None:
         """Bytes from the client."""
         if self._state is not _OPEN:
-            self._drop(len(data))
+            if self._patience.drops(len(data)) and self._state is not _DEAD:
+                self.transport.abort()
             return
-        self._was_heard = True
-        self.account.ledger.read += len(data)
-        if (self._unheard or not self.account.is_known) and self._is_put_off(data):
+        self._patience.was_heard = True
+        account, resting = self.account, self._resting
+        account.ledger.read += len(data)
+        if resting.unheard or (
+            not account.is_known and len(data) > SMALL_BYTES and resting.comes_first(self, self._sink.strangers)
+        ):
+            if self._state is _OPEN:  # it was not refused
+                resting.unheard += data
+                if account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
+                    self._sink.room.overdrawn(self, 0)
             return
         self._look_at(data)
 
-    def _is_put_off(self, data: bytes) -> bool:
-        """Whether a stranger's bytes wait, since strangers have taken more time than they have; in their order."""
-        if not self._unheard and (len(data) <= SMALL_BYTES or not self._rests_first()):
-            return False
-        if self._state is not _OPEN:
-            return True  # it was refused
-        self._unheard += data
-        self.account.note_partial(self._session.partial_bytes + len(self._unheard))
-        if self.account.is_over:
-            self._sink.room.overdrawn(self, 0)
-        return True
-
-    def _rests_first(self) -> bool:
-        """Whether a stranger rests before something large of it is begun; who has rested need not again."""
-        if self._has_rested:
-            self._has_rested = False
-            return False
-        return self._rests > 0 or self._sink.strangers.must_rest(self)
-
     def _look_at(self, data: bytes) -> None:
-        session = self._session
-        try:
-            found = session.receive(data)
-        except Exception as error:  # whatever it is: this client alone has made it, and it alone pays for it
-            self._sink.broken(self, error)
-            found = [Fault(ErrorWord.BAD_JSON, "this can't be read", is_fatal=True)]
-        account = self.account
-        if session.partial_bytes != account.partial:
-            has_grown = session.partial_bytes > account.partial
-            account.note_partial(session.partial_bytes)
-            if has_grown and account.is_over:
-                self._sink.room.overdrawn(self, 0)
+        session = self._guard.session
+        found = self._guard.receive(self, data)
+        if session.partial_bytes != self.account.partial and self.account.note_partial(session.partial_bytes):
+            self._sink.room.overdrawn(self, 0)
         if found:
-            self._quiet_s = 0.0
+            self._patience.begin()
             large = session.large
-            if len(found) == 1 and not self._waiting and self._has_room() and self._may_begin(found[0]):
+            if len(found) == 1 and not self._waiting and self._may_begin(found[0]):
                 self._take(found[0], large.get(0, 0) if large else 0)
-            else:
-                self._wait(found, large)
+            elif self._state is _OPEN or self._state is _ENDED:  # several, or behind others: one by one, as room is
+                self._waiting.add(found, large)
+                self._hand_on()
+                if self._waiting and self.account.is_over:
+                    self._sink.room.overdrawn(self, 0)
         if session.has_more:
             self._hand_on()
 
     def _may_begin(self, found: Found) -> bool:
-        return self.account.is_known or not _is_large(found) or not self._rests_first()
-
-    def _wait(self, found: list[Found], large: dict[int, int]) -> None:
-        """Several at once, or one behind others: they are taken one by one, as far as there is room."""
-        if self._state is not _OPEN and self._state is not _ENDED:
-            return
-        for index, one in enumerate(found):
-            size = large.get(index, 0)
-            self._waiting.append((one, size))
-            self.account.wait(max(size, OBJECT_BYTES))
-        self._hand_on()
-        if self._waiting and self.account.is_over:
-            self._sink.room.overdrawn(self, 0)
-
-    def _drop(self, size: int) -> None:
-        """Bytes that nobody looks at."""
-        self._dropped += size
-        if self._dropped > LINGER_BYTES_MAX and self._state is not _DEAD:
-            self._transport.abort()
+        """Whether there is room for it, and it need not wait in the strangers' line."""
+        resting = self._resting
+        if not self.open.has_room or self._reading.is_stalled or resting.is_on:
+            return False
+        return self.account.is_known or not _is_large(found) or not resting.comes_first(self, self._sink.strangers)
 
     def _take(self, found: Found, size: int) -> None:
         """Give one request, of so many bytes if it is large, to the sink, or answer what needs no node."""
@@ -269,31 +195,27 @@ class Connection:
                 return
             note = found.note
             found = found.request
-        self._open += 1
-        if size and not self.account.may_open(size):
-            self._sink.room.overdrawn(self, size)
-            if not self.account.may_open(size):
-                self._no_room(found, note)
-                return
-        order = self._order_of(found)
+        self.open.count += 1
+        order = self._place(found)
         if size:
-            self._sizes[order] = size
-            self.account.take(size)
+            if not self.account.may_open(size):
+                self._sink.room.overdrawn(self, size)
+            if not self.account.may_open(size):
+                self.open.count -= 1
+                self._reply(order, found, refusal(found, ErrorWord.OVERLOADED, NO_ROOM), note)
+                return
+            self.open.keep_size(order, size)
             if not self.account.is_known:
                 self._sink.strangers.spent(self, size * DONE_S_PER_BYTE, size, DONE_TURNS)
         self._ask(order, found, note)
 
     def _ask(self, order: int, request: Request, note: Any) -> None:
         """Give a request to the sink, to be answered in its place."""
-        length = reply_length(request)
-        if length >= LONG:
-            self._is_alone = length  # what comes behind it waits, so that one such reply is held at a time
-        elif length == ONE_MESSAGE:
-            self._messages += 1
+        length = self.open.begin(request)
         if note is not None:
-            self._notes[order] = note
+            self.open.keep_note(order, note)
         self._sink.received(self, order, request)
-        if length == LONG and self.has_long_open and not self.account.is_known:  # unless it was refused at once
+        if length == LONG and self.open.has_long and not self.account.is_known:  # unless it was refused at once
             self._sink.strangers.asks_long(self)
 
     def _say(self, found: Say | Close | Fault) -> None:
@@ -302,191 +224,128 @@ class Connection:
             self.close_when_answered()
             self._sink.ended(self)  # its consumers wait no longer
         elif isinstance(found, Fault):
-            self._open += 1
-            self._fault(found)
+            self._reply(self._place(NO_REQUEST), NO_REQUEST, self._guard.fault_reply(self, found), None)
+            if found.is_fatal:
+                self.close_when_answered()
         else:
-            self._send(self._order_of(NO_REQUEST), found.data)
+            self._send(self._place(NO_REQUEST), found.data)
 
-    def _order_of(self, request: Request) -> int:
-        if request.seq is not None or not self._session.is_ordered:
-            self._next_loose -= 1
-            return self._next_loose + 1
-        self._next_order += 1
-        return self._next_order - 1
-
-    def _fault(self, fault: Fault) -> None:
-        order = self._order_of(NO_REQUEST)
-        try:
-            reply = self._session.fault_reply(fault)
-        except Exception as error:
-            self._sink.broken(self, error)
-            reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
-        self.answer(order, NO_REQUEST, reply)
-        if fault.is_fatal:
-            self.close_when_answered()
-
-    def _no_room(self, request: Request, note: Any) -> None:
-        """A request that would take more than there is for all clients."""
-        order = self._order_of(request)
-        if note is not None:
-            self._notes[order] = note
-        reason = "requests and replies of all clients take as much as they may: ask again later"
-        self._open -= 1
-        self._reply(order, request, refusal(request, ErrorWord.OVERLOADED, reason))
-
-    def _has_room(self) -> bool:
-        if self._is_stalled or self._rests or self._is_alone or self._messages >= MESSAGES_MAX:
-            return False
-        return self._open < self._limits.pipelined_max and self.account.own < self._limits.held_bytes_max
+    def _place(self, request: Request) -> int:
+        return self._replies.place(is_ordered=request.seq is None and self._guard.session.is_ordered)
 
     def _hand_on(self) -> None:
         """Take what waits while there is room, and read on when nothing waits any more."""
-        if self._is_handing_on:
+        reading, waiting, resting = self._reading, self._waiting, self._resting
+        if reading.is_cut:
             return
-        self._is_handing_on = True
-        waiting, taken = self._waiting, 0
-        while waiting and taken < TURN_MAX and self._has_room() and self._may_begin(waiting[0][0]):
-            found, size = waiting.popleft()
-            self.account.wait(-max(size, OBJECT_BYTES))
+        reading.is_cut = True
+        taken = 0
+        while waiting and taken < TURN_MAX and self._may_begin(waiting.first):
+            found, size = waiting.take()
             self._take(found, size)
             taken += 1
-        has_more = not waiting and self._session.has_more
-        is_cut = taken == TURN_MAX or (has_more and not self._rests)  # when it has rested, it goes on
-        self._is_handing_on = is_cut and self._state in (_OPEN, _ENDED)
-        if self._is_handing_on:
+        has_more = not waiting and self._guard.session.has_more
+        is_cut = taken == TURN_MAX or (has_more and not resting.is_on)  # when it has rested, it goes on
+        goes_on = self._state is _OPEN or self._state is _ENDED
+        reading.is_cut = is_cut and goes_on
+        if reading.is_cut:
             self._sink.settled(self)  # others have their turn, and then it goes on
-        is_behind_wait = (
-            self._is_alone == ALONE and len(waiting) < BEHIND_WAIT_MAX and self.account.waiting < BEHIND_WAIT_BYTES
-        )
-        should_pause = self._is_stalled or self._rests > 0 or is_cut or (bool(waiting) and not is_behind_wait)
-        if should_pause != self._is_paused and self._state in (_OPEN, _ENDED):
-            self._is_paused = should_pause
-            if should_pause:
-                self._transport.pause_reading()
-            else:
-                self._transport.resume_reading()
-        if self._state is _ENDED and not waiting and not has_more and not self._unheard:
+        if goes_on:
+            is_too_much = bool(waiting) and not (self.open.is_waiting_alone and waiting.are_few)
+            reading.pause(is_too_much or is_cut or reading.is_stalled or resting.is_on)
+        if self._state is _ENDED and not waiting and not has_more and not resting.unheard:
             self.close_when_answered()
 
     def end_turn(self) -> None:
         """Others have had their turn: what was cut goes on."""
-        if not self._is_handing_on:
+        if not self._reading.is_cut:
             return
-        self._is_handing_on = False
-        may_look = not self._rests and not self._waiting and self._state in (_OPEN, _ENDED)
-        if may_look and self._session.has_more:
+        self._reading.is_cut = False
+        may_look = not self._resting.is_on and not self._waiting and self._state in (_OPEN, _ENDED)
+        if may_look and self._guard.session.has_more:
             self._look_at(b"")
         self._hand_on()
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         """Send a reply now, or when those before it have been sent."""
-        self._open -= 1
-        size = self._sizes.pop(order, 0) if self._sizes else 0
-        if size:
-            self.account.take(-size)
-        if self._is_alone or self._messages:
-            length = reply_length(request)
-            if length >= LONG:
-                self._is_alone = SHORT
-            elif length == ONE_MESSAGE:
-                self._messages -= 1
-        self._reply(order, request, reply, size)
+        size = self.open.end(order, request)
+        self._reply(order, request, reply, self.open.take_note(order), size)
 
-    def _reply(self, order: int, request: Request, reply: Reply, size: int = 0) -> None:
+    def _reply(self, order: int, request: Request, reply: Reply, note: Any, size: int = 0) -> None:
         """What the session makes of a reply: bytes, or what is to be asked next. `size`: of a request that is large."""
         if self._state is _DEAD:
             return
-        note = self._notes.pop(order, None) if self._notes else None
-        try:
-            data = self._session.answered(None if request is NO_REQUEST else request, reply, note)
-            if not isinstance(data, (bytes, Request, Ask)):
-                raise TypeError(f"{type(data).__name__} is no answer")
-        except Exception as error:  # this reply is for this client alone; there is nothing true to say in its place
-            self._sink.broken(self, error)
-            self._transport.abort()
-            return
-        if isinstance(data, bytes):
-            self._send(order, data)
+        made = self._guard.answered(self, None if request is NO_REQUEST else request, reply, note)
+        if isinstance(made, bytes):
+            self._send(order, made)
+        elif made is None:
+            self.transport.abort()
         else:  # it was not all that the client wants to know
-            self._open += 1
+            self.open.count += 1
             if size:  # it is as large as it was
-                self._sizes[order] = size
-                self.account.take(size)
-            if isinstance(data, Ask):
-                self._ask(order, data.request, data.note)
+                self.open.keep_size(order, size)
+            if isinstance(made, Ask):
+                self._ask(order, made.request, made.note)
             else:
-                self._ask(order, data, None)
+                self._ask(order, made, None)
 
     def _send(self, order: int, data: bytes) -> None:
         """A reply's bytes, in their place."""
         self.account.ledger.written += len(data)
-        if order < 0:
-            self._transport.write(data)
-        elif order != self._next_to_send:
-            self._held[order] = data
-            self.account.hold_back(len(data) + OBJECT_BYTES)
-            if self.account.is_over:
+        replies = self._replies
+        if not replies.is_next(order):
+            if replies.hold(order, data):
                 self._sink.room.overdrawn(self, 0)
         else:
-            self._transport.write(data)
-            order += 1
-            held = self._held
-            while held and order in held:
-                later = held.pop(order)
-                self.account.hold_back(-len(later) - OBJECT_BYTES)
-                self._transport.write(later)
-                order += 1
-            self._next_to_send = order
+            self.transport.write(data)
+            if order >= 0:
+                later = replies.take_held()
+                while later is not None:
+                    self.transport.write(later)
+                    later = replies.take_held()
         if len(data) > LARGE_BYTES:
             self._note_unsent()
-        if self._waiting or self._is_paused:
+        if self._waiting or self._reading.is_paused:
             self._hand_on()
-        if self._state is _CLOSING and not self._open:
-            self._close()
-        elif self.is_moving and not self._open:
-            self._sink.settled(self)
+        if not self.open.count:
+            if self._state is _CLOSING or self._state is _FINISHING:
+                self._close()
+            elif self.is_moving:
+                self._sink.settled(self)
 
     def _note_unsent(self) -> None:
         """What the client has not read counts; a small reply is found by the next sweep."""
-        account = self.account
-        before = account.unsent
-        account.note_unsent(self._transport.get_write_buffer_size())
-        if account.unsent > before and account.is_over:
+        if self.account.note_unsent(self.transport.get_write_buffer_size()):
             self._sink.room.overdrawn(self, 0)
 
     def _close(self) -> None:
         """All is answered: close, or leave that to a client that may be in the middle of sending."""
-        if self._has_ended:
-            self._transport.close()
+        if self._state is _FINISHING:
+            self.transport.close()
         else:
             self._state = _LINGERING
-            self._quiet_s = 0.0
-            self._transport.write_eof()
-            if self._is_paused:
-                self._is_paused = False
-                self._transport.resume_reading()
+            self._patience.begin()
+            self.transport.write_eof()
+            self._reading.pause(False)
 
     def close_when_answered(self) -> None:
         """Look at nothing more, and close when every request is answered."""
-        if self._state in (_OPEN, _ENDED):
-            self._state = _CLOSING
-            self._waiting.clear()
-            self.account.wait(-self.account.waiting)
-            self._discard()
-            if not self._open:
-                self._close()
-
-    def _discard(self) -> None:
-        """Nothing more is looked at, so nothing of a request that is not whole is kept."""
-        self._unheard = b""
-        self._discard_partial()
+        if self._state is not _OPEN and self._state is not _ENDED:
+            return
+        self._state = _CLOSING if self._state is _OPEN else _FINISHING
+        self._waiting.clear()
+        self._resting.unheard = b""
+        self._guard.discard(self)
         self.account.note_partial(0)
+        if not self.open.count:
+            self._close()
 
     def end(self) -> None:
         """The client sends nothing more; it may still read what is open (`nc` works so)."""
-        self._has_ended = True
         if self._state is _LINGERING:
-            self._transport.close()
+            self.transport.close()
+        elif self._state is _CLOSING:
+            self._state = _FINISHING
         elif self._state is _OPEN:
             self._state = _ENDED
             self._sink.ended(self)
@@ -494,8 +353,8 @@ class Connection:
 
     def stall(self, is_stalled: bool) -> None:
         """The client leaves its replies unread (or reads again): until it reads, nothing is read from it."""
-        self._is_stalled = is_stalled
-        self._quiet_s = 0.0
+        self._reading.is_stalled = is_stalled
+        self._patience.begin()
         if self._state is not _DEAD:
             self._note_unsent()
         self._hand_on()
@@ -503,18 +362,17 @@ class Connection:
     def rest(self, rests: bool, *, is_turn: bool = False) -> None:
         """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile.
 
-        Rests overlap, since each reply may bring one: it is heard again when all are over. `is_turn`: it has waited in
-        line for that, and what it has sent meanwhile need not wait there again.
+        It is heard again when all its rests are over. `is_turn`: it has waited in line for that (`Resting`).
         """
-        self._rests += 1 if rests else -1
+        resting = self._resting
+        resting.change(rests, is_turn=is_turn)
         if self._state is _DEAD:
             return
-        self._has_rested = is_turn and self._rests == 0
-        if self._rests == 0 and self._unheard:
-            unheard, self._unheard = self._unheard, b""
+        unheard = resting.take_unheard()
+        if unheard:
             self._look_at(unheard)
         self._hand_on()
-        self._has_rested = False
+        resting.is_heard()
 
     def lost(self) -> None:
         """The stream is closed."""
@@ -526,71 +384,44 @@ class Connection:
     def abort(self) -> None:
         """Close at once: this client costs the others too much. What it made this worker hold is free from here on."""
         self._let_go()
-        self._transport.abort()
+        self.transport.abort()
 
     def _let_go(self) -> None:
-        self._held.clear()
+        self._replies.clear()
         self._waiting.clear()
-        self._unheard = b""
-        self._discard_partial()
+        self._resting.unheard = b""
+        self._guard.discard(self)
         self.account.leave()
-
-    def _discard_partial(self) -> None:
-        try:
-            self._session.discard()
-        except Exception as error:
-            self._sink.broken(self, error)
 
     def sweep(self, passed_s: float) -> None:
         """Called every now and then with the seconds since the last time: enforce the limits that are of time."""
+        patience, reading = self._patience, self._reading
         if self._state is _LINGERING:
-            self._quiet_s += passed_s
-            if self._quiet_s > LINGER_S:
-                self._transport.abort()
+            if patience.has_lingered(passed_s):
+                self.transport.abort()
             return
-        if self._owes(passed_s) > self._limits.stalled_s_max:
-            self._transport.abort()
-            return
-        has_partial = self.account.partial > 0 and not self._rests
-        if self._was_heard and not self._is_stalled and not has_partial:
-            self._was_heard = False
-            self._quiet_s = 0.0
-            return
-        self._was_heard = False
-        self._quiet_s += passed_s
-        limits = self._limits
-        if self._is_stalled:
-            if self._quiet_s > limits.stalled_s_max:
-                self._transport.abort()
-        elif self._is_paused:
-            self._quiet_s = 0.0  # it is us who do not read
-        elif has_partial:
-            if self._quiet_s > limits.partial_s_max and self._state is _OPEN:
-                self.refuse_all(ErrorWord.TOO_SLOW, f"the request was not whole after {limits.partial_s_max:g} s")
-        elif limits.idle_s_max and not self._open and self._quiet_s > limits.idle_s_max:
-            self.refuse_all(ErrorWord.TOO_SLOW, f"no request for {limits.idle_s_max:g} s")
-
-    def _owes(self, passed_s: float) -> float:
-        """For how long the client has read nothing of what it was answered (s).
-
-        It has read if less is unsent than at the sweep before; one that asks on meanwhile, so that more comes than it
-        reads, is stalled before long, and then less comes.
-        """
         unsent, before = self.unsent_bytes, self.account.unsent
         if unsent or before:
             self._note_unsent()
-        self._owes_s = self._owes_s + passed_s if unsent and unsent >= before else 0.0
-        return self._owes_s
+        if patience.owes_long(passed_s, unsent, before):
+            self.transport.abort()
+        elif reading.is_stalled:
+            if patience.is_stalled_long(passed_s):
+                self.transport.abort()
+        else:
+            has_partial = self.account.partial > 0 and not self._resting.is_on and self._state is _OPEN
+            reason = patience.too_slow(
+                passed_s, is_paused=reading.is_paused, has_partial=has_partial, has_open=self.open.count > 0
+            )
+            if reason:
+                self.refuse_all(ErrorWord.TOO_SLOW, reason)
 
     def refuse_all(self, error: str, reason: str) -> None:
         """Tell the client why it can't be served, and close."""
-        if self._state is not _OPEN and self._state is not _ENDED:
-            return
-        self._open += 1
-        self.answer(
-            self._order_of(NO_REQUEST), NO_REQUEST, Reply(action=0, code=Code.ERROR, error=error, reason=reason)
-        )
-        self.close_when_answered()
+        if self._state is _OPEN or self._state is _ENDED:
+            reply = Reply(action=0, code=Code.ERROR, error=error, reason=reason)
+            self._reply(self._place(NO_REQUEST), NO_REQUEST, reply, None)
+            self.close_when_answered()
 
 
 def _is_large(found: Found) -> bool:

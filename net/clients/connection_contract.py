@@ -104,10 +104,11 @@ class Sink(Protocol):
 
 
 class State(Enum):
-    """See the table above."""
+    """See the table in `net/clients/connection.py`."""
 
     OPEN = "open"
     ENDED = "ended"
     CLOSING = "closing"
+    FINISHING = "finishing"
     LINGERING = "lingering"
     DEAD = "dead"

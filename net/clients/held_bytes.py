@@ -86,11 +86,12 @@ class Account:
             return False
         return self.is_known or ledger.strangers + size <= ledger.strangers_max
 
-    def _grow(self, grown: int) -> None:
+    def _grow(self, grown: int) -> bool:
         self.bytes += grown
         self.ledger.used += grown
         if not self.is_known:
             self.ledger.strangers += grown
+        return grown > 0 and self.is_over
 
     def know(self, is_known: bool) -> None:
         """The client has proved who it is, or what it proved does not hold any more."""
@@ -98,15 +99,15 @@ class Account:
             self.is_known = is_known
             self.ledger.strangers += -self.bytes if is_known else self.bytes
 
-    def note_partial(self, size: int) -> None:
-        """So much of a request has come that is not whole."""
-        self._grow(size - self.partial)
-        self.partial = size
+    def note_partial(self, size: int) -> bool:
+        """So much of a request has come that is not whole. Whether somebody has to make room for it."""
+        grown, self.partial = size - self.partial, size
+        return self._grow(grown)
 
-    def note_unsent(self, size: int) -> None:
-        """So much has the client not read, as far as is known now."""
-        self._grow(size - self.unsent)
-        self.unsent = size
+    def note_unsent(self, size: int) -> bool:
+        """So much has the client not read, as far as is known now. Whether somebody has to make room for it."""
+        grown, self.unsent = size - self.unsent, size
+        return self._grow(grown)
 
     def wait(self, grown: int) -> None:
         """Whole requests wait; below 0: they do not any more."""
@@ -118,10 +119,10 @@ class Account:
         self._grow(grown)
         self.open += grown
 
-    def hold_back(self, grown: int) -> None:
-        """A reply waits for its turn; below 0: it does not any more."""
-        self._grow(grown)
+    def hold_back(self, grown: int) -> bool:
+        """A reply waits for its turn; below 0: it does not any more. Whether somebody has to make room for it."""
         self.held_back += grown
+        return self._grow(grown)
 
     def leave(self) -> None:
         """The client is gone: only what is still being done for it stays."""

@@ -278,7 +278,7 @@ def test_two_that_ask_for_one_long_reply_after_the_other_do_not_keep_others_out(
     third = hall.stranger()
     for step in range(2000):
         for one, wants in regulars.items():
-            if wants and not one._is_paused:
+            if wants and not one._reading.is_paused:
                 regulars[one] = False
                 one.receive(LOOK)
         if step == 10:

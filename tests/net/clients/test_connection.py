@@ -1,6 +1,8 @@
 """One client's connection: order of replies, limits, what happens to those who do not behave."""
 
-from net.clients.connection import MESSAGES_MAX, TURN_MAX, UNORDERED, Connection
+from net.clients.connection import TURN_MAX, Connection
+from net.clients.open_requests import MESSAGES_MAX
+from net.clients.reply_order import UNORDERED
 from net.protocols.disque_session import DisqueSession
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits, Say

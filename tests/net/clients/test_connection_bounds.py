@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from net.clients.connection import UNORDERED, Connection
+from net.clients.connection import Connection
 from net.clients.held_bytes import OBJECT_BYTES
+from net.clients.reply_order import UNORDERED
 from net.node_facts import NodeFacts
 from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply

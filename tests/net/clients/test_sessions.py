@@ -73,10 +73,10 @@ def test_a_last_word_closes_when_all_is_answered_and_silently() -> None:
 def test_a_reply_that_holds_much_is_alone_also_if_it_is_asked_for_later() -> None:
     end, connection = lines()
     connection.receive(b"TWICE\nGET\n")
-    is_alone = [connection.has_long_open]
+    is_alone = [connection.open.has_long]
     for nth in (0, -1):
         connection.answer(*end.requests[nth], reply(nth))
-        is_alone.append(connection.has_long_open)
+        is_alone.append(connection.open.has_long)
     assert is_alone == [False, True, False]
 
 

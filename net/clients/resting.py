@@ -1,0 +1,53 @@
+"""Whether a stranger is heard, or rests since strangers have taken more time than they have. A machine.
+
+`actors/gateway/rests.py` says who rests, and for how long.
+"""
+
+from typing import TYPE_CHECKING
+
+from net.clients.connection_contract import Strangers
+
+if TYPE_CHECKING:
+    from net.clients.connection import Connection
+
+
+class Resting:
+    """Of one client. `unheard`: what it has sent meanwhile."""
+
+    __slots__ = ("_has_rested", "_rests", "unheard")
+
+    def __init__(self) -> None:
+        self._rests = 0
+        self._has_rested = False
+        self.unheard = b""
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it rests."""
+        return self._rests > 0
+
+    def change(self, rests: bool, *, is_turn: bool) -> None:
+        """A rest has begun, or is over. Rests overlap, since each reply may bring one.
+
+        `is_turn`: it has waited in line for that, and what it has sent meanwhile need not wait there again.
+        """
+        self._rests += 1 if rests else -1
+        self._has_rested = is_turn and self._rests == 0
+
+    def is_heard(self) -> None:
+        """What it has sent meanwhile was looked at: what comes now waits in line again."""
+        self._has_rested = False
+
+    def take_unheard(self) -> bytes:
+        """What it has sent meanwhile, once it does not rest any more."""
+        if self._rests:
+            return b""
+        unheard, self.unheard = self.unheard, b""
+        return unheard
+
+    def comes_first(self, connection: "Connection", strangers: Strangers) -> bool:
+        """Whether a stranger rests before something large of it is begun; who has rested need not again."""
+        if self._has_rested:
+            self._has_rested = False
+            return False
+        return self._rests > 0 or strangers.must_rest(connection)

@@ -1,0 +1,51 @@
+"""What one client has asked and nobody has looked at yet, since there was no room. A machine."""
+
+from collections import deque
+from typing import Final
+
+from net.clients.held_bytes import OBJECT_BYTES, Account
+from net.protocols.session import Found
+
+FEW: Final = 128
+FEW_BYTES: Final = 128 << 10
+
+
+class WaitingRequests:
+    """Of one client, in its order; its `account` counts them."""
+
+    __slots__ = ("_account", "_line")
+
+    def __init__(self, account: Account) -> None:
+        self._account = account
+        self._line: deque[tuple[Found, int]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def are_few(self) -> bool:
+        """Whether little waits: 128 requests, or 128 KiB."""
+        return len(self._line) < FEW and self._account.waiting < FEW_BYTES
+
+    @property
+    def first(self) -> Found:
+        """The one whose turn comes next. Raises IndexError if none waits."""
+        return self._line[0][0]
+
+    def add(self, found: list[Found], large: dict[int, int]) -> None:
+        """Some more; `large`: the bytes of those that are large, by place."""
+        for index, one in enumerate(found):
+            size = large.get(index, 0)
+            self._line.append((one, size))
+            self._account.wait(max(size, OBJECT_BYTES))
+
+    def take(self) -> tuple[Found, int]:
+        """The first, and its bytes if it is large. Raises IndexError if none waits."""
+        taken = self._line.popleft()
+        self._account.wait(-max(taken[1], OBJECT_BYTES))
+        return taken
+
+    def clear(self) -> None:
+        """None of them is looked at any more."""
+        self._line.clear()
+        self._account.wait(-self._account.waiting)

@@ -83,11 +83,11 @@ class ClusterAdmin:
         self.founds_alone = False
 
     def found(self, members: Members) -> None:
-        """This node leads a cluster that is just being founded, with these members."""
+        """Note that this node leads a cluster that is just being founded, with these members."""
         self._founding = members
 
     def joined(self) -> None:
-        """This node belongs to a cluster, and has said so to the others."""
+        """Note that this node belongs to a cluster, and has said so to the others."""
         self._is_founded = True
 
     # -- commands ----------------------------------------------------------------------------------------------
@@ -153,7 +153,8 @@ class ClusterAdmin:
         return _answer(call, self.status(call))
 
     def _leave(self, now: float, call: Call) -> Decisions:
-        """This node is to have no clients, and to lead nothing while others vote; or, with "no", to do so again."""
+        """Take all clients off this node, and let it lead nothing while others vote; or, with "no", let it do so
+        again."""
         word, facts = call.request.command, self._settings.facts
         if word not in ("yes", "no"):
             return _answer(call, refusal(call.request, ErrorWord.FIELD, "command: yes or no is wanted"))
@@ -162,7 +163,7 @@ class ClusterAdmin:
         return decisions + self._step_aside(now) + _answer(call, done(call.request, Reply))
 
     def _step_aside(self, now: float) -> Decisions:
-        """A node that leaves and leads gives the place to another, where there is one that can have it."""
+        """Give the place to another, on a node that leaves and leads, where there is one that can have it."""
         leading = self._replication.leading
         if leading is None or not self._settings.facts.is_leaving or self._transfer is not None:
             return []
@@ -170,7 +171,7 @@ class ClusterAdmin:
         return [] if target is None else self._begin(Transfer(target, now + self._hand_over_s))
 
     def describe(self, call: Call, now: float, unix: float, cluster_id: int) -> Reply:
-        """The nodes as this one sees them, for whoever may do anything at all."""
+        """Tell the nodes as this one sees them, to whoever may do anything at all."""
         own_id, current = self._membership.own.node_id, self._membership.current
         members = [own_id] if current is None else [member.node_id for member in current.members]
         rows: list[dict[str, Any]] = []
@@ -185,7 +186,7 @@ class ClusterAdmin:
         return done(call.request, DescribeReply, queue=None, node_id=own_id, nodes=rows, **counted, **about)
 
     def _role(self, now: float, node_id: int, members: list[int], hello: Hello | None) -> str:
-        """What a node is to clients that look for one."""
+        """Tell what a node is to clients that look for one."""
         own_id, leading = self._membership.own.node_id, self._replication.leading
         is_leaving = self._settings.facts.is_leaving if node_id == own_id else hello is not None and hello.is_leaving
         if is_leaving or node_id not in members:
@@ -202,7 +203,7 @@ class ClusterAdmin:
         return "follower"
 
     def status(self, call: Call) -> Reply:
-        """The members, as objects."""
+        """Give the members, as objects."""
         return ClusterReply(
             action=call.request.action,
             code=Code.OK,
@@ -213,7 +214,7 @@ class ClusterAdmin:
         )
 
     def members(self) -> list[dict[str, Any]]:
-        """An object for each member and each node that is wanted; its `client` is where clients reach it."""
+        """Give an object for each member and each node that is wanted; its `client` is where clients reach it."""
         current = self._membership.current
         if current is None:
             return []
@@ -314,7 +315,7 @@ class ClusterAdmin:
         return self._follow_root(now, leading) if step is None else self._propose(step)
 
     def _follow_root(self, now: float, leading: Leading) -> Decisions:
-        """The members of a shard beyond 0 become those of shard 0; then the leaders are spread over them."""
+        """Make the members of shard 0 those of a shard beyond it; then spread the leaders over them."""
         current, root = self._membership.current, self.root
         assert current is not None
         if root is not None and root.cluster_id == current.cluster_id:
@@ -334,7 +335,7 @@ class ClusterAdmin:
     # -- handing over ------------------------------------------------------------------------------------------
 
     def hand_over(self, now: float) -> Decisions:
-        """This node is to stop: another should lead first."""
+        """Stop, as soon as another leads."""
         leading = self._replication.leading
         if self._transfer is not None:
             self._transfer.is_for_stop = True
@@ -429,7 +430,8 @@ class ClusterAdmin:
         return decisions + _answer(transfer.call, reply)
 
     def deposed(self) -> Decisions:
-        """This node does not lead any more, and who does is known, or will not be soon."""
+        """Forget what a leader was asked: this node does not lead any more, and who does is known, or will not be
+        soon."""
         self._proposed = self._founding = None
         self._balancing.deposed()
         decisions: Decisions = []

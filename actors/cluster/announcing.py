@@ -68,7 +68,7 @@ class Announcer:
         return self._told_leader == self._machine.log.node_id and not self._machine.is_leading
 
     def look_around(self) -> None:
-        """The members, or who leads, have changed: tell all who need to know."""
+        """Tell all who need to know that the members, or who leads, have changed."""
         current, leader = self._membership.current, self._machine.leader
         is_first = self._told_leader is self
         own_id = self._machine.log.node_id
@@ -104,7 +104,7 @@ class Announcer:
         return self._membership.electors
 
     def _tell_elector(self) -> None:
-        """What elections depend on, if any of it is another than it was."""
+        """Tell what elections depend on, if any of it is another than it was."""
         self._told_part = self._part
         is_whole, is_leaving = not self._machine.log.abstains, self._settings.facts.is_leaving
         facts = ElectionFacts(self._voters(), self.identity.cluster_id, is_whole, is_leaving)
@@ -142,7 +142,7 @@ class Announcer:
                 ref.tell(changed)
 
     def see_whether_settled(self) -> None:
-        """A cluster that is committed is this node's: its leader has proved it with the log, not by saying so."""
+        """Belong to a cluster that is committed: its leader has proved it with the log, not by saying so."""
         current, committed = self._membership.current, self._machine.log.committed
         if current is not None and self._membership.since <= committed:
             self.settled = current
@@ -152,7 +152,7 @@ class Announcer:
                 self._belong_to(current.cluster_id)
 
     def _belong_to(self, cluster_id: int) -> None:
-        """This node is one of that cluster from now on."""
+        """Belong to that cluster from now on."""
         own = self.identity
         self.identity = Identity(cluster_id, own.node_id, own.disk_id)
         self._admin.joined()

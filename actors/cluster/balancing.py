@@ -58,5 +58,5 @@ class Balancing:
         return wanted
 
     def deposed(self) -> None:
-        """This node does not lead any more."""
+        """Forget the balance: this node does not lead any more."""
         self._good_since = None

@@ -53,7 +53,8 @@ class Checkpointing:
         return INTERVAL_S
 
     def due(self, entries: list[StoredEntry], *, may_store: bool) -> list[StoredEntry]:
-        """The moment has come: what is to be stored now. `may_store`: LMDB's content is not being replaced."""
+        """Decide what is to be stored now, at the moment that was set. `may_store`: LMDB's content is not being
+        replaced."""
         if self.phase is Phase.STORING:
             return []
         chosen = entries if may_store else []

@@ -86,14 +86,14 @@ class Election:
         return self._quorum_at + self._timeout_s if self.role is Role.LEADER else self._deadline
 
     def _decided(self) -> Decisions:
-        """What this call has decided, in order."""
+        """Hand over what this call has decided, in order."""
         out, self._out = self._out, []
         return out
 
     # -- what happens ------------------------------------------------------------------------------------------
 
     def learn(self, now: float, facts: ElectionFacts) -> Decisions:
-        """What the log says of this node. One that is the only voter leads at once.
+        """Take over what the log says of this node. One that is the only voter leads at once.
 
         From when its log is whole again it counts (see `Identity.abstains`). One that leaves does not lead where others
         vote, too, also if none of them can.
@@ -135,7 +135,7 @@ class Election:
         return self._decided()
 
     def vote_asked(self, now: float, asked: VoteAsked) -> Decisions:
-        """A candidate asks. A vote that is refused for its vote_id names ours, so that the candidate catches up."""
+        """Answer a candidate. A vote that is refused for its vote_id names ours, so that the candidate catches up."""
         if asked.is_pre:
             self._pre_vote_asked(now, asked)
             return self._decided()
@@ -173,7 +173,7 @@ class Election:
         self._stand(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
 
     def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
-        """A voter has answered."""
+        """Count a voter's answer."""
         if not vote.is_granted:
             return self.leader_heard(now, vote.vote_id, None)
         expected = Role.PRE_CANDIDATE if vote.is_pre else Role.CANDIDATE
@@ -183,7 +183,8 @@ class Election:
         return self._decided()
 
     def leader_heard(self, now: float, vote_id: int, leader: int | None, *, hands_over: bool = False) -> Decisions:
-        """A node spoke as the leader of `vote_id`, and maybe wants this one to lead; None: that election has been."""
+        """Hear a node that spoke as the leader of `vote_id`, and maybe wants this one to lead; None: that election has
+        been."""
         if leader is None and vote_id > self.identity.vote_id:
             self._adopt(now, vote_id)
         if leader is None or vote_id < self.identity.vote_id:
@@ -204,7 +205,7 @@ class Election:
         return self._decided()
 
     def quorum_heard(self, at: float) -> Decisions:
-        """A majority was known to take this node for the leader at that moment."""
+        """Note that a majority was known to take this node for the leader at that moment."""
         self._quorum_at = max(self._quorum_at, at)
         return self._decided()
 

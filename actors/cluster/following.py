@@ -105,7 +105,7 @@ class Following:
     # -- from the leader ---------------------------------------------------------------------------------------
 
     def push(self, now: float, node_id: int, push: Push) -> Decisions:
-        """The leader's entries, or a heartbeat, or what was pulled."""
+        """Take the leader's entries, or a heartbeat, or what was pulled."""
         decisions = self.alive(now, node_id)
         if self.log.is_installing:
             return decisions + self._say_stored(now)  # a snapshot takes the log's place just now
@@ -131,14 +131,15 @@ class Following:
         return decisions
 
     def alive(self, now: float, node_id: int) -> Decisions:
-        """The leader lives; told often enough for the Elector's patience, not each time."""
+        """Tell that the leader lives: often enough for the Elector's patience, not each time."""
         if now - self._told_elector_at < self._limits.heartbeat_s / 4:
             return []
         self._told_elector_at = now
         return [LeaderHeard(self.vote_id, node_id)]
 
     def receiving(self, now: float, node_id: int) -> Decisions:
-        """The leader is in the middle of something long: it leads still, and hears that this node does follow."""
+        """Wait for a leader that is in the middle of something long: it leads still, and hears that this node does
+        follow."""
         decisions = self.alive(now, node_id)
         is_due = now - self._said_stored_at >= self._limits.heartbeat_s / 2
         return decisions + self._say_stored(now) if is_due else decisions
@@ -207,14 +208,14 @@ class Following:
         return [SendPeers((self.leader,), Stored(self.vote_id, trans_id, self._echo, is_full, promise_s))]
 
     def written(self, now: float) -> Decisions:
-        """This node's disk has more of the log."""
+        """Note that this node's disk has more of the log."""
         if self.leader is None:
             return []
         self._see_whether_whole()
         return self._advance() + self._say_stored(now)
 
     def _see_whether_whole(self) -> None:
-        """A log that was lost is whole when this disk has what the leader's held at some moment since.
+        """Count a log that was lost as whole when this disk has what the leader's held at some moment since.
 
         Whatever this node had said that it stores is in there: the leader, or one before it, counted on it, or counts
         on it yet (3.6.3 of the dissertation, with this node in no majority that elects meanwhile).
@@ -223,7 +224,7 @@ class Following:
             self.log.abstains = False
 
     def state_loaded(self) -> Decisions:
-        """The owner has a fresh state."""
+        """Go on with the fresh state that the owner has."""
         return self.log.apply_committed()
 
     # -- pulling -----------------------------------------------------------------------------------------------
@@ -256,7 +257,7 @@ class Following:
         return [SendPeers((self.leader,), pull)]
 
     def diverged(self, now: float, message: Diverged) -> Decisions:
-        """The leader's log is another one behind some record: drop what is behind it, and pull again."""
+        """Drop the log behind some record, where the leader's is another one, and pull again."""
         tail = self.log.tail
         if tail.end != LogEnd(message.after_vote_id, message.after):
             return []  # an answer come late: the log is another one since
@@ -271,7 +272,7 @@ class Following:
         return decisions + self.pull(now)
 
     def installed(self, now: float) -> Decisions:
-        """A snapshot has taken the log's place: go on behind it."""
+        """Go on behind a snapshot that has taken the log's place."""
         self._agreed = self._leader_committed = self.log.committed
         self._pull_sent_at = None
         return self.pull(now)

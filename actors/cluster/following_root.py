@@ -15,12 +15,12 @@ from storage.records import Member, Members
 
 
 def shifted(member: Member, shard: int) -> Member:
-    """A member of shard 0 as another shard wants it: at the port of that shard's worker."""
+    """Give a member of shard 0 as another shard wants it: at the port of that shard's worker."""
     return Member(member.node_id, member.host, member.port + shard, root_disk_id=member.disk_id)
 
 
 def to_be_removed(current: Members, root: Members) -> int | None:
-    """The next node that this shard's members are to do without."""
+    """Find the next node that this shard's members are to do without."""
     for one in (*current.members, *current.wanted):
         theirs = root.find(one.node_id)
         if theirs is None or (one.root_disk_id and one.root_disk_id != theirs.disk_id):
@@ -29,7 +29,7 @@ def to_be_removed(current: Members, root: Members) -> int | None:
 
 
 def next_members(current: Members, root: Members, shard: int) -> Members | None:
-    """The members with one thing more that shard 0 says of them; None if there is nothing."""
+    """Give the members with one thing more that shard 0 says of them; None if there is nothing."""
     for theirs in root.members:
         own = current.find(theirs.node_id)
         if own is None:
@@ -46,7 +46,8 @@ def next_members(current: Members, root: Members, shard: int) -> Members | None:
 
 
 def founding_members(own: Member, root: Members, shard: int) -> Members | None:
-    """The members of a shard that `own` founds in the cluster whose shard 0 has `root`; None if it is not in that."""
+    """Give the members of a shard that `own` founds in the cluster whose shard 0 has `root`; None if it is not in
+    that."""
     mine = root.find(own.node_id)
     if mine is None:
         return None
@@ -56,6 +57,6 @@ def founding_members(own: Member, root: Members, shard: int) -> Members | None:
 
 
 def preferred(members: Members, shard: int) -> int:
-    """The node that should lead a shard: each is that of as many shards as any other, or of one more."""
+    """Choose the node that should lead a shard: each is that of as many shards as any other, or of one more."""
     voters = members.voters
     return voters[shard % len(voters)] if voters else 0

@@ -40,7 +40,7 @@ class Founding:
         return membership.may_found_shard(identity, root, self._hellos, log_end)
 
     def members(self, root: Members | None) -> Members:
-        """The first members."""
+        """Give the first members."""
         own, settings = self._membership.own, self._settings
         following = None if root is None else founding_members(own, root, settings.shard)
         if following is not None:

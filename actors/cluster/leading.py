@@ -61,7 +61,7 @@ class Leading:
     # -- from the owner ----------------------------------------------------------------------------------------
 
     def append(self, now: float, entries: list[StoredEntry]) -> Decisions:
-        """The owner's next entries: to the own disk and to the followers, at the same time."""
+        """Write the owner's next entries: to the own disk and to the followers, at the same time."""
         log = self.log
         after = log.tail.end
         decisions = log.append(entries, others_wait=bool(self.progress))
@@ -81,7 +81,7 @@ class Leading:
         return decisions
 
     def _pushes(self, now: float, after: int, after_vote_id: int, entries: list[StoredEntry]) -> list[tuple[Push, int]]:
-        """The entries in pushes of bounded size, each with its bytes."""
+        """Split the entries into pushes of bounded size, each with its bytes."""
         pushes: list[tuple[Push, int]] = []
         start = size = 0
         for index, entry in enumerate(entries):
@@ -95,7 +95,7 @@ class Leading:
         return pushes
 
     def written(self, now: float) -> Decisions:
-        """This node's disk has more of the log."""
+        """Note that this node's disk has more of the log."""
         self._commit()
         return [self.advanced(now)]
 
@@ -210,8 +210,8 @@ class Leading:
         return min(self._limits.heartbeat_s, patience_s / 8)
 
     def give_up_lease(self) -> None:
-        """A successor is told to be elected, and may be at any time from now on, however late it hears of it.
-
+        """Note that a successor was told to be elected, and may be at any time from now on, however late it hears of
+        it.
         What this node says of its state then waits for a majority to confirm that it still leads.
         """
         self._is_lease_given_up = True
@@ -234,7 +234,7 @@ class Leading:
     # -- from followers ----------------------------------------------------------------------------------------
 
     def stored_by(self, now: float, node_id: int, message: Stored) -> Decisions:
-        """A follower has stored, or answers a heartbeat."""
+        """Note that a follower has stored, or answers a heartbeat."""
         progress = self.progress.get(node_id)
         if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
             return []  # it can't have what is not there yet
@@ -255,7 +255,7 @@ class Leading:
         return decisions + self._tell_quorum(now)
 
     def receiving(self, now: float, node_id: int) -> Decisions:
-        """A follower is in the middle of saying something."""
+        """Note that a follower is in the middle of saying something."""
         progress = self.progress.get(node_id)
         if progress is None:
             return []
@@ -263,12 +263,12 @@ class Leading:
         return self._tell_quorum(now)
 
     def peer_down(self, node_id: int) -> None:
-        """The link to a follower is closed: what was pushed last may not have arrived."""
+        """Note that the link to a follower is closed: what was pushed last may not have arrived."""
         if node_id in self.progress:
             self.progress[node_id].must_pull()
 
     def pulled_by(self, now: float, node_id: int, message: Pull) -> Decisions:
-        """A follower says where its log ends."""
+        """Serve a follower that says where its log ends."""
         progress = self.progress.get(node_id)
         if progress is None:
             return []
@@ -315,7 +315,7 @@ class Leading:
         return SendPeers((node_id,), push)
 
     def snapshot_pulled_by(self, node_id: int, message: SnapshotPull) -> Decisions:
-        """A follower wants rows of what stands before the log."""
+        """Send a follower rows of what stands before the log."""
         return [ReadSnapshot(node_id, message.cursor)] if node_id in self.progress else []
 
     def snapshot_read(self, message: SnapshotRead) -> Decisions:

@@ -31,7 +31,7 @@ REST_MAX_S: Final = 0.25
 
 
 def log_reply(request: Request, after: int, count: int, entries: list[bytes], trimmed: int, committed: int) -> Reply:
-    """The reply to a log request: at most `count` records behind `after`, out of `entries`, which hold them in order.
+    """Reply to a log request: at most `count` records behind `after`, out of `entries`, which hold them in order.
 
     `trimmed` when records behind `after` are not kept any more.
     """
@@ -59,7 +59,7 @@ def log_reply(request: Request, after: int, count: int, entries: list[bytes], tr
 
 
 def trimmed_reply(request: Request, trimmed: int) -> Reply:
-    """Records up to `trimmed` are asked for, and not kept any more."""
+    """Refuse records up to `trimmed`, which are not kept any more."""
     return TrimmedReply(
         action=request.action,
         code=Code.ERROR,
@@ -93,12 +93,12 @@ class LogReading:
         return max(self._rests_until - now, 0.0)
 
     def rested(self, now: float) -> Decisions:
-        """It is time to look again."""
+        """Look again, since it is time."""
         self._has_timer = False
         return self.tick(now)
 
     def asked(self, now: float, call: Call) -> Decisions:
-        """A client wants records; a `LogRead` follows if LMDB has to be looked at."""
+        """Serve a client that wants records; a `LogRead` follows if LMDB has to be looked at."""
         request, log = call.request, self._log
         after = request.after or 0
         if isinstance(after, str):
@@ -115,7 +115,7 @@ class LogReading:
         return self._answer(call, after, count, [])
 
     def read(self, message: LogRead) -> Decisions:
-        """What LMDB has."""
+        """Answer with what LMDB has."""
         return self._answer(message.call, message.after, message.count, list(message.entries))
 
     def _answer(self, call: Call, after: int, count: int, stored: list[bytes]) -> Decisions:
@@ -161,7 +161,8 @@ class LogReading:
         return decisions
 
     def raw_read(self, now: float, message: RawRead) -> Decisions:
-        """A part is read. A head that was trimmed meanwhile is told so: what was asked for begins before it."""
+        """Answer with a part that was read. A head that was trimmed meanwhile is told so: what was asked for begins
+        before it."""
         self._is_reading = False
         log, request = self._log, message.call.request
         if log.tail.end.trans_id != self._end_before:

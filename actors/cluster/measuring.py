@@ -19,7 +19,7 @@ OTHER = "other"
 def measured(
     machine: Replication, writer: LogWriter, counts: ClientCounts, runtime: Runtime, settings: ReplicatorSettings
 ) -> dict[str, Any]:
-    """The row of the worker with these, but for what is its queues'."""
+    """Make the row of the worker with these, but for what is its queues'."""
     now, (pid, resident_bytes) = runtime.monotonic(), runtime.process()
     itself_s, system_s, descriptors = runtime.usage()
     return {
@@ -45,7 +45,7 @@ def metrics_reply(
 
 
 def _of_clients(counts: ClientCounts) -> dict[str, Any]:
-    """What its clients have asked for, and how it went; of actions that somebody has asked for."""
+    """Tell what its clients have asked for, and how it went; of actions that somebody has asked for."""
     rows = [(NAMES[number], row) for number, row in counts.by_action.items()]
     asked = {name: row for name, row in [*rows, (OTHER, counts.other)] if row.done or row.refused}
     return {
@@ -61,7 +61,7 @@ def _of_clients(counts: ClientCounts) -> dict[str, Any]:
 
 
 def _of_log(machine: Replication, writer: LogWriter, now: float) -> dict[str, Any]:
-    """The shard's log on this node (monotonic s)."""
+    """Tell of the shard's log on this node (monotonic s)."""
     log = machine.log
     return {
         "role": role_of(machine),

@@ -102,7 +102,7 @@ class Membership:
         return ("", 0) if member is None else (member.host, member.port)
 
     def appended(self, entry: StoredEntry) -> bool:
-        """An entry of one record was added to the log; whether it changed the members."""
+        """Note that an entry of one record was added to the log; whether it changed the members."""
         is_members = entry.is_members
         if is_members is None:
             is_members = entry_codec.begins_with(entry.data, Members)
@@ -115,7 +115,7 @@ class Membership:
         return True
 
     def cut(self, after: int) -> bool:
-        """The log was cut; whether that brought older members back."""
+        """Note that the log was cut; whether that brought older members back."""
         count = len(self._configs)
         while self._configs[-1][0] > after:
             self._configs.pop()
@@ -123,13 +123,13 @@ class Membership:
         return len(self._configs) != count
 
     def replaced(self, members: Members | None) -> None:
-        """A snapshot says who they are."""
+        """Take the members over from a snapshot."""
         if members is not None:
             self._configs = [(0, members)]
             self.current = members
 
     def settled_row(self) -> bytes:
-        """The last members that are committed, encoded; empty if there are none."""
+        """Encode the last members that are committed; empty if there are none."""
         settled = self._configs[0][1]
         return b"" if settled is None else msgspec.msgpack.encode(settled)
 
@@ -141,7 +141,7 @@ class Membership:
     # -- changing ----------------------------------------------------------------------------------------------
 
     def found_cluster(self, cluster_id: int, wanted: list[Member], level: int) -> Members:
-        """The members of a new cluster: this node, which wants the others. All are to understand `level`."""
+        """Give the members of a new cluster: this node, which wants the others. All are to understand `level`."""
         own = Member(self.own.node_id, self.own.host, self.own.port, self.own.disk_id, is_voter=True)
         others = [one for one in wanted if one.node_id != own.node_id]
         return Members("", cluster_id, [own], others, level=level)
@@ -219,8 +219,8 @@ class Membership:
         return MemberChange(replace(current, level=level))
 
     def next_step(self, hellos: dict[int, Hello], progress: dict[int, Progress], log_end: int) -> Members | None:
-        """What is to be done next: members that have moved, caught up, or were met. None: nothing can be done now.
-
+        """Choose what is to be done next: members that have moved, caught up, or were met. None: nothing can be done
+        now.
         An address is put right before anybody new may vote: the new one has to find the way back.
         """
         current = self.current
@@ -243,7 +243,7 @@ class Membership:
         return None
 
     def _moved(self, member: Member, hello: Hello | None) -> Member | None:
-        """The member with the address that it says it has, if that is another one than the log says."""
+        """Give the member the address that it says it has, if that is another one than the log says."""
         if member.node_id == self.own.node_id:
             host, port, disk_id = self.own.host, self.own.port, self.own.disk_id
         elif hello is not None:

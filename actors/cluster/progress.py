@@ -46,12 +46,12 @@ class Progress:
         self._under_way_bytes += size
 
     def found(self, after: int) -> None:
-        """It has asked for what follows record `after`, and is sent all of it: from here on it is pushed to."""
+        """Push to it from here on: it has asked for what follows record `after`, and is sent all of it."""
         self.must_pull()
         self.sent = after
 
     def must_pull(self) -> None:
-        """It can't follow, or did not get what was pushed."""
+        """Let it pull: it can't follow, or did not get what was pushed."""
         self.sent = None
         self._under_way.clear()
         self._under_way_bytes = 0
@@ -71,7 +71,7 @@ class Progress:
     def stored(
         self, now: float, trans_id: int, echo: float, log_end: int, *, is_full: bool, promise_s: float = 0.0
     ) -> None:
-        """It has answered. One that has the whole log is pushed to from here on, without having to ask."""
+        """Note its answer. One that has the whole log is pushed to from here on, without having to ask."""
         if promise_s:
             self.promise_s = promise_s
         self.match = max(self.match, trans_id)
@@ -90,10 +90,10 @@ def on_nodes(matches: Iterable[int]) -> tuple[int, ...]:
 
 
 def on_majority(matches: list[int]) -> int:
-    """The last record that a majority of the voters has, given each one's last."""
+    """Find the last record that a majority of the voters has, given each one's last."""
     return sorted(matches, reverse=True)[len(matches) // 2] if matches else 0
 
 
 def heard_by_majority(moments: list[float]) -> float:
-    """The latest moment that a majority's reach or pass; `moments` has the present for the leader itself."""
+    """Find the latest moment that a majority's reach or pass; `moments` has the present for the leader itself."""
     return sorted(moments, reverse=True)[len(moments) // 2] if moments else -math.inf

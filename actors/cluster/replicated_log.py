@@ -32,13 +32,14 @@ class WritesUnderWay:
         return len(self._ends)
 
     def begin(self, entries: list[StoredEntry]) -> None:
-        """These are written next."""
+        """Note that these are written next."""
         for entry in entries:
             self._count += 1
             self._ends.append((self._count, entry.last_trans_id))
 
     def done(self, count: int, durable: int) -> int:
-        """The first `count` since the start are on the disk; up to which record that is, `durable` before them."""
+        """Note that the first `count` since the start are on the disk; up to which record that is, `durable` before
+        them."""
         while self._ends and self._ends[0][0] <= count:
             durable = self._ends.popleft()[1]
         return durable
@@ -48,7 +49,7 @@ class WritesUnderWay:
         self._ends = deque((count, min(last, after)) for count, last in self._ends)
 
     def reset(self, trans_id: int) -> None:
-        """The log is another one, which ends at `trans_id`: what is written is nothing of it."""
+        """Forget what is being written: the log is another one, which ends at `trans_id`, and it is nothing of that."""
         self._ends = deque((count, trans_id) for count, _ in self._ends)
 
     def silent_s(self, now: float) -> float:
@@ -105,7 +106,7 @@ class ReplicatedLog:
         return WriteEntries(entries, others_wait)
 
     def written(self, entry_count: int, room_bytes: float) -> None:
-        """The first so many entries since the start are on this node's disk."""
+        """Note that the first so many entries since the start are on this node's disk."""
         self.room_bytes = room_bytes
         self.durable = self.writing.done(entry_count, self.durable)
 
@@ -123,7 +124,7 @@ class ReplicatedLog:
         return decisions
 
     def settle(self, committed: int) -> None:
-        """Records up to there are committed."""
+        """Commit the records up to there."""
         assert self.committed <= committed <= self.tail.end.trans_id, (self.committed, committed, self.tail.end)
         self.committed = committed
         self.membership.committed(committed)
@@ -131,14 +132,14 @@ class ReplicatedLog:
     # -- the owner's state -------------------------------------------------------------------------------------
 
     def reload(self) -> Decisions:
-        """The owner's state is not what the log says: it gets a fresh one."""
+        """Ask for a fresh state, since the owner's is not what the log says."""
         if self.is_reloading:
             return []
         self._is_dropping = True
         return [StateDropped()]
 
     def state_gone(self) -> Decisions:
-        """The owner has let go of the old one."""
+        """Note that the owner has let go of the old one."""
         if not self._is_dropping:
             return []
         self._is_dropping = False
@@ -151,7 +152,7 @@ class ReplicatedLog:
         return self._is_dropping or self._loads > 0
 
     def state_loaded(self, message: StateLoaded) -> Decisions:
-        """A fresh state of what LMDB has; the rest of what is committed follows it."""
+        """Give the owner a fresh state of what LMDB has; the rest of what is committed follows it."""
         self._loads -= 1
         if self.is_reloading:
             return []  # another is to come
@@ -179,7 +180,7 @@ class ReplicatedLog:
     # -- LMDB --------------------------------------------------------------------------------------------------
 
     def unstored(self) -> list[StoredEntry]:
-        """What is committed and not in LMDB yet."""
+        """Give what is committed and not in LMDB yet."""
         return self.tail.behind(self.tail.checkpointed, up_to=self.committed)
 
     def checkpointed(self, trans_id: int, trimmed: int) -> bool:
@@ -196,7 +197,7 @@ class ReplicatedLog:
         return self.tail.end.trans_id < trimmed and not self.is_installing
 
     def installed(self, trimmed: int, vote_id: int, members: Members | None) -> Decisions:
-        """A snapshot has taken the place of all that LMDB held; the log goes on behind record `trimmed`."""
+        """Go on behind record `trimmed`: a snapshot has taken the place of all that LMDB held."""
         self.is_installing = False
         self.tail.reset(trimmed, vote_id)
         self.committed = self.durable = self.trimmed = trimmed

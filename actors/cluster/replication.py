@@ -97,7 +97,7 @@ class Replication:
     # -- from the Elector --------------------------------------------------------------------------------------
 
     def stand(self, now: float, standing: Standing) -> Decisions:
-        """This is how the node stands now: take that role, and say to the others what is to be said.
+        """Take the role that the node has now, and say to the others what is to be said.
 
         Nothing of an older vote_id is accepted from here on, so what is said holds (3.3).
         """
@@ -153,7 +153,7 @@ class Replication:
     # -- from other nodes: the front door ----------------------------------------------------------------------
 
     def heard(self, now: float, said: PeerSaid) -> Decisions:
-        """What another node says."""
+        """Handle what another node says."""
         message, node_id = said.message, said.node_id
         if self.log.contradiction is not None or not self._may_be_heard(said):
             return []
@@ -210,7 +210,7 @@ class Replication:
         )
 
     def _vote_asked(self, said: PeerSaid, request: VoteRequest) -> Decisions:
-        """A candidate asks: the Elector decides, told how its log compares with ours."""
+        """Ask the Elector about a candidate, and tell it how its log compares with ours."""
         end, own = LogEnd(request.end_vote_id, request.trans_id), self.log.tail.end
         comparison = (end > own) - (end < own)
         said_count = self.log.stored_said
@@ -245,18 +245,19 @@ class Replication:
     # -- from this node's own actors ---------------------------------------------------------------------------
 
     def append(self, now: float, message: Append) -> Decisions:
-        """The owner's next entries; those it made before it heard that it does not lead any more are dropped."""
+        """Replicate the owner's next entries; those it made before it heard that it does not lead any more are
+        dropped."""
         if isinstance(self.role, Leading) and message.vote_id == self.vote_id:
             return self.role.append(now, message.entries)
         return []
 
     def written(self, now: float, entry_count: int, room_bytes: float) -> Decisions:
-        """The first so many entries are on this node's disk."""
+        """Note that the first so many entries are on this node's disk."""
         self.log.written(entry_count, room_bytes)
         return self.role.written(now)
 
     def state_loaded(self, message: StateLoaded) -> Decisions:
-        """A fresh state of what LMDB has."""
+        """Take a fresh state of what LMDB has."""
         decisions = self.log.state_loaded(message)
         if isinstance(self.role, Leading):
             return decisions + self.log.promote(self.vote_id)
@@ -271,7 +272,7 @@ class Replication:
         return self.role.snapshot_read(message) if isinstance(self.role, Leading) else []
 
     def part_staged(self, now: float, message: PartStaged) -> Decisions:
-        """A part of a snapshot is kept; the last one makes it count."""
+        """Note that a part of a snapshot is kept; the last one makes it count."""
         part = message.part
         if not self._intake.staged(now, message):
             if message.refused is not None or not isinstance(self.role, Following):

@@ -213,7 +213,7 @@ class Replicator(LoopActor):
         self._do(self._machine.stand(self._now(), standing))
 
     def _root_settled(self, message: RootSettled) -> None:
-        """What all shards follow."""
+        """Tell what all shards follow."""
         self._admin.root = message.members
         self._do(self._admin.tick(self._now()))
 
@@ -319,7 +319,7 @@ class Replicator(LoopActor):
     # -- requests ----------------------------------------------------------------------------------------------
 
     def _read_on(self, decisions: Decisions) -> None:
-        """What is decided about readers of the whole log; look again when they have rested."""
+        """Carry out what is decided about readers of the whole log; look again when they have rested."""
         self._do(decisions)
         delay_s = self._reading.timer(self._now())
         if delay_s is not None:
@@ -340,7 +340,7 @@ class Replicator(LoopActor):
         self._go_on_stopping()
 
     def _go_on_stopping(self) -> None:
-        """Stopped is: LMDB has what is committed (unless its disk is full: then the journal keeps it)."""
+        """Stop when LMDB has what is committed (unless its disk is full: then the journal keeps it)."""
         if self._stopping is None:
             return
         has_unstored = bool(self._log.unstored())

@@ -36,7 +36,7 @@ class SnapshotIntake:
         self.next_at = math.inf
 
     def needed(self, now: float, role: Following, message: SnapshotNeeded) -> Decisions:
-        """The leader's log begins behind `trimmed`."""
+        """Begin a snapshot: the leader's log begins behind `trimmed`."""
         if self._is_staging or not self._log.is_behind(message.trimmed):
             return []
         staged = self._staged
@@ -63,7 +63,7 @@ class SnapshotIntake:
             self.next_at = max(self.next_at, now + PULL_RETRY_S)
 
     def linked(self, now: float) -> None:
-        """The link to a node is new: what was asked for over the one before may be lost."""
+        """Ask again over a new link to a node: what was asked for over the one before may be lost."""
         if self._wanted is not None and not self._is_staging:
             self.next_at = now
 
@@ -75,7 +75,7 @@ class SnapshotIntake:
         return self.ask(now, role)
 
     def rows(self, now: float, role: Following, message: SnapshotRows) -> Decisions:
-        """A part has come."""
+        """Take in a part that has come."""
         log = self._log
         if self._is_staging:
             return []
@@ -110,7 +110,7 @@ class SnapshotIntake:
         return [StagePart(part, role.leader, self._staged is None)]
 
     def staged(self, now: float, message: PartStaged) -> bool:
-        """A part is kept; True if it was the last: the snapshot counts now."""
+        """Note that a part is kept; True if it was the last: the snapshot counts now."""
         self._is_staging = False
         if message.refused is not None:
             self._log.is_installing = False

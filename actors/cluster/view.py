@@ -7,7 +7,7 @@ from actors.cluster.replication import Replication
 
 
 def follower_rows(machine: Replication, now: float) -> list[dict[str, Any]]:
-    """What status tells of each follower: `lag` in records, `silent_s` since its last answer, None before the first."""
+    """Tell in status of each follower: `lag` in records, `silent_s` since its last answer, None before the first."""
     leading = machine.leading
     if leading is None:
         return []
@@ -33,7 +33,7 @@ def role_of(machine: Replication) -> str:
 
 
 def shard_row(machine: Replication, now: float, **known: Any) -> dict[str, Any]:
-    """The log's part of a shard's row in status; `known` is what the machine does not know."""
+    """Make the log's part of a shard's row in status; `known` is what the machine does not know."""
     log = machine.log
     return {
         "role": role_of(machine),

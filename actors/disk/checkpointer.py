@@ -101,7 +101,7 @@ class Checkpointer(BlockingActor):
             self._trim()
 
     def _forget_asked(self) -> None:
-        """The log, or the state that describes it, is another: what was said of the one before says nothing of it."""
+        """Forget what was said of the log, or of the state that describes it: it is another."""
         self._asked = self._described = None
 
     def _read_log(self, message: ReadLog) -> None:

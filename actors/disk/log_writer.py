@@ -150,7 +150,7 @@ class LogWriter:
             self.durable = durable
 
     def _wait_for_segment(self) -> None:
-        """The segment is full: the next one is taken when it is ready, and all of this one on disk."""
+        """Take the next segment when it is ready, since this one is full, and all of it is on disk."""
         self._send_errand()
         if self._flush_interval_s is not None:
             self._flush()

@@ -35,7 +35,7 @@ class Retention:
         self._lost: dict[str, int] = {}
 
     def moved(self, readers: dict[str, ReaderPosition]) -> None:
-        """The readers are there now, all of them, as committed."""
+        """Take over the readers that are there now, all of them, as committed."""
         self._readers = readers
         self._lost = {name: upto for name, upto in self._lost.items() if name in readers and readers[name].upto == upto}
 
@@ -52,7 +52,7 @@ class Retention:
         return wanted if wanted > bounds.trimmed else None
 
     def trimmed(self, until: int) -> list[tuple[str, int]]:
-        """The head has gone up to `until`: which readers have just lost records, and behind which one."""
+        """Note that the head has gone up to `until`: which readers have just lost records, and behind which one."""
         lost = [(name, at.upto) for name, at in self._readers.items() if at.upto < until and name not in self._lost]
         self._lost.update(lost)
         return lost

@@ -86,7 +86,7 @@ class WritePlace:
         return Place.LOOP if may_wait else Place.LANE
 
     def begun(self, now: float, seconds: float) -> None:
-        """The system was given a write, and took it or not; that took so long."""
+        """Note that the system was given a write, and took it or not; that took so long."""
         self._begun += 1
         self._long_begun += seconds > QUICK_S
         if seconds > BEGUN_S or self._long_begun > LONG_BEGUN_MAX:
@@ -97,13 +97,13 @@ class WritePlace:
                 self._avoid_s = AVOIDED_S
 
     def failed(self, now: float) -> None:
-        """The system gave a write up, or holds up the loop."""
+        """Note that the system gave a write up, or holds up the loop."""
         self._begun = self._long_begun = 0
         self._avoid_until = now + self._avoid_s
         self._avoid_s = min(2 * self._avoid_s, AVOIDED_MAX_S)
 
     def took(self, place: Place, seconds: float) -> None:
-        """A write on the loop or on a lane is done; it took so long."""
+        """Note that a write on the loop or on a lane is done; it took so long."""
         if seconds <= QUICK_S:
             self._quick += 1
             if self._quick >= PARDONED:

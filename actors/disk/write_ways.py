@@ -83,7 +83,7 @@ class WriteWays:
         self.next_lane().tell(WriteBytes(write, self._host.actor_ref))
 
     def by_lane(self, message: BytesWritten) -> Write:
-        """A lane has written one."""
+        """Note that a lane has written one."""
         write = message.write
         self.place.took(Place.LANE, self._runtime.monotonic() - self._sent.pop(write.entry_count))
         return write

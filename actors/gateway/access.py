@@ -55,13 +55,13 @@ class TokenHash(NamedTuple):
 
     @staticmethod
     def of(token: str) -> "TokenHash":
-        """A token's, with a new salt."""
+        """Make a token's, with a new salt."""
         salt = secrets.token_bytes(SALT_BYTES)
         return TokenHash(salt, _digest(salt, token))
 
     @staticmethod
     def read(text: str) -> "TokenHash":
-        """What `text` wrote. Raises ValueError."""
+        """Read what `text` wrote. Raises ValueError."""
         scheme, _, rest = text.partition(":")
         salt, _, digest = rest.partition(":")
         if scheme != SCHEME:
@@ -80,7 +80,7 @@ _NO_HASH: Final = TokenHash(bytes(SALT_BYTES), bytes(32))
 
 
 def new_token(name: str) -> str:
-    """A token for the principal of that name: `NAME.SECRET`."""
+    """Make a token for the principal of that name: `NAME.SECRET`."""
     return f"{name}.{secrets.token_urlsafe(TOKEN_BYTES)}"
 
 

@@ -76,5 +76,5 @@ class Asked:
             self._voice.say(to, Forward(self.session, calls))
 
     def take_back(self, to: int) -> list[int]:
-        """The serial numbers of what has not left for that node or worker; it does not leave any more."""
+        """Take back what has not left for that node or worker; its serial numbers."""
         return [one.serial for one in self._unsent.pop(to, ())]

@@ -70,7 +70,7 @@ class Auditing:
         self._allowed: dict[str, _Lines] = {}
 
     def line(self, now: float, monotonic: float, call: Call, address: str, missing: str | None) -> Line | None:
-        """What is written of a request at `now` (Unix s); None if too much was already."""
+        """Write of a request at `now` (Unix s); None if too much was already."""
         request = call.request
         what: Line = {"action": NAMES.get(request.action, str(request.action))}
         for name in ("command", "queue", "node_id", "shard", "reader"):
@@ -99,7 +99,8 @@ class Auditing:
         return line
 
     def left_out(self, now: float, monotonic: float) -> list[Line]:
-        """A line for each principal of whose allowed requests some were left out, as far as lines may be written."""
+        """Write a line for each principal of whose allowed requests some were left out, as far as lines may be
+        written."""
         found: list[Line] = []
         for name, lines in self._allowed.items():
             if lines.unsaid:

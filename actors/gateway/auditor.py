@@ -24,7 +24,7 @@ class _File(RotatingFileHandler):
     has_failed = False
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # logging's
-        """The disk is full, or the folder is gone."""
+        """Note that the disk is full, or the folder is gone."""
         if not self.has_failed:
             self.has_failed = True
             log.exception("the audit log %s can't be written", self.baseFilename)

@@ -53,7 +53,7 @@ class _Nobody:
     """To whom what is written down is not answered: its client was answered already."""
 
     def tell(self, message: object) -> None:
-        """It goes nowhere."""
+        """Send it nowhere."""
 
 
 NOBODY: Final = _Nobody()
@@ -68,7 +68,7 @@ class ClientIdentity(NamedTuple):
 
 
 def host_of(address: Any) -> str:
-    """The host of an address as sockets give it."""
+    """Give the host of an address as sockets give it."""
     return str(address[0]) if isinstance(address, tuple) and address else ""
 
 
@@ -90,7 +90,7 @@ class ClientIdentities:
     # -- coming in ---------------------------------------------------------------------------------------------
 
     def connected(self, connection: Connection, address: Any, names: tuple[str, ...]) -> None:
-        """A client has connected, with a certificate of those `names`."""
+        """Take in a client that has connected, with a certificate of those `names`."""
         host = host_of(address)
         is_near = is_loopback(host)
         known = self.table.by_certificate(names) or self.table.stranger(is_near=is_near)
@@ -179,13 +179,13 @@ class ClientIdentities:
             connection.refuse_all(ErrorWord.OVERLOADED, ALL_TAKEN)
 
     def disconnected(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a client that is gone."""
         self._beside.pop(connection, None)
         self._unproved.pop(connection, None)
         self.reception.disconnected(connection)
 
     def asked(self, connection: Connection, order: int, request: Request) -> str | None:
-        """What is about a client, or about the node's settings. The word of its refusal; None: it was done."""
+        """Do what is about a client, or about the node's settings. The word of its refusal; None: it was done."""
         if request.action == Action.AUTHENTICATE:
             return self.authenticate(connection, order, request)
         if self.is_refused(connection, order, request):
@@ -195,7 +195,7 @@ class ClientIdentities:
     # -- tokens ------------------------------------------------------------------------------------------------
 
     def authenticate(self, connection: Connection, order: int, request: Request) -> str | None:
-        """A client says who it is. The word of its refusal; None: it is somebody."""
+        """Look at who a client says it is. The word of its refusal; None: it is somebody."""
         identity: ClientIdentity = connection.identity
         if request.token is None:
             connection.answer(order, request, refusal(request, ErrorWord.FIELD, "token is missing"))
@@ -255,7 +255,7 @@ class ClientIdentities:
     def changed(
         self, table: AccessTable, connections: list[Connection], datagrams: list[DatagramClient]
     ) -> tuple[list[Connection], list[tuple[Connection | DatagramClient, Principal]]]:
-        """The access file says something else. Returns who is not known any more, and who may do something else now.
+        """Go by what the access file says now. Returns who is not known any more, and who may do something else now.
 
         Who is known by the same proof goes on, with the rights of now; who is not is told so, and has to come again.
         """

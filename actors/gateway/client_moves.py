@@ -44,7 +44,8 @@ class ClientMoves:
         return self.asked(client.affinity, shard)
 
     def asked(self, affinity: ShardAffinity, shard: int) -> bool:
-        """A client asks that shard, another worker's: should it move there? What it asks here ends the count."""
+        """Count a request for that shard, another worker's: should the client move there? What it asks here ends the
+        count."""
         if shard != affinity.shard:
             affinity.shard, affinity.count = shard, 1
             return False

@@ -45,7 +45,7 @@ class Datagrams:
         return None
 
     def answered(self, client: DatagramClient, call: Call) -> None:
-        """It holds nothing any more."""
+        """Forget what it holds."""
         request = call.request
         if client.size > LARGE_BYTES:
             self._account.take(-client.size)

@@ -52,7 +52,7 @@ class Gather(ABC):
         self._missing = size
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
-        """The reply to part number `order`."""
+        """Take the reply to part number `order`."""
         self._by_order[order] = reply
         self._missing -= 1
 
@@ -69,7 +69,7 @@ class Gather(ABC):
 
     @abstractmethod
     def reply(self) -> Reply:
-        """The one reply."""
+        """Make the one reply."""
 
 
 class Gathered(Gather):
@@ -104,7 +104,7 @@ class ConfirmSum(Gathered):
     """What is said of messages of several shards, as confirm or bury: how many there were in all."""
 
     def reply(self) -> Reply:
-        """The sum. Where a shard could not be asked, its refusal, which still says how many others were done."""
+        """Add up. Where a shard could not be asked, give its refusal, which still says how many others were done."""
         request = self.call.request
         if request.key is not None and request.scope is not None:
             return self._of_one()
@@ -140,7 +140,7 @@ class Found(Gathered):
     """One message that one of the shards has."""
 
     def reply(self) -> Reply:
-        """That shard's; otherwise the refusal that says most."""
+        """Give that shard's; otherwise the refusal that says most."""
         found = next((reply for reply in self.replies if reply.code == Code.OK), None)
         return found or max(self.replies, key=_how_telling)
 
@@ -167,7 +167,7 @@ class _Order:
         self.is_reversed = self._is_down and not self._is_ranked
 
     def key(self, row: QueueRow) -> Place:
-        """What stands before what; downwards by name it is the other way round."""
+        """Say what stands before what; downwards by name it is the other way round."""
         if not self._is_ranked:
             return 0.0, row.name
         return rank(value_of(row, self._sort), is_descending=self._is_down), row.name
@@ -178,7 +178,7 @@ class _Order:
         return (0.0, str(after)) if found is None else found
 
     def first(self, places: list[Place]) -> Place:
-        """The first of them in this order."""
+        """Find the first of them in this order."""
         return max(places) if self.is_reversed else min(places)
 
     def is_behind(self, place: Place, bound: Place) -> bool:
@@ -186,7 +186,7 @@ class _Order:
         return place < bound if self.is_reversed else place > bound
 
     def next(self, place: Place) -> str:
-        """What a list goes on after that ends there."""
+        """Say what a list goes on after that ends there."""
         return cursor(*place) if self._is_ranked else place[1]
 
 
@@ -295,7 +295,7 @@ class MembersInSync(Gathered):
         return None
 
     def reply(self) -> Reply:
-        """The refusal."""
+        """Give the refusal."""
         reason = f"the members can't be changed now: {self.fault}"
         return refusal(self.call.request, ErrorWord.MEMBERSHIP, reason)
 
@@ -304,7 +304,7 @@ class Measured(Gathered):
     """A node's numbers: all shards' rows, each counted by its own worker."""
 
     def reply(self) -> Reply:
-        """The rows that there are; the first refusal, if there is none."""
+        """Give the rows that there are; the first refusal, if there is none."""
         known = {shard: reply for shard, reply in self.by_shard if isinstance(reply, MetricsReply)}
         if not known:
             return self.replies[0]
@@ -324,7 +324,7 @@ class NodeStatus(Gathered):
         self._faults = faults
 
     def reply(self) -> Reply:
-        """The sums of what the workers count, and all shards' rows."""
+        """Add up what the workers count, beside all shards' rows."""
         request = self.call.request
         rows: list[Any] = []
         known: set[int] = set()

@@ -37,7 +37,7 @@ class LateRequests:
         return found
 
     def ask(self, now: float, asker: Asker, calls: list[Call]) -> list[int]:
-        """These calls wait; the serial numbers by which their node is asked for them."""
+        """Let these calls wait; the serial numbers by which their node is asked for them."""
         waiting = self._asked.setdefault(asker, {})
         for call in calls:
             waiting[call.order] = (call, now)
@@ -69,7 +69,7 @@ class LateRequests:
         return late
 
     def forget(self, node_id: int) -> None:
-        """What that node forwarded is not done any more."""
+        """Forget what that node forwarded: it is not done any more."""
         for asker in [asker for asker in self._asked if asker[0] == node_id]:
             waiting = self._asked.pop(asker)
             for serial in list(waiting):

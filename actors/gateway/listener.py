@@ -126,7 +126,7 @@ class Listener(LoopActor):
         return None
 
     def admit_moved(self, connection: Connection, address: Any, name: str, proof: str) -> str | None:
-        """A client that another worker of this node has let in, and knew by that name for that `proof`.
+        """Take in a client that another worker of this node has let in, and knew by that name for that `proof`.
 
         It is not turned away now: see `has_room`.
         """
@@ -141,7 +141,7 @@ class Listener(LoopActor):
         return len(self._connections) < self.limits.connections_max * ROOM
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
-        """A client's request: it leaves with all others of this turn."""
+        """Send a client's request on, with all others of this turn."""
         if request.action in _OF_CLIENT:
             self._hand_over()
             self.counts.answered(request.action, self._identities.asked(connection, order, request))
@@ -157,7 +157,7 @@ class Listener(LoopActor):
         gathered.append(call)
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A datagram's request."""
+        """Send a datagram's request on."""
         identities, host = self._identities, client.address[0]
         principal = identities.datagrams_near if is_loopback(host) else identities.datagrams_far
         size = client.reply_bytes_max
@@ -173,7 +173,7 @@ class Listener(LoopActor):
         self._gathered.append(call)
 
     def ended(self, connection: Connection) -> None:
-        """A client that asks nothing more: no message is kept waiting for it."""
+        """Keep no message waiting for a client that asks nothing more."""
         self._hand_over()
         self._router.tell(ClientGone(connection))
 
@@ -184,7 +184,7 @@ class Listener(LoopActor):
                 self._router.tell(ClientGone(connection))
 
     def closed(self, connection: Connection) -> None:
-        """A client that is gone."""
+        """Forget a client that is gone."""
         self.turned_away.closed(connection)
         self._moving.closed(connection)
         self.strangers.closed(connection)
@@ -195,11 +195,11 @@ class Listener(LoopActor):
             self.ended(connection)
 
     def broken(self, connection: Connection, error: Exception) -> None:
-        """The session has raised: whoever made it do so pays, and nobody else."""
+        """Let whoever made its session raise pay, and nobody else."""
         self.turned_away.broke(connection.identity.address, error)
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
-        """The session has raised."""
+        """Let a datagram's session that has raised harm nobody else."""
         self.turned_away.broke(f"{client.address[0]} (UDP)", error)
 
     # -- clients that move to another worker ---------------------------------------------------------------------
@@ -210,7 +210,7 @@ class Listener(LoopActor):
             self._moving.begin(connection, message.shard)
 
     def settled(self, connection: Connection) -> None:
-        """What was answered leaves first; what was cut goes on."""
+        """Send first what was answered; go on with what was cut."""
         self.runtime.call_later(0.0, lambda: self.strangers.end_turn(connection))
         if connection.is_moving:
             self.runtime.call_later(0.0, lambda: self._go_on_moving(connection))

@@ -44,7 +44,8 @@ class ReachedLimits:
         self._quiet_sweeps: dict[str, int] = {}
 
     def note(self, limit: str, what: str, kind: str | None = None) -> None:
-        """It is reached: `what` says so. It is counted as `kind`, where what it is called may name a client's queue."""
+        """Refuse, since a limit is reached: `what` says so. It is counted as `kind`, where what it is called may name
+        a client's queue."""
         known, counted = self._quiet_sweeps, self._counts.refused_by_limit
         counted[kind or limit] = counted.get(kind or limit, 0) + 1
         if limit not in known and len(known) < NAMES_MAX:
@@ -91,7 +92,7 @@ class DatagramWaits:
         return None
 
     def remove(self, client: DatagramClient) -> None:
-        """It is answered."""
+        """Note that it is answered."""
         host = client.address[0]
         del self._clients[client]
         self._by_host[host] -= 1

@@ -12,7 +12,7 @@ class MovingClients:
         self._to: dict[Connection, int] = {}
 
     def begin(self, connection: Connection, shard: int) -> None:
-        """It is to go on with that shard's worker."""
+        """Let it go on with that shard's worker."""
         self._to[connection] = shard
         connection.is_moving = True
         self.go_on(connection)
@@ -26,5 +26,5 @@ class MovingClients:
             self._move(connection, shard)
 
     def closed(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a client that is gone."""
         self._to.pop(connection, None)

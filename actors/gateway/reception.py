@@ -74,11 +74,11 @@ class Reception:
         self._end_waits, self._settings = end_waits, settings
 
     def connected(self, connection: Connection) -> None:
-        """A client has connected."""
+        """Take in a client that has connected."""
         self._guests[connection] = _Guest(next(self._numbers), self._runtime.monotonic())
 
     def disconnected(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a client that is gone."""
         guest = self._guests.pop(connection, None)
         if guest is not None and guest.sleeping is not None:
             guest.sleeping.cancel()
@@ -104,7 +104,7 @@ class Reception:
         return reply.error
 
     def _client(self, connection: Connection, order: int, request: Request) -> Reply | None:
-        """The reply to a request about clients; None: it comes later."""
+        """Reply to a request about clients; None: the reply comes later."""
         guest, command = self._guests[connection], request.command
         rows: list[dict[str, Any]] = []
         if command == "name":

@@ -61,14 +61,14 @@ class RemoteClients:
         return list(self._clients)
 
     def forget(self, node_id: int) -> list[RemoteClient]:
-        """The clients of that node: nothing is done for them any more."""
+        """Do nothing any more for the clients of that node."""
         clients = list(self._clients.pop(node_id, {}).values())
         for client in clients:
             client.has_left = client.is_gone = True
         return clients
 
     def left(self, node_id: int, number: int) -> RemoteClient | None:
-        """A client of that node is gone."""
+        """Do nothing any more for a client of that node, which is gone."""
         client = self._clients.get(node_id, {}).pop(number, None)
         if client is not None:
             client.has_left = client.is_gone = True
@@ -79,7 +79,7 @@ class RemoteClients:
         return self._heard.get(node_id, (0, 0))[0] != session
 
     def fresh(self, node_id: int, message: Forward) -> list[ForwardedCall]:
-        """The calls that were not heard before."""
+        """Leave out the calls that were heard before."""
         session, heard = self._heard.get(node_id, (0, 0))
         if session != message.session:
             heard = 0
@@ -89,7 +89,7 @@ class RemoteClients:
         return fresh
 
     def serve(self, node_id: int, session: int, fresh: list[ForwardedCall], reply_to: Receiver) -> Served | None:
-        """What of them may be done. None: that node forwards what no client can have sent."""
+        """Find out what of them may be done. None: that node forwards what no client can have sent."""
         served = Served([], [])
         clients = self._clients.setdefault(node_id, {})
         for one in fresh:

@@ -56,8 +56,8 @@ class Rests:
         self._large_until = 0.0
 
     def spent(self, connection: Connection, took_s: float, size: int, turns: float = 1.0) -> None:
-        """A stranger's `size` bytes took so much of each of `turns` turns: it rests until that and what was owed before
-        is paid."""
+        """Reckon a stranger's `size` bytes, which took so much of each of `turns` turns: it rests until that and what
+        was owed before is paid."""
         rest_s = self._time.spent(self._runtime.monotonic(), took_s, size, turns)
         if rest_s > 0.0 and not connection.is_gone:
             connection.rest(True)
@@ -67,7 +67,7 @@ class Rests:
             self._leave(connection)
 
     def asks_long(self, connection: Connection) -> None:
-        """A stranger's long reply is looked up from now on; for others, few at a time are."""
+        """Note that a stranger's long reply is looked up from now on; for others, few at a time are."""
         if connection not in self._ahead:
             self._ahead[connection] = self._runtime.call_later(REST_MAX_S, lambda: self._leave(connection))
 
@@ -87,7 +87,8 @@ class Rests:
             self._hear(connection)
 
     def must_rest(self, connection: Connection) -> bool:
-        """A stranger has come with something large: whether it waits until the others have paid, or is refused."""
+        """Decide whether a stranger that has come with something large waits until the others have paid, or is
+        refused."""
         now = self._runtime.monotonic()
         owed_s = self._time.owed(now)
         if owed_s <= 0.0 and not self._waiting and len(self._ahead) < (1 if now < self._large_until else AT_ONCE):
@@ -106,7 +107,7 @@ class Rests:
             self._runtime.call_later(max(self._time.owed(self._runtime.monotonic()), 0.0), self._next)
 
     def _next(self) -> None:
-        """The debt is paid, unless it has grown meanwhile: those that wait are heard until there is another."""
+        """Hear those that wait until there is a debt again: this one is paid, unless it has grown meanwhile."""
         self._is_armed = False
         begun = self._runtime.worked()
         for _ in range(HEARD_AT_ONCE):
@@ -118,7 +119,7 @@ class Rests:
         self._arm()
 
     def _hear(self, connection: Connection, *, is_turn: bool = False) -> None:
-        """What it sent meanwhile is looked at now, and reckoned."""
+        """Look at what it sent meanwhile, and reckon that."""
         begun, size = self._runtime.worked(), connection.account.partial
         connection.rest(False, is_turn=is_turn)
         if not connection.account.is_known:
@@ -154,7 +155,7 @@ class Rests:
         self.spent(connection, self._runtime.worked() - begun, 0)
 
     def closed(self, connection: Connection) -> None:
-        """It is gone; a long reply that was asked for comes all the same."""
+        """Forget a client that is gone; a long reply that was asked for comes all the same."""
         for timer in self._own.pop(connection, ()):
             timer.cancel()
         if connection in self._waiting:

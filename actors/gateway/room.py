@@ -18,7 +18,7 @@ class Room:
         self._is_making = False
 
     def account(self) -> Account:
-        """A new client's."""
+        """Open a new client's."""
         return Account(self.held)
 
     def overdrawn(self, connection: Connection, wanted: int) -> None:

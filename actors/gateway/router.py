@@ -114,7 +114,7 @@ class Router(LoopActor):
         self._voice.links = links
 
     def serve(self, listener: Mailbox[ToListener]) -> None:
-        """The Listener of this worker, which is made when all others are. Before any message."""
+        """Know the Listener of this worker, which is made when all others are. Before any message."""
         self._listener = self._serving.listener = listener
 
     def on_receive(self, message: Any) -> None:
@@ -127,7 +127,7 @@ class Router(LoopActor):
         return self.runtime.monotonic()
 
     def _routing_to(self, key: int) -> Routing:
-        """That of the shard which a node or worker is asked about."""
+        """Find the Routing of the shard which that node or worker is asked about."""
         return self._own if key > 0 else self._routings[shard_of(key)]
 
     def on_stop(self) -> None:
@@ -173,7 +173,7 @@ class Router(LoopActor):
             self._route(shard, calls)
 
     def _cancel(self, now: float, call: Call) -> None:
-        """What it ends is a search, or waits in one shard: the one that is under way, or else this worker's own."""
+        """End a search, or what waits in one shard: the one that is under way, or else this worker's own."""
         parted = self._parts.cancel(now, call)
         if parted is not None:
             self._do_parts(parted)
@@ -224,7 +224,7 @@ class Router(LoopActor):
                 self._finishing.look()
 
     def _returned(self, message: Returned) -> None:
-        """Calls that the owner did not do: ours are routed again."""
+        """Route again those of our calls that the owner did not do."""
         self._own.returned(self._now(), self._serving.take_returned(message.calls))
         self._arm()
 
@@ -243,7 +243,7 @@ class Router(LoopActor):
             self._forget(client, shard)
 
     def _forget(self, client: Client, shard: int) -> None:
-        """It wants nothing more of the shard."""
+        """Let the clients want nothing more of the shard."""
         routing = self._routings[shard]
         send_answers(routing.forget(client))
         self._say_left(routing.under_way.client_gone(client))
@@ -251,7 +251,7 @@ class Router(LoopActor):
             self._owner.tell(ClientGone(client))
 
     def _say_left(self, left: ForwardedClient | None) -> None:
-        """A client that others know, if they do, waits for nothing there any more.
+        """End what waits elsewhere for a client, which others know of, if they do.
 
         What it asked before leaves first: behind the word of its leaving it would wait for nobody, and take a message.
         """
@@ -260,7 +260,7 @@ class Router(LoopActor):
             self._voice.say(left.node_id, ClientLeft(left.number))
 
     def _rejudge(self, message: RightsChanged) -> None:
-        """What is with this worker's owner is judged there; the leader of another node goes by its own table."""
+        """Judge what is with this worker's owner by its table; the leader of another node goes by its own."""
         parted, seekings = self._parts.rejudged(self._now(), message.client, message.principal)
         self._do_parts(parted)
         for client in (*seekings, message.client):
@@ -314,7 +314,7 @@ class Router(LoopActor):
         self._arm()
 
     def _unheard(self, message: PeerUnheard) -> None:
-        """What that node said last may be lost, and so may its answers to what was forwarded to it."""
+        """Note that what that node said last may be lost, and so may its answers to what was forwarded to it."""
         key, now = message.node_id, self._now()
         routing = self._routing_to(key)
         self._serving.forget(key)
@@ -363,7 +363,7 @@ class Router(LoopActor):
 
 
 def _as_stopping(call: Call, reply: Reply) -> Answer:
-    """A consumer that this node has called back since it stops has not waited in vain: it may go on elsewhere."""
+    """Let a consumer go on elsewhere that this node has called back since it stops: it has not waited in vain."""
     is_empty = reply.code == 0 and reply.msg_id is None and not (reply.count or getattr(reply, "messages", None))
     if call.request.wait and call.request.action in WAITS and is_empty:
         return call, refusal(call.request, ErrorWord.STOPPING, "the node is stopping")

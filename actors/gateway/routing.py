@@ -157,7 +157,7 @@ class Routing:
             self._send_on(now, call, deadline, routed)
 
     def _cancel(self, now: float, call: Call, routed: Routed) -> None:
-        """What waits may be held here, or be under way to who leads; where it is, there the answer is.
+        """End what waits: it may be held here, or be under way to who leads; where it is, there the answer is.
 
         One that is under way to a former leader may come back: it is asked for again then, and waits no more.
         """
@@ -186,7 +186,7 @@ class Routing:
         return any(_is_wait(call, client, seq) for call in calls)
 
     def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
-        """It is for another node, or another worker."""
+        """Send it to another node, or another worker."""
         to = self._to(call.request.action)
         is_told = getattr(call.client, "protocol", "") in REDIRECTED
         forwards = self._forwards or to == self._sibling or call.is_part or not is_told
@@ -244,7 +244,7 @@ class Routing:
         return [one.call for one in held]
 
     def _look_again(self, now: float) -> Routed:
-        """What is held goes on in its order, if there is somewhere to go: `LOOK_MAX` calls at a time.
+        """Go on with what is held, in its order, if there is somewhere to go: `LOOK_MAX` calls at a time.
 
         The rest is looked at with the next tick, which is soon then.
         """
@@ -271,7 +271,7 @@ class Routing:
         return routed
 
     def credit_again(self, now: float) -> Routed:
-        """What was held since too much was on its way goes on."""
+        """Go on with what was held since too much was on its way."""
         self.under_way.has_credit = False
         return self._look_again(now)
 
@@ -301,25 +301,25 @@ class Routing:
         self._is_draining = True
 
     def undrain(self, now: float) -> Routed:
-        """It keeps its place."""
+        """Send to the owner again: the node keeps its place."""
         self._is_draining = False
         return self._look_again(now)
 
     def linked(self, now: float, node_id: int, level: int = 1) -> Routed:
-        """The link to a node, which understands feature level `level`, is open."""
+        """Note that the link to a node, which understands feature level `level`, is open."""
         self._linked.add(node_id)
         self._levels[node_id] = level
         return self._look_again(now) if node_id in (self.leader, self._sibling) else Routed()
 
     def returned(self, now: float, calls: list[Call]) -> None:
-        """Calls that came back from a node that does not lead, undone."""
+        """Route again calls that came back, undone, from a node that does not lead."""
         for call in calls:
             call.returns += 1
             deadline = now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0)
             self._hold(call, now + RETURN_S, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
-        """A client asks nothing more: its consumers that are held wait for no message, and take none if it is gone.
+        """Let the held consumers of a client that asks nothing more wait for no message, and take none if it is gone.
 
         All else that it asked is done: it may have ended its side and read on, and its requests count as open.
         """
@@ -355,12 +355,12 @@ class Routing:
     # -- forwarding --------------------------------------------------------------------------------------------
 
     def came_back(self, now: float, node_id: int, serials: list[int]) -> None:
-        """These calls to a node were not done: they did not leave this one, or that one does not lead."""
+        """Route again calls to a node that were not done: they did not leave this one, or that one does not lead."""
         for one in self.under_way.take_those(node_id, serials):
             self._again(now, one)
 
     def _again(self, now: float, one: Outgoing) -> None:
-        """It is asked for again, and waits only for what is left of its time."""
+        """Ask for it again; it waits only for what is left of its time."""
         request = one.call.request
         if request.wait:
             left_s = max(min(request.wait, one.waits_until - now), 0.001)
@@ -392,7 +392,8 @@ class Routing:
         return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
 
     def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
-        """What the client may do has changed. What other nodes know of it, if one waits there for what it may not."""
+        """Judge what a client has open, since what it may do has changed. What other nodes know of it, if one waits
+        there for what"""
         everyone = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
         mine = [call for call in everyone if call.client is client]
         for call in mine:
@@ -425,7 +426,7 @@ def _redirect(call: Call, leader: int, host: str, port: int) -> RedirectReply:
 
 
 def _given_up(held: Held) -> Answer:
-    """It was held for as long as it may be."""
+    """Give up a call that was held for as long as it may be."""
     request = held.call.request
     if held.for_credit:
         reason = "too much is on its way to the node that leads: the request was not done"
@@ -435,7 +436,8 @@ def _given_up(held: Held) -> Answer:
 
 
 def _missing_right(call: Call) -> str | None:
-    """What its client may not do (any more), of a call that was held: it may have been elsewhere when that changed."""
+    """Refuse what its client may not do (any more), of a call that was held: it may have been elsewhere when that
+    changed."""
     call.principal = getattr(call.client, "principal", None) or call.principal
     return call.principal.rights.missing(call.request)
 

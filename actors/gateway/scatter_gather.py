@@ -69,7 +69,7 @@ class ScatterGather:
         self.faults = faults
 
     def scatter(self, now: float, call: Call) -> Parted:
-        """What is asked of which shard for a request that concerns several."""
+        """Decide what is asked of which shard for a request that concerns several."""
         request, sharding = call.request, self._sharding
         fault = sharding.fault(request)
         if fault is not None:
@@ -174,7 +174,7 @@ class ScatterGather:
         return parted
 
     def rejudged(self, now: float, client: Client, principal: Principal) -> tuple[Parted, list[Seeking]]:
-        """What the client may do has changed: it is told where it may not have all of its queues any more.
+        """Tell a client, of which has changed what it may do, where it may not have all of its queues any more.
 
         Also gives the searches, which are clients themselves, to be judged as theirs is.
         """
@@ -189,7 +189,7 @@ class ScatterGather:
         return parted, seekings
 
     def stop(self, now: float) -> Parted:
-        """This node is stopping: who searches may go on elsewhere."""
+        """Let who searches go on elsewhere, since this node is stopping."""
         parted = Parted([], [], [])
         for seekings in list(self._seeking_of.values()):
             for seeking in list(seekings):

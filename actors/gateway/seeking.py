@@ -77,7 +77,7 @@ class Seeking:
         return self._go_on(now)
 
     def answered(self, now: float, order: int, reply: Reply) -> Step:
-        """A shard's reply to what was asked under `order`."""
+        """Take a shard's reply to what was asked under `order`."""
         if self._is_done:
             return Step([], [])
         if order in self._watches:
@@ -113,20 +113,20 @@ class Seeking:
         return Step([], []) if self._trying is not None else self._go_on(now)
 
     def client_gone(self, now: float) -> Step:
-        """The consumer waits no longer; what is being asked for is still given."""
+        """Wait no longer for a message; what is being asked for is still given."""
         return self._end(now, self._nothing())
 
     def cancelled(self, reply: Reply) -> list[Answer]:
-        """What those are answered who wanted an end of it, now that it has its `reply`, which may be a message."""
+        """Answer those who wanted an end of it, now that it has its `reply`, which may be a message."""
         is_ended = reply.msg_id is None and reply.count is None and not getattr(reply, "messages", None)
         return [(call, done(call.request, Reply, cancelled=int(is_ended))) for call in self.cancels]
 
     def stop(self, now: float) -> Step:
-        """This node is stopping: the consumer may go on elsewhere."""
+        """Let the consumer go on elsewhere, since this node is stopping."""
         return self._end(now, refusal(self.call.request, ErrorWord.STOPPING, "the node is stopping"))
 
     def refuse(self, now: float, reply: Reply) -> Step:
-        """The consumer may not have these queues any more."""
+        """Refuse the consumer, which may not have these queues any more."""
         return self._end(now, reply)
 
     def _end(self, now: float, reply: Reply) -> Step:

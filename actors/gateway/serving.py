@@ -75,25 +75,25 @@ class Serving:
     # -- links -------------------------------------------------------------------------------------------------
 
     def linked(self, message: PeerUp) -> None:
-        """The link to a node is open."""
+        """Note that the link to a node is open."""
         if message.hello.minor >= KNOWS_STILL_THERE and node_of(message.node_id):
             self._knows_still_there.add(message.node_id)
 
     def behind(self, message: PeerBehind) -> None:
-        """A node takes its answers more slowly than they come, or does so no more."""
+        """Note that a node takes its answers more slowly than they come, or does so no more."""
         if message.is_behind:
             self._behind.add(message.node_id)
         else:
             self._behind.discard(message.node_id)
 
     def forget(self, key: int) -> None:
-        """The clients of that node or worker are gone for this one: no message is kept waiting for them."""
+        """Keep no message waiting for the clients of that node or worker, which are gone for this one."""
         self._late.forget(key)
         for client in self._remote.forget(key):
             self._owner.tell(ClientGone(client))
 
     def forget_all(self) -> None:
-        """This node does not lead any more."""
+        """Note that this node does not lead any more."""
         for key in self._remote.nodes:
             self.forget(key)
 

@@ -73,7 +73,7 @@ class ShardNews(LoopActor):
     # -- what it hears -----------------------------------------------------------------------------------------
 
     def _own_leader_changed(self, message: LeaderChanged) -> None:
-        """That nobody leads is not worth telling: whoever is asked says so."""
+        """Tell who leads, if somebody does; else whoever is asked says that nobody does."""
         if message.leader:
             row = ShardLeader(self._own, message.vote_id, message.leader, message.host, message.port)
             self._learn([row], is_of_node=True)
@@ -115,7 +115,7 @@ class ShardNews(LoopActor):
         return known is None or row.vote_id > known.vote_id or (is_same and row != known and row.port != 0)
 
     def _settled(self, root: RootSettled, *, is_of_node: bool) -> None:
-        """The newer counts; of another cluster than before only what this node's shard 0 says."""
+        """Take what is newer; of another cluster than before only what this node's shard 0 says."""
         known = self._root
         is_same = known is not None and known.members.cluster_id == root.members.cluster_id
         if known is not None and (root.committed <= known.committed if is_same else not is_of_node):
@@ -131,14 +131,14 @@ class ShardNews(LoopActor):
     # -- what it tells -----------------------------------------------------------------------------------------
 
     def _point(self, row: ShardLeader) -> None:
-        """The Router is to send that shard's requests there."""
+        """Have the Router send that shard's requests there."""
         node_id = 0 if row.leader == self._node_id else row.leader
         self._links.tell(Reach(row.shard, node_id))
         key = worker_key(row.shard, node_id)
         self._router.tell(LeaderChanged(key, False, row.host, row.port, row.vote_id, row.shard))
 
     def _peer_up(self, message: PeerUp) -> None:
-        """A worker that this one tells is there: what it has missed."""
+        """Tell a worker that is there what it has missed."""
         to = message.node_id
         if to > 0:
             self._tell_nodes((to,), ShardLeaders([row for row in self._leaders.values() if row.shard != self._own]))

@@ -60,7 +60,7 @@ class Sharding:
         self.own = own
 
     def shard_of(self, request: Request) -> int:
-        """The one shard that does the request, or `SEVERAL`. What names nothing is refused by any shard.
+        """Find the one shard that does the request, or `SEVERAL`. What names nothing is refused by any shard.
 
         The action says which of the fields counts: others may be there, and mean nothing.
         """
@@ -91,7 +91,7 @@ class Sharding:
         return shard if not other or shard_of_queue(other, self.shards) == shard else SEVERAL
 
     def groups(self, request: Request) -> list[tuple[int, list[str]]]:
-        """The queues that a consume names, in its order of preference; neighbours in one shard are together.
+        """Group the queues that a consume names, in its order of preference; neighbours in one shard are together.
 
         All of a shard's are where one of each is to be taken, again and again: nobody is preferred then.
         """
@@ -107,7 +107,7 @@ class Sharding:
         return groups
 
     def of_messages(self, request: Request) -> list[Part]:
-        """A request about messages, for each shard that has some of them; by a key, for all: any may have it."""
+        """Split a request about messages, for each shard that has some of them; by a key, for all: any may have it."""
         if request.msg_id is None and request.msg_ids is None:
             return [Part(shard, request) for shard in range(self.shards)]
         ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
@@ -123,7 +123,7 @@ class Sharding:
         return parts
 
     def every(self, request: Request) -> list[Part]:
-        """A request about all shards, for each of them."""
+        """Split a request about all shards, for each of them."""
         asked = replace(request, patience=short_patience(request))
         return [Part(shard, asked) for shard in range(self.shards)]
 

@@ -29,7 +29,7 @@ class TurnedAway:
         self._without_place: dict[Connection, None] = {}
 
     def no_place(self, connection: Connection) -> None:
-        """It is told why, and closed: nobody sweeps it."""
+        """Tell it why, and close it: nobody sweeps it."""
         if len(self._without_place) >= REFUSED_MAX:
             connection.abort()
         else:
@@ -37,11 +37,11 @@ class TurnedAway:
             self._runtime.call_later(REFUSED_S, connection.abort)
 
     def closed(self, connection: Connection) -> None:
-        """It is gone."""
+        """Forget a client that is gone."""
         self._without_place.pop(connection, None)
 
     def broke(self, who: str, error: Exception) -> None:
-        """A session has raised: whoever made it do so pays, and nobody else."""
+        """Let whoever made its session raise pay, and nobody else."""
         self.note(who, BROKEN.format(error))
 
     def note(self, address: str, why: str) -> None:

@@ -127,7 +127,7 @@ class UnderWay:
     def send(
         self, now: float, call: Call, to: int, size: int, leader: int, kind: int = WORK
     ) -> tuple[Forwarding, float]:
-        """It goes to that node; with the time by which its answer must be there."""
+        """Send it to that node; with the time by which its answer must be there."""
         self._serial += 1
         is_nobodys = call.is_single or call.client.has_left or to != leader
         number = 0 if is_nobodys else self._number_of(call.client, leader)
@@ -151,7 +151,7 @@ class UnderWay:
         return known.number
 
     def answered(self, node_id: int, serial: int, reply: Reply) -> Answer | None:
-        """A node's reply to a call; None if it was not forwarded to that node, or is answered already."""
+        """Take a node's reply to a call; None if it was not forwarded to that node, or is answered already."""
         one = self._calls.get(serial)
         if one is None or one.node_id != node_id:
             return None
@@ -160,7 +160,8 @@ class UnderWay:
         return one.call, reply
 
     def take_back(self, serial: int) -> Outgoing:
-        """It is on its way no more: there is credit for others, which are looked at when half of all is free."""
+        """Note that it is on its way no more: there is credit for others, which are looked at when half of all is
+        free."""
         one = self._calls.pop(serial)
         for pool in POOLS[one.kind]:
             key = (one.node_id, pool)
@@ -179,11 +180,11 @@ class UnderWay:
         return one is not None and one.node_id == node_id
 
     def at(self, node_id: int) -> list[int]:
-        """The serial numbers of what that node has not answered."""
+        """Give the serial numbers of what that node has not answered."""
         return [serial for serial, one in self._calls.items() if one.node_id == node_id]
 
     def late(self, now: float) -> list[int]:
-        """The serial numbers of those whose answer is missing."""
+        """Give the serial numbers of those whose answer is missing."""
         return [serial for serial, one in self._calls.items() if one.deadline <= now]
 
     def still_there(self, node_id: int, serials: list[int]) -> list[int]:
@@ -198,7 +199,7 @@ class UnderWay:
         return [*self._clients.values()]
 
     def client_gone(self, client: Client) -> ForwardedClient | None:
-        """What other nodes know of it, if calls of it were forwarded."""
+        """Say what other nodes know of it, if calls of it were forwarded."""
         return self._clients.pop(client, None)
 
 
@@ -210,7 +211,7 @@ def kind_of(call: Call) -> int:
 
 
 def call_bytes(call: Call) -> int:
-    """What a call takes of a link, there and back, about."""
+    """Reckon what a call takes of a link, there and back, about."""
     request = call.request
     length = reply_length(request)
     size = CALL_BYTES + REPLY_BYTES[length]

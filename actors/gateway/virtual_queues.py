@@ -20,7 +20,7 @@ class Copies(Gather):
     """
 
     def reply(self) -> Reply:
-        """The one reply to the produce."""
+        """Make the one reply to the produce."""
         request = self.call.request
         ids: list[int] = []
         refused: Reply | None = None
@@ -55,11 +55,11 @@ class VirtualQueues:
         self.names = names
 
     def become(self, names: dict[str, list[str]]) -> None:
-        """The configuration names others."""
+        """Go by the others that the configuration names."""
         self.names = names
 
     def split(self, calls: list[Call], reply_to: Receiver) -> tuple[list[Call], list[Answer]]:
-        """The calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
+        """Give the calls, with each produce to a virtual queue as one to each real queue; and what is refused at once.
 
         The copies' answers go to `reply_to`, to be given to their client, `Copies`.
         """

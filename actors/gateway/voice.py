@@ -20,5 +20,5 @@ class Voice:
             self.links.tell(SendPeers((key,), message))
 
     def cut(self, key: int, reason: str) -> None:
-        """What that one says can't be right."""
+        """Say that what that one says can't be right."""
         self.links.tell(CutPeer(key, reason))

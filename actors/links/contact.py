@@ -91,7 +91,7 @@ class Contact(Addressee):
         return self.addresses[self._at % len(self.addresses)]
 
     def failed(self, random: float) -> float:
-        """It could not be reached, or not any more: when it is to be dialled again (s), at its next address.
+        """Decide when it is to be dialled again (s), at its next address: it could not be reached, or not any more.
 
         The time doubles, and is drawn at random within half of it, so that nodes do not all come at once.
         """
@@ -101,11 +101,11 @@ class Contact(Addressee):
         return delay_s
 
     def is_there(self) -> None:
-        """It was heard of: the next time it is dialled without a long wait."""
+        """Dial it the next time without a long wait, since it was heard of."""
         self._backoff_s = BACKOFF_MIN_S if self.is_mate else WORKER_BACKOFF_MIN_S
 
     def move_to(self, addresses: list[tuple[str, int]]) -> None:
-        """It has other addresses: an open link that is to one of those that hold is as good as a new one."""
+        """Give it other addresses: an open link that is to one of those that hold is as good as a new one."""
         is_elsewhere = self.address not in addresses
         self.addresses = addresses
         self._at = 0

@@ -25,7 +25,7 @@ class Contacts:
         self._by_key = {key: Contact(key, self._own_shard) for key in near}
 
     def get(self, key: int) -> Contact | None:
-        """The one of that key."""
+        """Give the one of that key."""
         return self._by_key.get(key)
 
     def all(self) -> list[Contact]:
@@ -37,7 +37,7 @@ class Contacts:
         return self._by_key.get(contact.key) is contact
 
     def drop(self, contact: Contact, reason: str) -> None:
-        """It is none any more."""
+        """Forget it."""
         del self._by_key[contact.key]
         contact.close(reason)
 
@@ -48,7 +48,7 @@ class Contacts:
     # -- mates -------------------------------------------------------------------------------------------------
 
     def keep_mate(self, node_id: int, addresses: list[tuple[str, int]]) -> Contact:
-        """That node's worker of the own shard, which is dialled at one of these."""
+        """Dial that node's worker of the own shard at one of these."""
         contact = self._by_key.get(node_id)
         if contact is None:
             contact = self._by_key[node_id] = Contact(node_id, self._own_shard)
@@ -59,13 +59,14 @@ class Contacts:
         return contact
 
     def welcome(self, link: PeerLink, hello: Hello) -> None:
-        """A node that belongs to the cluster, though this one's log does not say so (yet): answers need a link, too."""
+        """Keep a link to a node that belongs to the cluster, though this one's log does not say so (yet): answers need
+        one, too."""
         if hello.cluster_id and hello.cluster_id == self._known.cluster_id:
             member = Member(hello.node_id, link.origin.address or hello.host, hello.port)  # nobody else is dialled
             self.keep_mate(hello.node_id, self._known.addresses(member)).guest = link
 
     def _linked_mates(self) -> list[tuple[PeerLink, int]]:
-        """The links to the other nodes that were dialled and are open, and those nodes' numbers."""
+        """Give the links to the other nodes that were dialled and are open, and those nodes' numbers."""
         of_mates = [(one.link, one.node_id) for one in self._by_key.values() if one.is_mate]
         return [(link, node_id) for link, node_id in of_mates if link is not None and link.is_open]
 
@@ -86,7 +87,8 @@ class Contacts:
     # -- far workers -------------------------------------------------------------------------------------------
 
     def far(self, shard: int, node_id: int) -> Contact | None:
-        """That node's worker of the shard, as this one's own worker's address tells where it is; None: not known."""
+        """Find that node's worker of the shard, as this one's own worker's address tells where it is; None: not
+        known."""
         member = self._known.member(node_id)
         if member is None:
             return None
@@ -97,7 +99,7 @@ class Contacts:
         return contact
 
     def reach_leader(self, shard: int, node_id: int) -> None:
-        """That node leads the shard (0: this one does): its worker is dialled, if it is known."""
+        """Dial the worker of the node that leads the shard, if it is known (0: this node leads it)."""
         contact = self.far(shard, node_id) if node_id else None
         if contact is not None:
             self._dial(contact)

@@ -52,7 +52,7 @@ class IncomingLinks:
         self._refusals.log(self._runtime.monotonic(), address, why)
 
     def left(self, link: PeerLink, reason: str) -> bool:
-        """A link is closed; whether it was one of these."""
+        """Note that a link is closed; whether it was one of these."""
         if link not in self.links:
             return False
         del self.links[link]

@@ -36,7 +36,7 @@ class Known:
         return {member.node_id: member for member in self.said.nodes if member.node_id != self.node_id}
 
     def member(self, node_id: int) -> Member | None:
-        """A node that this one's log or configuration names."""
+        """Know a node that this one's log or configuration names."""
         return next((one for one in self.said.nodes if one.node_id == node_id), None)
 
     def addresses(self, member: Member, shard: int | None = None) -> list[tuple[str, int]]:

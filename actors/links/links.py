@@ -131,7 +131,8 @@ class Links(LoopActor):
                 link.close("the cluster's secret was changed")
 
     def _close_all(self, message: Stop) -> None:
-        """This worker is about to end: other nodes notice. Workers of other shards still have its answers to read."""
+        """Let other nodes notice that this worker is about to end. Workers of other shards still have its answers to
+        read."""
         self._has_stopped = True
         for link in self._links:
             contact = self._contacts.of_link.get(link)
@@ -217,7 +218,7 @@ class Links(LoopActor):
             self.runtime.call_later(INTRODUCE_S, self._introduce_again)
 
     def _reach(self, message: Reach) -> None:
-        """That node leads the shard: its worker is to be reached."""
+        """Reach the worker of the node that leads the shard."""
         self._known.led[message.shard] = message.node_id
         self._contacts.reach_leader(message.shard, message.node_id)
 
@@ -293,7 +294,7 @@ class Links(LoopActor):
         return link
 
     def accepted_near(self, transport: PeerTransport, origin: Origin) -> PeerLink:
-        """A worker of this node has dialled."""
+        """Take in a worker of this node that has dialled."""
         link = PeerLink(transport, self, self._terms, is_dialler=False, origin=origin)
         if self._has_stopped:
             link.cut("this node stops")
@@ -302,7 +303,7 @@ class Links(LoopActor):
         return link
 
     def link_hello(self, link: PeerLink, hello: Hello) -> None:
-        """The other side has introduced itself."""
+        """Take the other side in, which has introduced itself."""
         if link.is_dialler:
             self._answered(link, hello)
         elif link in self._workers_links:
@@ -369,7 +370,7 @@ class Links(LoopActor):
     # -- what happens on links ---------------------------------------------------------------------------------
 
     def link_renewed(self, link: PeerLink, hello: Hello) -> None:
-        """A node has introduced itself anew, over either link between it and this one."""
+        """Note that a node has introduced itself anew, over either link between it and this one."""
         contact = self._contacts.of_link.get(link)
         if contact is not None and not contact.is_mate:
             link.cut("a second hello")
@@ -385,7 +386,7 @@ class Links(LoopActor):
             self._tell(contact, PeerUp(contact.key, hello))
 
     def link_said(self, link: PeerLink, message: PeerMessage) -> None:
-        """A message of another worker."""
+        """Handle a message of another worker."""
         peer = link.peer
         assert peer is not None
         self._known.greeting.facts.heard += 1
@@ -406,7 +407,7 @@ class Links(LoopActor):
             to.tell(PeerSaid(contact.key, message))
 
     def link_receiving(self, link: PeerLink) -> None:
-        """A part of a message has come; told now and then, since a long one comes in many parts."""
+        """Note that a part of a message has come; told now and then, since a long one comes in many parts."""
         contact = self._contacts.of_link.get(link)
         if link in self._workers_links or (contact is not None and not contact.is_mate):
             return
@@ -417,7 +418,7 @@ class Links(LoopActor):
             self._replicator.tell(PeerReceiving(node_id))
 
     def link_closed(self, link: PeerLink, reason: str) -> None:
-        """A link is gone."""
+        """Forget a link that is gone."""
         contact = self._contacts.of_link.pop(link, None)
         if link.is_dialler:
             if contact is not None:
@@ -437,7 +438,7 @@ class Links(LoopActor):
                     self._contacts.drop(mate, "it has left")
 
     def _lost(self, contact: Contact, reason: str) -> None:
-        """The link that was dialled."""
+        """Give the link that was dialled."""
         self._post.lost(contact)
         if self.has_ended:
             return

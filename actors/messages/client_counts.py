@@ -39,7 +39,7 @@ class ClientCounts:
         self.traffic = HeldBytes(0)
 
     def answered(self, action: int, error: str | None) -> None:
-        """The Listener has answered itself, with that word; None: it was done."""
+        """Count what the Listener has answered itself, with that word; None: it was done."""
         row = self.by_action[action]
         if error is None:
             row.done += 1

@@ -13,7 +13,7 @@ def bucket_of(seconds: float) -> int:
 
 
 def _bucket(bounds: tuple[float, ...], value: float) -> int:
-    """The first whose bound it does not pass. Most are in the first few: a search would cost more."""
+    """Find the first whose bound it does not pass. Most are in the first few: a search would cost more."""
     at = 0
     for bound in bounds:
         if value <= bound:
@@ -67,7 +67,7 @@ class ActionCounts:
         self.seconds = Histogram()
 
     def refuse(self, error: str) -> None:
-        """It was refused, with this word."""
+        """Count a refusal with this word."""
         self.refused[error] = self.refused.get(error, 0) + 1
 
     @property

@@ -98,7 +98,7 @@ class Rights:
         return [*of_queues, *(right for right in OF_NODE if right in self._node)]
 
     def missing(self, request: Request) -> str | None:
-        """The right that the request needs and that is not held; None if it may be done.
+        """Find the right that the request needs and that is not held; None if it may be done.
 
         What names messages and no queue is judged here as far as it can be: whoever finds the messages has to ask
         `may` for theirs.
@@ -172,7 +172,7 @@ ITSELF: Final = Principal("", EVERY_RIGHT)
 
 
 def not_allowed(request: Request, right: str, name: str = "") -> NotAllowedReply:
-    """The refusal of a request for want of a right, of who is known by that name.
+    """Refuse a request for want of a right, of who is known by that name.
 
     It tells nothing of whether a queue is there.
     """

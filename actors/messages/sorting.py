@@ -21,7 +21,7 @@ SORTS: Final = (NAME, "size", "ready", "delayed", "in_flight", "wait_status", "p
 
 
 def fault(request: Request) -> tuple[str, str] | None:
-    """The field of a list that can't be, and why; None: its order can be made."""
+    """Find the field of a list that can't be, and why; None: its order can be made."""
     sort = request.sort
     if sort is not None and sort not in SORTS:
         return "sort", f"is {sort!r}: one of {', '.join(SORTS)}"
@@ -40,7 +40,7 @@ def is_ranked(request: Request) -> bool:
 
 
 def value_of(row: QueueRow, sort: str) -> float | None:
-    """What a row is sorted by."""
+    """Say what a row is sorted by."""
     if sort in OF_TOTALS:
         return 0.0 if row.totals is None else float(getattr(row.totals, sort))
     value = getattr(row, sort)
@@ -55,12 +55,12 @@ def rank(value: float | None, *, is_descending: bool) -> float:
 
 
 def cursor(at: float, name: str) -> str:
-    """What a list goes on after."""
+    """Say what a list goes on after."""
     return f"{at!r}:{name}"
 
 
 def position(after: str) -> tuple[float, str] | None:
-    """What `cursor` made it of; None: it did not."""
+    """Read what `cursor` made it of; None: it did not."""
     number, colon, name = after.partition(":")
     try:
         return (float(number), name) if colon else None

@@ -4,17 +4,17 @@ from quorate.shards import ID_SHARDS
 
 
 def worker_key(shard: int, node_id: int = 0) -> int:
-    """The worker of that shard on node `node_id`, 0: on this node."""
+    """Give the worker of that shard on node `node_id`, 0: on this node."""
     return -1 - shard - node_id * ID_SHARDS
 
 
 def node_of(key: int) -> int:
-    """The node of a worker; 0: this one."""
+    """Give the node of a worker; 0: this one."""
     return key if key > 0 else (-1 - key) // ID_SHARDS
 
 
 def shard_of(key: int) -> int:
-    """The shard of a worker."""
+    """Give the shard of a worker."""
     return (-1 - key) % ID_SHARDS
 
 

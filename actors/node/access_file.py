@@ -43,7 +43,7 @@ class AccessFileError(Exception):
 
 
 def read_private(path: Path, bytes_max: int) -> str:
-    """The text of a file that nobody else can read or change. Raises ValueError that says why not; OSError."""
+    """Read the text of a file that nobody else can read or change. Raises ValueError that says why not; OSError."""
     with path.open("rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -82,7 +82,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def read_access(path: Path) -> AccessTable:
-    """What the file says. Raises `AccessFileError` with every fault."""
+    """Read what the file says. Raises `AccessFileError` with every fault."""
     try:
         found = tomllib.loads(read_private(path, FILE_BYTES_MAX))
     except OSError as error:
@@ -123,7 +123,7 @@ def _table(found: dict[str, Any], wrong: Callable[[str], None]) -> AccessTable:
 
 
 def principal_fault(name: str) -> str | None:
-    """What is wrong with a principal's name; None if it may be used."""
+    """Say what is wrong with a principal's name; None if it may be used."""
     if name in RESERVED_NAMES:
         return "is taken: it is what somebody is called who has proved nothing"
     if not 0 < len(name) <= NAME_MAX or not NAME_CHARACTERS.issuperset(name):
@@ -159,7 +159,7 @@ def _entry(name: str, section: Any, wrong: Callable[[str], None]) -> Entry:
 
 
 def rights_of(allow: list[str]) -> Rights:
-    """The rights that `RIGHT` (over all queues) and `RIGHT:PATTERN` name. Raises ValueError."""
+    """Give the rights that `RIGHT` (over all queues) and `RIGHT:PATTERN` name. Raises ValueError."""
     queues: dict[str, list[str]] = {}
     node: list[str] = []
     if len(allow) > PATTERNS_MAX:
@@ -207,7 +207,7 @@ class AccessFile:
         return name in self._document.get(PRINCIPALS, {})
 
     def add(self, name: str, allow: list[str], token: TokenHash | None, certificates: list[str]) -> None:
-        """A new principal."""
+        """Add a new principal."""
         section = tomlkit.table()
         if token is not None:
             section.add("tokens", [token.text])
@@ -217,7 +217,7 @@ class AccessFile:
         self._principals.add(name, section)
 
     def allow(self, name: str, allow: list[str]) -> None:
-        """A principal (or who has proved nothing) may do this from now on, and nothing else."""
+        """Let a principal (or who has proved nothing) do this from now on, and nothing else."""
         if name == ANONYMOUS and ANONYMOUS not in self._document:
             self._document.add(ANONYMOUS, tomlkit.table())
         section: Any = self._document[ANONYMOUS] if name == ANONYMOUS else self._principals[name]
@@ -234,7 +234,7 @@ class AccessFile:
         return len(self._principals[name].get("tokens", []))
 
     def remove(self, name: str) -> None:
-        """It is known no more; who has proved nothing may do nothing any more."""
+        """Forget it; who has proved nothing may do nothing any more."""
         if name != ANONYMOUS:
             self._principals.remove(name)
         elif ANONYMOUS in self._document:

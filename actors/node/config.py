@@ -54,7 +54,7 @@ class NodeConfig:
         return {name: held.value for name, held in self.values.items()} | self.until_restart
 
     def changes(self, other: "NodeConfig") -> tuple[list[str], list[str]]:
-        """What `other` sets differently: what can change while running, and what needs a restart."""
+        """Say what `other` sets differently: what can change while running, and what needs a restart."""
         changed = [option for option in OPTIONS if self[option.name] != other[option.name]]
         return [o.name for o in changed if o.is_live], [o.name for o in changed if not o.is_live]
 
@@ -67,7 +67,7 @@ NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", 
 def load(
     path: Path | None = None, environment: Mapping[str, str] | None = None, flags: Mapping[str, Any] | None = None
 ) -> NodeConfig:
-    """The configuration out of all that sets it. Raises `ConfigError` with every fault."""
+    """Make the configuration out of all that sets it. Raises `ConfigError` with every fault."""
     faults: list[str] = []
     config = NodeConfig({option.name: Value(option.default, "default") for option in OPTIONS})
     if path is not None:
@@ -88,7 +88,7 @@ def load(
 
 
 def _hand_monitors_on(config: NodeConfig) -> None:
-    """Listeners for who polls gmq's monitor are the console's process's."""
+    """Give the listeners for who polls gmq's monitor, which are the console's process's."""
     own, monitors = config["listeners"], [one for one in config["listeners"] if one["protocol"] == GMQ_MONITOR]
     if not monitors:
         return
@@ -102,7 +102,7 @@ def _hand_monitors_on(config: NodeConfig) -> None:
 
 
 def restored(values: Mapping[str, Any]) -> NodeConfig:
-    """A configuration that was checked before, in another process."""
+    """Take a configuration that was checked before, in another process."""
     return NodeConfig({name: Value(value, "supervisor") for name, value in values.items()})
 
 
@@ -112,7 +112,7 @@ def virtual_queues(config: NodeConfig) -> dict[str, list[str]]:
 
 
 def memory_bytes_max(config: NodeConfig) -> int:
-    """The memory for messages (bytes)."""
+    """Give the memory for messages (bytes)."""
     asked = int(config["max_memory_bytes"])
     return asked or int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 0.6)
 
@@ -142,7 +142,7 @@ def _take_file(path: Path, config: NodeConfig, faults: list[str]) -> None:
 
 
 def _from_text(name: str, text: str) -> Any:
-    """What a word of the environment or the command line means for an option."""
+    """Say what a word of the environment or the command line means for an option."""
     option = BY_NAME.get(name)
     if option is None or isinstance(option.default, str):
         return int(text) if option is not None and option.parse is not None and text.isdigit() else text
@@ -195,7 +195,8 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
 
 
 def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
-    """The listed nodes have a number and an address each, and this node is one of them, if any are listed."""
+    """Check that the listed nodes have a number and an address each, and this node is one of them, if any are
+    listed."""
     listed = config["cluster_node_list"]
     source = config.values["cluster_node_list"].source
     ids = [node.get("node_id", 1) for node in listed]
@@ -223,7 +224,8 @@ def _check_nodes(config: NodeConfig, faults: list[str]) -> None:
 
 
 def _check_ranges(config: NodeConfig, faults: list[str]) -> None:
-    """A node has a port for other nodes for each shard, from its own on: no two on one host may share any."""
+    """Check that a node has a port for other nodes for each shard, from its own on: no two on one host may share
+    any."""
     source, shards = config.values["cluster_node_list"].source, config["shards"]
     nodes = sorted((node["host"], node["port"], node.get("node_id", 1)) for node in config["cluster_node_list"])
     for (host, port, node_id), (other_host, other_port, other_id) in pairwise(nodes):
@@ -241,7 +243,7 @@ def _check_ranges(config: NodeConfig, faults: list[str]) -> None:
 
 
 def other_nodes(config: NodeConfig) -> list[tuple[int, str, int]]:
-    """The listed nodes beside this one: number, host, port."""
+    """Give the listed nodes beside this one: number, host, port."""
     listed = [(node.get("node_id", 1), node["host"], node["port"]) for node in config["cluster_node_list"]]
     return [node for node in listed if node[0] != config["node_id"]]
 
@@ -259,7 +261,7 @@ def nodes_port(config: NodeConfig) -> tuple[str, int] | None:
 
 
 def client_address(config: NodeConfig) -> tuple[str, int]:
-    """What clients are told to dial."""
+    """Give what clients are told to dial."""
     return config["advertise_host"] or config["host"], config["advertise_port"] or config["port"]
 
 

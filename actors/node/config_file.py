@@ -9,7 +9,7 @@ _LAST_COMMA: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 
 
 def without_comments(text: str) -> str:
-    """The text with comments and last commas as blanks, so that lines and columns stay."""
+    """Blank comments and last commas out of the text, so that lines and columns stay."""
 
     def blank(found: re.Match[str]) -> str:
         part = found[0]
@@ -19,7 +19,7 @@ def without_comments(text: str) -> str:
 
 
 def members(text: str) -> list[tuple[str, Any, int]]:
-    """The top object's names, values and lines. Raises json.JSONDecodeError."""
+    """Read the top object's names, values and lines. Raises json.JSONDecodeError."""
     decoder = json.JSONDecoder()
     members: list[tuple[str, Any, int]] = []
     blank = re.compile(r"\s*")

@@ -22,7 +22,7 @@ STOP_S: Final = 3.0
 
 
 def console_arguments(config: NodeConfig) -> dict[str, Any]:
-    """What it is told: whom to ask, and where to listen for what."""
+    """Tell it whom to ask, and where to listen for what."""
     host = config["host"]
     return {
         "nodes": [["127.0.0.1" if host in ("0.0.0.0", "", "*") else "::1" if host == "::" else host, config["port"]]],
@@ -58,7 +58,7 @@ class ConsoleProcess:
         self._started_at, self.start_at = now, float("inf")
 
     def ended(self, now: float) -> None:
-        """It has ended by itself: it is started again, later and later."""
+        """Start it again, later and later, since it has ended by itself."""
         assert self._process is not None
         code = self._process.wait()
         self._gone()

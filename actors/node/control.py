@@ -40,7 +40,7 @@ class Control:
                 return
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """What has come, blocking if the socket does; None when the other end is gone."""
+        """Read what has come, blocking if the socket does; None when the other end is gone."""
         try:
             data = self.sock.recv(1 << 16)
         except BlockingIOError:

@@ -30,7 +30,7 @@ class Founding:
 
 
 def founded(folder: Path, shards: int) -> Founding:
-    """What the folder was founded with; founds it with `shards` if nothing is there yet.
+    """Read what the folder was founded with; founds it with `shards` if nothing is there yet.
 
     Raises `FoundingError` where that is another number of shards, or can't be read; OSError.
     """

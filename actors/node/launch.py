@@ -19,7 +19,7 @@ TRYING: Final = "trying "
 def supervisor_command(
     config: Path | None, flags: dict[str, Any], ready_fd: int | None = None, program: Sequence[str] = SUPERVISOR
 ) -> list[str]:
-    """The command that runs a node with the settings of a file and, over them, of `flags`."""
+    """Make the command that runs a node with the settings of a file and, over them, of `flags`."""
     arguments = {"config": None if config is None else str(config.resolve()), "flags": flags, "ready_fd": ready_fd}
     return [*program, json.dumps(arguments)]
 

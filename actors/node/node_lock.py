@@ -69,7 +69,7 @@ def _is_alive(pid: object) -> bool:
 
 
 def holder_of(folder: Path) -> dict[str, Any] | None:
-    """What the node that holds the folder says of itself; None if no node does."""
+    """Read what the node that holds the folder says of itself; None if no node does."""
     try:
         fd = os.open(folder / LOCK_NAME, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -14,7 +14,7 @@ MIB: Final = 1 << 20
 
 
 def plain(option: "Option", value: Any) -> Any:
-    """A word or a number as the option wants it. Raises ValueError."""
+    """Make a word or a number what the option wants. Raises ValueError."""
     if isinstance(option.default, str):
         if not isinstance(value, str):
             raise ValueError(f"{value!r} is not a text")
@@ -45,7 +45,7 @@ def _short(value: Any) -> str:
 
 
 def log_level(value: Any) -> str:
-    """A word, or a number as the original had it: 0 and 1 are error, 2 warning, 3 info, more is debug."""
+    """Take a word, or a number as the original had it: 0 and 1 are error, 2 warning, 3 info, more is debug."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return ("error", "error", "warning", "info", "debug")[min(value, 4)]
     if isinstance(value, str) and value.lower() in LOG_LEVELS:
@@ -140,7 +140,7 @@ def http_listeners(value: Any) -> list[dict[str, Any]]:
 
 
 def virtual_queues(value: Any) -> dict[str, list[str]]:
-    """An object of lists, or a list of objects with `name` and `queues` (or `queue_list`)."""
+    """Take an object of lists, or a list of objects with `name` and `queues` (or `queue_list`)."""
     if isinstance(value, list):
         pairs: dict[str, Any] = {}
         for index, one in enumerate(value):
@@ -188,7 +188,7 @@ class Option:
     parse: Callable[[Any], Any] | None = None
 
     def checked(self, value: Any) -> Any:
-        """The value as this option wants it. Raises ValueError."""
+        """Make the value what this option wants. Raises ValueError."""
         return plain(self, value) if self.parse is None else self.parse(value)
 
 

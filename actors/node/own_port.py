@@ -21,7 +21,7 @@ PORT_MAX: Final = 65_535
 
 
 def own_port(config: NodeConfig, shard: int) -> socket.socket | None:
-    """The bound socket of the worker of that shard; None where it is the node's only one. Raises OSError."""
+    """Bind the socket of the worker of that shard; None where it is the node's only one. Raises OSError."""
     if config["shards"] == 1:
         return None
     if config["shard_port"]:
@@ -47,7 +47,7 @@ def _bound(config: NodeConfig, port: int) -> socket.socket:
 
 
 def _kept(path: Path) -> int:
-    """The port that was chosen before; 0 if there is none, or what stands there is none."""
+    """Read the port that was chosen before; 0 if there is none, or what stands there is none."""
     try:
         with path.open("rb") as file:
             said = file.read(16)

@@ -42,7 +42,7 @@ class Reload:
         self._without: list[str] = []
 
     def answered(self, worker: str, serial: int, faults: Iterable[str]) -> None:
-        """A worker goes by the configuration of that reload, or does not for these reasons."""
+        """Note that a worker goes by the configuration of that reload, or does not for these reasons."""
         if serial != self.serial or worker not in self._awaited:
             return
         self._awaited.discard(worker)
@@ -51,11 +51,11 @@ class Reload:
             self._lacks(worker, f"{worker} has not taken all of it: {reasons}")
 
     def gone(self, worker: str) -> None:
-        """A worker has ended: it is started with what was read."""
+        """Note that a worker has ended: it is started with what was read."""
         self._awaited.discard(worker)
 
     def outcome(self, now: float) -> ReloadOutcome | None:
-        """What came of it; None while there is reason to wait."""
+        """Say what came of it; None while there is reason to wait."""
         if self._awaited and now < self.until:
             return None
         for worker in sorted(self._awaited):
@@ -76,7 +76,7 @@ def note(folder: Path, outcome: ReloadOutcome) -> None:
 
 
 def last(folder: Path) -> ReloadOutcome | None:
-    """What was noted last; None if nothing was, or it can't be read."""
+    """Read what was noted last; None if nothing was, or it can't be read."""
     try:
         return ReloadOutcome(**json.loads((folder / FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

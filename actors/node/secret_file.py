@@ -29,7 +29,7 @@ def new_secret() -> str:
 
 
 def read_secrets(path: Path) -> list[str]:
-    """The secrets in a file, the present one first. Raises `SecretError`."""
+    """Read the secrets in a file, the present one first. Raises `SecretError`."""
     try:
         lines = read_private(path, FILE_BYTES_MAX).split("\n")
     except OSError as error:
@@ -47,7 +47,7 @@ def write_secrets(path: Path, found: list[str]) -> None:
 
 
 def keys_of(found: list[str], source: str) -> tuple[Key, ...]:
-    """The keys of these secrets. Raises `SecretError`, which names `source`."""
+    """Make the keys of these secrets. Raises `SecretError`, which names `source`."""
     if not 0 < len(found) <= KEYS_MAX:
         raise SecretError(f"{source} holds {len(found)} secrets: one is wanted, or two while it is changed")
     try:
@@ -57,7 +57,7 @@ def keys_of(found: list[str], source: str) -> tuple[Key, ...]:
 
 
 def valid_keys(path: str, environment: Mapping[str, str] | None = None) -> tuple[Key, ...]:
-    """The keys of the cluster's secret, from the file at `path` or the environment; none if it is set nowhere.
+    """Make the keys of the cluster's secret, from the file at `path` or the environment; none if it is set nowhere.
 
     Raises `SecretError`.
     """

@@ -38,7 +38,7 @@ class Security:
 
 
 def load_security(config: NodeConfig) -> tuple[Security, list[str]]:
-    """What is configured, and every fault in it. With faults the first is not to be used."""
+    """Read what is configured, and every fault in it. With faults the first is not to be used."""
     faults: list[str] = []
     access = AccessTable()
     if config["access_file"]:
@@ -89,7 +89,7 @@ def load_security(config: NodeConfig) -> tuple[Security, list[str]]:
 
 
 def _beyond_loopback(config: NodeConfig) -> str:
-    """An address of the nodes' port that is not on this machine alone; empty if there is none."""
+    """Find an address of the nodes' port that is not on this machine alone; empty if there is none."""
     at = configuration.nodes_port(config)
     own = configuration.own_node(config)
     hosts = [one[0] for one in (at, own) if one is not None]
@@ -97,7 +97,7 @@ def _beyond_loopback(config: NodeConfig) -> str:
 
 
 def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str, ...]:
-    """What status shows and the log says again and again."""
+    """List what status shows and the log says again and again."""
     warnings: list[str] = []
     if config["insecure_cluster"] and config["cluster_node_list"]:
         warnings.append(
@@ -122,7 +122,7 @@ def _warnings(config: NodeConfig, beyond: str, access: AccessTable) -> tuple[str
 
 
 def _mode_of(folder: Path) -> int:
-    """The permissions of a folder; 0 if it is not there yet: the node makes it for its own user alone."""
+    """Read the permissions of a folder; 0 if it is not there yet: the node makes it for its own user alone."""
     try:
         return stat.S_IMODE(folder.stat().st_mode)
     except OSError:

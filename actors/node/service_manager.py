@@ -12,7 +12,7 @@ STOPPING = "STOPPING=1"
 
 
 def reloading() -> str:
-    """What says that a reload begins; READY ends it."""
+    """Say that a reload begins; READY ends it."""
     return f"RELOADING=1\nMONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}"
 
 

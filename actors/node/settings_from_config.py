@@ -31,7 +31,7 @@ OWN_FILES: Final = 100
 
 
 def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
-    """What a shard's actors get. `own_port`: where clients reach this worker alone."""
+    """Make what a shard's actors get. `own_port`: where clients reach this worker alone."""
     host, port = configuration.own_node(config) or (config["host"], 0)
     client_host, client_port = configuration.client_address(config)
     is_hidden = config["advertise_port"] and not config["shard_port"]  # clients dial something that stands between
@@ -78,12 +78,12 @@ def listening(config: NodeConfig) -> tuple[Listening, ...]:
 
 
 def _share(config: NodeConfig, name: str) -> int:
-    """This worker's share of what the whole node may have."""
+    """Give this worker's share of what the whole node may have."""
     return -(-int(config[name]) // int(config["shards"]))
 
 
 def broker_limits(config: NodeConfig) -> Limits:
-    """What a shard takes on: its share of what the node does."""
+    """Give what a shard takes on: its share of what the node does."""
     return Limits(
         new_queue=NewQueue(config["queue_size"], float(config["default_ttl"]), float(config["default_retry"])),
         queues_max=_share(config, "max_queues"),
@@ -97,7 +97,7 @@ def broker_limits(config: NodeConfig) -> Limits:
 
 
 def listener_limits(config: NodeConfig) -> ListenerLimits:
-    """What this worker's clients may, and its descriptors made to suffice for so many of them."""
+    """Give what this worker's clients may, and make its descriptors suffice for so many of them."""
     links = 2 * config["shards"] * max(len(config["cluster_node_list"]), 1)  # to other workers, and from them
     allowed = _raise_file_limit(config["max_connections"], OWN_FILES + links + REFUSED_MAX)
     if allowed < config["max_connections"]:

@@ -17,7 +17,7 @@ def shown(config: NodeConfig) -> dict[str, Any]:
 
 
 def changed(name: str, text: str) -> Any:
-    """The value that `text` sets an option to. Raises ValueError for one that can't be set, or not so."""
+    """Give the value that `text` sets an option to. Raises ValueError for one that can't be set, or not so."""
     if name not in CHANGEABLE:
         raise ValueError(f"key: {name!r} is none of {', '.join(CHANGEABLE)}")
     option = BY_NAME[name]

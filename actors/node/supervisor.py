@@ -77,7 +77,7 @@ class Supervisor:
         self._begun_at = time.monotonic()
 
     def _load(self) -> NodeConfig:
-        """Raises `ConfigError`, also for what the configuration names and can't be used."""
+        """Load the configuration. Raises `ConfigError`, also for what the configuration names and can't be used."""
         config = configuration.load(self._path, flags=self._flags)
         _, faults = load_security(config)
         if faults:
@@ -277,7 +277,7 @@ class Supervisor:
         self._reload = Reload(self._reloads, said, told, time.monotonic(), is_taken=is_taken)
 
     def _set_until_restart(self, values: dict[str, Any]) -> None:
-        """A client that may operate the node has set this: it holds for all workers, until the node starts again."""
+        """Set for all workers, until the node starts again, what a client that may operate the node has set."""
         self._config.until_restart |= values
         log.info("a client has set %s, until the node starts again", values)
         for worker in self._workers:

@@ -116,7 +116,7 @@ def main() -> None:
 
 
 def _watchdog_s(config: NodeConfig) -> float:
-    """A turn that takes longer (s) is logged: as `QUORATE_WATCHDOG` says (ms), or `TURN_S_MAX` where the log debugs."""
+    """Log a turn that takes longer (s): as `QUORATE_WATCHDOG` says (ms), or `TURN_S_MAX` where the log debugs."""
     asked = os.environ.get(WATCHDOG, "")
     if asked:
         return float(asked) / 1000
@@ -187,7 +187,7 @@ class _Stopper(LoopActor):
         self.handlers = {HandedOver: self._heard}
 
     def _heard(self, message: HandedOver) -> None:
-        """The first time."""
+        """Tell of it, once."""
         handed_over, self._handed_over = self._handed_over, lambda: None
         handed_over()
 
@@ -300,7 +300,7 @@ class Worker:
             self.told(message)
 
     def told(self, message: dict[str, Any]) -> None:
-        """What the supervisor says."""
+        """Handle what the supervisor says."""
         if "stop" in message:
             self._stop()
         elif "reload" in message:
@@ -338,13 +338,13 @@ class Worker:
         return None
 
     def _warn(self) -> None:
-        """What is less safe than it could be is said again and again."""
+        """Say again and again what is less safe than it could be."""
         for warning in self._security.warnings:
             log.warning("%s", warning)
         self._loop.call_later(WARN_S, self._warn)
 
     def _stop(self) -> None:
-        """A leader hands over, then no new clients, then what is open is finished, then `_replies_written`."""
+        """Stop: a leader hands over, then no new clients, then what is open is finished, then `_replies_written`."""
         if self._is_stopping:
             return
         self._is_stopping = True

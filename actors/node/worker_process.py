@@ -73,7 +73,7 @@ class WorkerProcess:
             self._trouble = message["failed"]
 
     def ended(self, now: float, *, is_stopping: bool) -> str:
-        """It has closed its channel, and ends, or is made to; returns how it ended."""
+        """End it: it has closed its channel, and ends, or is made to; returns how it ended."""
         assert self._process is not None
         try:
             code = self._process.wait(LAST_S)
@@ -99,7 +99,7 @@ class WorkerProcess:
         return ending
 
     def kill(self) -> None:
-        """It does not stop by itself."""
+        """Kill it, since it does not stop by itself."""
         if self._process is not None:
             self._process.kill()
 

@@ -54,7 +54,7 @@ class Admission:
         return calls
 
     def _own_view_of(self, calls: list[Call]) -> list[Call]:
-        """The calls that can be answered though this node does not serve; others wait for that, or are refused."""
+        """Give the calls that can be answered though this node does not serve; hold the others, or refuse them."""
         own = [call for call in calls if call.request.action in ASKS_NODE]
         others = [call for call in calls if call.request.action not in ASKS_NODE]
         if others and self._stage.leads:
@@ -72,12 +72,12 @@ class Admission:
         self._held += calls
 
     def take_held(self) -> list[Call]:
-        """What was held; it is the caller's now."""
+        """Hand over what was held; it is the caller's now."""
         held, self._held = self._held, []
         return held
 
     def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
-        """What the client may do has changed: what it waits for, and what is held, is refused if it may not have it."""
+        """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed."""
         delivery.rejudge(client, principal)
         held, self._held = self._held, []
         for call in held:
@@ -90,7 +90,7 @@ class Admission:
             self._held.append(call)
 
     def forget(self, client: Client) -> None:
-        """A client waits for nothing any more: what of its calls would only have waited is done."""
+        """Answer those calls of a client that would only have waited: it waits for nothing any more."""
         gone = [call for call in self._held if call.client is client and call.request.action in WAITS]
         if gone:
             self._held = [call for call in self._held if call not in gone]

@@ -68,7 +68,7 @@ class Appending:
         self.entry_records = of_records()
 
     def begin(self, logged: int) -> None:
-        """The node leads, with a log that ends at `logged`."""
+        """Begin to lead, with a log that ends at `logged`."""
         self.logged = logged
         self._under_way.clear()
         self._tail_bytes = 0
@@ -81,11 +81,11 @@ class Appending:
         return {"commit_seconds": self.commit_seconds.told, "entry_records": self.entry_records.told}
 
     def propose(self, record: Change) -> None:
-        """This record is to be in the log, in an entry of its own."""
+        """Have this record in the log, in an entry of its own."""
         self._proposal = record
 
     def advanced(self, settled: int, tail_bytes: int) -> None:
-        """The log is durable here, or committed by other nodes' disks (10.2.1), up to `settled`.
+        """Note that the log is durable here, or committed by other nodes' disks (10.2.1), up to `settled`.
 
         So many bytes of it wait for LMDB. A disk of this node's own that does not answer holds up nobody who needs it
         not: what is committed counts as well.
@@ -95,7 +95,7 @@ class Appending:
             self._under_way.popleft()
 
     def committed(self, now: float, trans_id: int, still_parked: int, freed: int, *, is_shared: bool = False) -> None:
-        """A commit up to `trans_id` has freed so many replies (monotonic seconds).
+        """Note that a commit up to `trans_id` has freed so many replies (monotonic seconds).
 
         `is_shared`: other nodes are to have entries, too.
         """
@@ -105,7 +105,7 @@ class Appending:
         self._gathering.committed(now, still_parked, freed, is_shared=is_shared)
 
     def step(self, now: float, ledger: Ledger, *, is_urgent: bool) -> Step:
-        """What is to be done now (monotonic seconds)."""
+        """Decide what is to be done now (monotonic seconds)."""
         if not ledger.records or len(self._under_way) >= self._limits.writes_max:
             return Step.NOTHING
         if is_urgent:

@@ -169,7 +169,7 @@ class Broker:
         assert self._actions.keys() == DONE_BY_SHARDS, "an action without a row could be asked without a right"
 
     def release(self) -> None:
-        """It is used no more: what it refers to itself by goes, and with it the state goes at once."""
+        """Let go of what it refers to itself by, since it is used no more: the state goes at once with it."""
         self._actions.clear()
 
     # -- what the host calls -----------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ class Broker:
                 action(call)
 
     def commit(self, now: float, trans_id: int) -> None:
-        """Records up to `trans_id` are committed."""
+        """Note that records up to `trans_id` are committed."""
         self.ledger.set_time(now)
         self.delivery.begin()
         placeable = self.ledger.commit(trans_id)
@@ -391,7 +391,8 @@ class Broker:
         item: ProduceItem | None,
         index: int,
     ) -> Message | None:
-        """The message that a request with those fields, or its `index`th item, asks for; None if it was refused."""
+        """Make the message that a request with those fields, or its `index`th item, asks for; None if it was
+        refused."""
         raw, delay, ttl = asked[FIRST_AT], asked[FIRST_AT + 1], asked[FIRST_AT + 2]
         retry, priority, key = asked[FIRST_AT + 3], asked[FIRST_AT + 4], asked[FIRST_AT + 5]
         encoding, headers, expire, keep = asked[ENCODING_AT], asked[HEADERS_AT], asked[EXPIRE_AT], asked[KEEP_AT]
@@ -487,7 +488,7 @@ class Broker:
         return True
 
     def _holder(self, queue: QueueState | None, key: str, *, is_of_all: bool) -> int | None:
-        """The message that has the key already."""
+        """Find the message that has the key already."""
         if is_of_all:
             message = self._state.keys.get(key)
             return None if message is None else message.msg_id

@@ -32,7 +32,7 @@ class Alarm:
         self._timer = self._runtime.call_later(min(max(at - now, 0.0), TIMER_MAX_S), self._ring)
 
     def rang(self) -> None:
-        """It is not set any more."""
+        """Forget it: it is not set any more."""
         self._timer = None
         self.at = NEVER
 
@@ -66,7 +66,7 @@ class QueueAlarms:
                 heapq.heapify(self._heap)
 
     def due(self, now: float) -> str | None:
-        """A queue whose time has come, which is not set any more; None: there is none."""
+        """Take a queue whose time has come, which is not set any more; None: there is none."""
         while self._heap and self._heap[0][0] <= now:
             at, name = heapq.heappop(self._heap)
             if self._at.get(name) == at:
@@ -75,11 +75,11 @@ class QueueAlarms:
         return None
 
     def forget(self, name: str) -> None:
-        """The queue is gone."""
+        """Forget a queue that is gone."""
         self._at.pop(name, None)
 
     def some(self, count: int) -> list[str]:
-        """The queues of so many alarms, those of the next ones among them; each once."""
+        """Give the queues of so many alarms, those of the next ones among them; each once."""
         return list(dict.fromkeys(name for _, name in islice(self._heap, count)))
 
 
@@ -97,7 +97,7 @@ class LeaderClock:
         self._base_monotonic: float | None = None
 
     def now(self, wall: float, monotonic: float) -> float:
-        """The time, given what the two clocks say.
+        """Tell the time, given what the two clocks say.
 
         Reckoned from the last moment at which the wall clock was ahead: to add up many short times would run fast, by
         what each of the sums is rounded.

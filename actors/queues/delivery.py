@@ -64,7 +64,7 @@ class Delivery:
             self.alarms.set(queue.name, ledger.now if _has_more_held(self._state, queue) else queue.next_event_at)
 
     def begin(self) -> None:
-        """A turn begins: there is `TURN_WORK_MAX` to be done in it."""
+        """Begin a turn: there is `TURN_WORK_MAX` to be done in it."""
         self._work = TURN_WORK_MAX
 
     # -- consuming ---------------------------------------------------------------------------------------------
@@ -225,14 +225,14 @@ class Delivery:
         return True
 
     def forget(self, client: Client) -> None:
-        """The client is gone or about to go: its consumers do not wait any more."""
+        """End the waits of a client that is gone or about to go."""
         for waiter in self.lines.of_client(client):
             self._give_up(waiter)
         if self.lines.has_told:
             self._serve_named(self.lines.came(client))
 
     def rejudge(self, client: Client, principal: Principal) -> None:
-        """What the client may do has changed: it waits on for what it still may have."""
+        """Let the client wait on for what it still may have: what it may do has changed."""
         for waiter in self.lines.of_client(client):
             waiter.call.principal = principal
             missing = principal.rights.missing(waiter.call.request)
@@ -287,7 +287,7 @@ class Delivery:
     # -- time --------------------------------------------------------------------------------------------------
 
     def forget_queue(self, name: str) -> None:
-        """The queue is gone: nothing happens in it any more."""
+        """Forget a queue that is gone: nothing happens in it any more."""
         self.alarms.forget(name)
         self.idle.forget(name)
 
@@ -345,7 +345,7 @@ class Delivery:
                 queue.place_expiring(message, now)
 
     def _let_in(self, queue: QueueState, now: float) -> None:
-        """The queue takes something in again: what has come due meanwhile is ready, some of it in each turn."""
+        """Let the queue take something in again: what has come due meanwhile is ready, some of it in each turn."""
         while self._work > 0 and _has_more_held(self._state, queue):
             self._work -= 1
             message = self._state.messages[queue.held.first[1]]
@@ -360,7 +360,7 @@ class Delivery:
             self.place(message)
 
     def bury(self, queue: QueueState, messages: list[Message], reason: str | None) -> None:
-        """A consumer does not want these, for that reason, and they have a dead letter queue."""
+        """Bury these for that reason: a consumer does not want them, and they have a dead letter queue."""
         self.ending.bury(queue, messages, reason)
         for message in messages:
             self.place(message)
@@ -368,7 +368,7 @@ class Delivery:
     # -- handing out -------------------------------------------------------------------------------------------
 
     def _take_ready(self, queue: QueueState, count: int, bytes_max: int) -> list[Message]:
-        """The next messages, out of the indexes; those that may not go out again are ended on the way.
+        """Take the next messages out of the indexes; those that may not go out again are ended on the way.
 
         At most `count`, and not more than fit `bytes_max`. None, too, where so many are ended that it takes more turns.
         """
@@ -421,7 +421,7 @@ class Delivery:
             self.alarms.set(queue.name, self._ledger.now)
 
     def _leave(self, waiter: Waiter) -> None:
-        """It waits no more; until now its queues were in use."""
+        """End its wait; until now its queues were in use."""
         self.lines.leave(waiter)
         for name in waiter.queues:
             queue = self._state.queues.get(name)

@@ -74,7 +74,7 @@ class HandingOut:
             self._ledger.answer(call, reply)
 
     def job_facts(self, message: Message) -> JobFacts:
-        """What who knows jobs is told of one beside the message."""
+        """Make what who knows jobs is told of one beside the message."""
         return facts_of(message, self._ledger.state.tenures.at(message.msg_id // SHARDS_MAX))
 
     def drop_kept(self, count: int) -> int:

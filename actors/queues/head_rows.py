@@ -27,12 +27,12 @@ class HeadRows:
         return self._describing is not None
 
     def asked(self, message: DescribeHead) -> None:
-        """It is to be answered as soon as that is possible."""
+        """Answer it as soon as that is possible."""
         self._asked = message
         self._describing = None
 
     def dropped(self) -> None:
-        """The state that was looked at is not the log's: what was asked is looked up in the next one."""
+        """Look it up in the next state: the one that was looked at is not the log's."""
         self._describing = None
 
     def describe(self, ledger: Ledger, *, is_leading: bool) -> None:
@@ -62,7 +62,7 @@ class HeadRows:
             self._say(described)
 
     def readers_moved(self, ledger: Ledger) -> None:
-        """The readers are others than those that were seen."""
+        """Note that the readers are others than those that were seen."""
         self.readers = readers = ledger.state.readers
         ledger.after_commit(lambda: self._say(ReadersMoved(readers)))
 
@@ -71,7 +71,7 @@ class HeadRows:
         self.is_ready = True
 
     def take_ready(self) -> list[HeadDescribed | ReadersMoved]:
-        """What may be said; it is the caller's now."""
+        """Hand over what may be said; it is the caller's now."""
         ready, self._ready = self._ready, []
         self.is_ready = False
         return ready

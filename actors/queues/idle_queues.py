@@ -48,7 +48,7 @@ class IdleQueues:
                 self._alarms.set(queue.name, max(queue.life.used_at, now) + (idle_s or IDLE_S))
 
     def made(self, queue: QueueState, now: float) -> None:
-        """A queue is there that goes when it is empty."""
+        """Note that a queue is there that goes when it is empty."""
         queue.life.used_at = now
         self._alarms.set(queue.name, now + (self.idle_s or IDLE_S))
 
@@ -84,7 +84,7 @@ class IdleQueues:
                 self._used_at[name] = now
 
     def forget(self, name: str) -> None:
-        """It is gone, or stays."""
+        """Forget it: it is gone, or stays."""
         self._used_at.pop(name, None)
         self._alarms.forget(name)
 

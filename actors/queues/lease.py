@@ -22,7 +22,7 @@ class Lease:
         self._waiting: deque[tuple[float, Call, Reply]] = deque()
 
     def pass_time(self, now: float) -> None:
-        """It is `now`."""
+        """Note that it is `now`."""
         self.now = now
         self.is_held = now < self._until
 
@@ -38,11 +38,11 @@ class Lease:
         return free
 
     def wait(self, said_at: float, call: Call, reply: Reply) -> None:
-        """What was said then is told when it is known to have held."""
+        """Tell what was said then when it is known to have held."""
         self._waiting.append((said_at, call, reply))
 
     def take_waiting(self) -> list[Answer]:
-        """What is not known to hold; it is the caller's now."""
+        """Hand over what is not known to hold; it is the caller's now."""
         taken = [(call, reply) for _, call, reply in self._waiting]
         self._waiting.clear()
         return taken

@@ -49,7 +49,7 @@ class Ledger:
         self.replicated = ReplicatedReplies(self)
 
     def set_time(self, now: float) -> None:
-        """The leader's clock within a log never goes back."""
+        """Set the leader's clock, which within a log never goes back."""
         if now > self.now:
             self.now = now
             if not self.counting.begun:
@@ -83,7 +83,7 @@ class Ledger:
             self.append(settings)
 
     def produced(self, message: Message) -> None:
-        """The message of a produce record just appended is placed when that is committed."""
+        """Keep the message of a produce record just appended; it is placed when that is committed."""
         self._unplaced.append(message)
 
     def answer(self, call: Call, reply: Reply) -> None:
@@ -127,12 +127,12 @@ class Ledger:
         return taken
 
     def followed(self, trans_id: int, time: float) -> None:
-        """A follower: the records up to `trans_id` are committed, and applied."""
+        """Note on a follower that the records up to `trans_id` are committed, and applied."""
         self.set_time(time)
         self.commit(trans_id)
 
     def take_unplaced(self) -> list[Message]:
-        """The messages that are produced but not committed."""
+        """Take the messages that are produced but not committed."""
         taken = list(self._unplaced)
         self._unplaced.clear()
         return taken
@@ -145,7 +145,8 @@ class Ledger:
             self._after_commit.append((self.state.trans_id, action))
 
     def commit(self, trans_id: int) -> list[Message]:
-        """Records up to `trans_id` are committed: free the replies; returns the produced messages to place now."""
+        """Free the replies of records up to `trans_id`, which are committed; returns the produced messages to place
+        now."""
         self.committed = trans_id = max(trans_id, self.committed)
         self.state.undo.forget(trans_id)
         parked, lease = self._parked, self.lease
@@ -166,13 +167,13 @@ class Ledger:
         return placeable
 
     def take_records(self) -> tuple[list[Made], list[tuple[int, int]]]:
-        """The records that are to be logged next, and which of them belong together (see `make_entries`)."""
+        """Take the records that are to be logged next, and which of them belong together (see `make_entries`)."""
         records, together = self.records, self._together
         self.records, self._together = [], []
         return records, together
 
     def take_answers(self) -> list[Answer]:
-        """The answers that may leave; they are the caller's now."""
+        """Hand over the answers that may leave; they are the caller's now."""
         answers = self.answers
         self.answers = []
         return answers

@@ -47,11 +47,12 @@ class Leftovers:
             self.waiters.extend(waiters)
 
     def add_state(self, state: ShardState) -> None:
-        """It counts no more."""
+        """Forget it: it counts no more."""
         self._states.append(state)
 
     def some_calls(self) -> list[Call]:
-        """The calls of some consumers, for what is left of their time; they are to be told, and the caller's now."""
+        """Hand over the calls of some consumers, for what is left of their time; they are to be told, and the caller's
+        now."""
         waiters = self.waiters
         return [self._again(waiters.popleft()) for _ in range(min(GIVE_BACK_MAX, len(waiters)))]
 

@@ -83,7 +83,7 @@ class _Listing:
                 self.is_more = True
 
     def take_ranked(self, at: float, name: str) -> None:
-        """The same, in any other order."""
+        """Take one more in any other order."""
         here, ranked = (at, name), self.ranked
         if self.behind is not None and here <= self.behind:
             return
@@ -120,7 +120,7 @@ class Listings:
         self._open: deque[_Listing] = deque()
 
     def ask(self, call: Call, sums: dict[str, Any] | None = None) -> None:
-        """The queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
+        """Find the queues whose names match: shell wildcards if the pattern has any, else a part of the name; or all.
 
         As many as fit behind `after`; the reply says whether there are more. `sums`: it also has that.
         """
@@ -150,7 +150,7 @@ class Listings:
             self._open.popleft()
 
     def take_open(self) -> list[Call]:
-        """The lists that are not ready; they do not go on."""
+        """Hand over the lists that are not ready; they do not go on."""
         calls = [listing.call for listing in self._open]
         self._open.clear()
         return calls

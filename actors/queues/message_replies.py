@@ -64,7 +64,7 @@ TAKEN: Final = "taken"
 
 
 def wire_encoding(message: Message) -> str | None:
-    """A message's encoding as replies say it."""
+    """Give a message's encoding as replies say it."""
     return _wire(message.encoding)
 
 
@@ -73,7 +73,7 @@ def _wire(encoding: int) -> str | None:
 
 
 def facts_of(message: Message, led_by: int) -> JobFacts:
-    """What a job's id is made of, and how often it came.
+    """Give what a job's id is made of, and how often it came.
 
     That it came again by itself is in no record, so it is reckoned: neither the first delivery was that nor were those
     behind which it was given back; but it is on its way again where it is ready and was not given back last.
@@ -89,7 +89,7 @@ def facts_of(message: Message, led_by: int) -> JobFacts:
 def delivered_reply(
     request: Request, queue: str, messages: list[Message], count: int | None, facts: list[JobFacts] | None = None
 ) -> Reply:
-    """What the client of a consume is told that gets `messages`: one as such where it did not say how many."""
+    """Make what the client of a consume is told that gets `messages`: one as such where it did not say how many."""
     seq: Any = request.seq
     if request.full:
         return _full_reply(request, queue, messages, count)
@@ -117,7 +117,7 @@ def delivered_reply(
 
 
 def told_of(message: Message) -> Told:
-    """What is told of a message to who knows keys that are one among all."""
+    """Make what is told of a message to who knows keys that are one among all."""
     key = message.key if is_of_all(message) else None
     marks = message.marks
     if marks is GMQ_MARKS:
@@ -147,12 +147,12 @@ def _full_reply(request: Request, queue: str, messages: list[Message], count: in
 
 
 def state_of(message: Message, *, is_job: bool) -> str:
-    """The state that it is told to have; `is_job`: to who knows jobs."""
+    """Give the state that it is told to have; `is_job`: to who knows jobs."""
     return UNCOMMITTED if is_job and message.place == Place.UNPLACED else STATE_NAMES[message.place]
 
 
 def view_of(message: Message, led_by: int | None = None) -> MessageView:
-    """A message as peek and show give it; `led_by`: to who knows jobs."""
+    """Show a message as peek and show give it; `led_by`: to who knows jobs."""
     marks = message.marks or {}
     return MessageView(
         msg_id=message.msg_id,

@@ -56,7 +56,7 @@ class _Target:
 
 
 def _own_key(message: Message) -> str | None:
-    """The key that it has in its queue; one that is unique among all goes along anywhere."""
+    """Give the key that it has in its queue; one that is unique among all goes along anywhere."""
     return None if is_of_all(message) else message.key
 
 

@@ -10,14 +10,14 @@ GRACE_S: Final = 3
 
 
 def told_ttr(retry_s: float) -> int:
-    """The TTR of a job whose message says no other (s)."""
+    """Give the TTR of a job whose message says no other (s)."""
     return max(round(retry_s) - GRACE_S, 0)
 
 
 def marks_of(
     headers: dict[str, str] | None, expire: str | None, *, keep: bool, is_of_all: bool
 ) -> dict[str, Any] | None:
-    """The marks of a new message."""
+    """Make the marks of a new message."""
     marks: dict[str, Any] = {HEADERS: headers} if headers else {}
     if expire is not None:
         marks[EXPIRE] = expire
@@ -29,7 +29,7 @@ def marks_of(
 
 
 def told_again(made: Message, delay: int | None, ttr: int | None) -> dict[str, Any]:
-    """A message's marks with what its protocol tells again of it: delay and TTR (s)."""
+    """Make a message's marks with what its protocol tells again of it: delay and TTR (s)."""
     marks = {**(made.marks or {})}
     if delay is not None:
         marks[DELAY] = delay
@@ -39,7 +39,8 @@ def told_again(made: Message, delay: int | None, ttr: int | None) -> dict[str, A
 
 
 def marks_of_job(made: Message, replicate: int | None, usual: int, delay_s: float) -> dict[str, Any] | None:
-    """The marks of a job with what it was asked for with, where that is not what all are; `usual`: on so many nodes."""
+    """Make the marks of a job with what it was asked for with, where that is not what all are; `usual`: on so many
+    nodes."""
     own: dict[str, Any] = {DELAY: delay_s} if delay_s else {}
     if replicate is not None and made.retry_s and replicate != usual:
         own[REPLICATE] = replicate

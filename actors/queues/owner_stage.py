@@ -74,7 +74,7 @@ class OwnerStage:
         return self.is_stopping or self.is_draining
 
     def promoted(self, vote_id: int, lead_trans_id: int) -> None:
-        """The node leads; it catches up, and serves, when record `lead_trans_id`, its first, is committed.
+        """Lead: catch up, and serve, when record `lead_trans_id`, the node's first, is committed.
 
         What an earlier leader has committed is known only then (Ongaro's dissertation, 6.4).
         """
@@ -90,7 +90,7 @@ class OwnerStage:
         self._members_since = since
 
     def committed(self, trans_id: int) -> bool:
-        """Records up to there are committed; whether time may pass from now on."""
+        """Note that records up to there are committed; whether time may pass from now on."""
         if not self._waits_to_serve or trans_id < self._serves_from:
             return False
         if self._members_since is None or trans_id < self._members_since:
@@ -118,20 +118,20 @@ class OwnerStage:
         return is_open
 
     def undrain(self) -> bool:
-        """The node leads on after all, if it was about not to; time has stood still: whether it is to catch up."""
+        """Lead on after all, if the node was about not to; time has stood still: whether it is to catch up."""
         if self.stage is not Stage.DRAINING:
             return False
         self._become(Stage.CATCHING_UP)
         return True
 
     def deposed(self) -> None:
-        """The node does not lead any more."""
+        """Note that the node does not lead any more."""
         self._become(Stage.FOLLOWING)
 
     def dropped(self) -> None:
-        """The state is not the log's any more."""
+        """Note that the state is not the log's any more."""
         self._become(Stage.RELOADING)
 
     def loaded(self) -> None:
-        """A fresh state is there."""
+        """Note that a fresh state is there."""
         self._become(Stage.FOLLOWING)

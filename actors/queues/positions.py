@@ -9,12 +9,12 @@ WAITING_KEY: Final = 2
 
 
 def told(key: tuple[float, ...]) -> str:
-    """What a reply calls `next`."""
+    """Make what a reply calls `next`."""
     return ":".join(map(repr, key))
 
 
 def key_of(after: int | str) -> tuple[float, ...] | None:
-    """The key that was told; None: it is none. Its length says of which order it is."""
+    """Read the key that was told; None: it is none. Its length says of which order it is."""
     parts = str(after).split(":")
     if len(parts) not in (READY_KEY, WAITING_KEY):
         return None

@@ -105,7 +105,7 @@ class Queries:
         self._ledger.answer_when_committed(call, reply)
 
     def list_queues(self, call: Call) -> None:
-        """Some of the queues; with `sums` what all have together first, which tells rates, too."""
+        """List some of the queues; with `sums` what all have together first, which tells rates, too."""
         if call.request.sums and Right.LOOK in call.principal.rights.everywhere:
             self._summing.ask(self._ledger.now, call)
         else:
@@ -131,7 +131,7 @@ class Queries:
         return None
 
     def take_open(self) -> list[Call]:
-        """The lists, sums and scans that are not ready; they do not go on."""
+        """Hand over the lists, sums and scans that are not ready; they do not go on."""
         return self._listings.take_open() + self._summing.take_open() + self._scanning.take_open()
 
     def leader(self, call: Call) -> None:
@@ -153,7 +153,7 @@ class Queries:
         self._ledger.answer_when_committed(call, reply)
 
     def peek(self, call: Call) -> None:
-        """The next messages to be delivered, and after them the delayed ones, as far as they are soon found.
+        """Show the next messages to be delivered, and after them the delayed ones, as far as they are soon found.
 
         With `state` those in that state alone, in the order of what happens to them by time, a page at a time.
         """
@@ -248,11 +248,12 @@ class Queries:
             self._ledger.answer_when_committed(call, refusal(request, ErrorWord.NO_SUCH_MESSAGE, reason))
 
     def scan(self, call: Call) -> None:
-        """Some of the queues, or of the messages, or those whose time comes first: when others have had their turn."""
+        """Scan some of the queues, or of the messages, or those whose time comes first: when others have had their
+        turn."""
         self._scanning.ask(call)
 
     def status(self) -> dict[str, Any]:
-        """The queues' part of a shard's row in its node's status."""
+        """Make the queues' part of a shard's row in its node's status."""
         state = self._state
         return {
             "shard": state.messages.shard,
@@ -265,7 +266,7 @@ class Queries:
         }
 
     def measure(self, call: Call) -> None:
-        """The queues' part of a node's numbers: of a shard that another node leads, nothing."""
+        """Make the queues' part of a node's numbers: of a shard that another node leads, nothing."""
         if self.view.leader_node_id == self.view.node_id:
             self._summing.ask(self._ledger.now, call)
         else:
@@ -288,7 +289,7 @@ class Queries:
             self._listings.ask(call, row)
 
     def _queue_of(self, call: Call) -> QueueState | None:
-        """The queue that the request names; None if it was refused."""
+        """Find the queue that the request names; None if it was refused."""
         request = call.request
         if request.queue is None:
             self._ledger.answer_when_committed(call, refusal(request, ErrorWord.FIELD, "queue is missing"))
@@ -303,7 +304,7 @@ class Queries:
 
 
 def settings_of(queue: QueueState) -> QueueSettings:
-    """A queue's settings, as replies say them."""
+    """Give a queue's settings, as replies say them."""
     return QueueSettings(
         max_size=queue.max_size,
         default_ttl=queue.default_ttl_s,

@@ -79,7 +79,7 @@ class QueueAdmin:
         return bool(self._clearings)
 
     def take_open(self) -> list[Call]:
-        """The clears that are under way; they do not go on."""
+        """Hand over the clears that are under way; they do not go on."""
         calls = [clearing.call for clearing in self._clearings if clearing.call is not None]
         self._clearings.clear()
         return calls
@@ -175,7 +175,7 @@ class QueueAdmin:
             self._clear_piece(self._clearings[0])  # a small queue is cleared before the next request is looked at
 
     def _next(self, clearing: _Clearing) -> list[Message]:
-        """Some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
+        """Take some of the messages that are to go. None of them: `rest` says whether more is to be looked at."""
         queue, rest = self._state.queues.get(clearing.queue), clearing.rest
         if queue is None:
             clearing.rest = []
@@ -193,7 +193,7 @@ class QueueAdmin:
         return self._meant(clearing, [rest.pop() for _ in range(min(CLEAR_CHUNK, len(rest)))])
 
     def _meant(self, clearing: _Clearing, ids: list[int]) -> list[Message]:
-        """The first of those messages that are to go."""
+        """Find the first of those messages that are to go."""
         live = self._state.messages
         found: list[Message] = []
         for msg_id in dict.fromkeys(ids):
@@ -247,7 +247,7 @@ PAUSES: Final[dict[bool | str, tuple[bool, bool]]] = {
 
 
 def _paused(asked: bool | str | None, held: Configure) -> tuple[bool, bool]:
-    """What holds from here on. True and false, which an older client says, are about giving out alone."""
+    """Say what holds from here on. True and false, which an older client says, are about giving out alone."""
     takes_in = not held.paused_in_at
     if asked is None:
         return takes_in, not held.paused

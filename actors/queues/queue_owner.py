@@ -121,7 +121,7 @@ class QueueOwner(LoopActor):
         self._begin(state, self._broker.limits, self._ledger.level, committed)
 
     def _begin(self, state: ShardState, limits: Limits, level: int, committed: int | None = None) -> None:
-        """A broker over `state`, with nothing open."""
+        """Make a broker over `state`, with nothing open."""
         leases = self._settings.lease_committed
         self._broker = Broker(state, limits, self._view, lease_committed=leases, committed=committed)
         self._broker.disk_full = self._admission.disk_full
@@ -133,7 +133,7 @@ class QueueOwner(LoopActor):
             self.runtime.watcher("state", (state, self._ledger.now))
 
     def _empty_state(self) -> None:
-        """The state is not the log's: nothing is known until a fresh one comes."""
+        """Drop a state that is not the log's: nothing is known until a fresh one comes."""
         state = self._ledger.state
         self._rows.dropped()
         self._leftovers.add_waiters(self._broker.delivery, self._now())
@@ -275,7 +275,7 @@ class QueueOwner(LoopActor):
         state.undo.turn(state, is_on=False)
 
         def follow(is_undone: bool) -> None:
-            """The state holds what the log does, or it is to be read anew."""
+            """See to it that the state holds what the log does, or is read anew."""
             if not is_undone:
                 self._reload()
                 return
@@ -289,7 +289,7 @@ class QueueOwner(LoopActor):
         self._interlude.undo(state, message.log_end, follow)
 
     def _log_cut(self, message: LogCut) -> None:
-        """What another leader's log does not hold was applied here while this node led."""
+        """Undo what another leader's log does not hold, and was applied here while this node led."""
         if self._stage.is_reloading:
             return
         ledger = self._ledger
@@ -307,7 +307,7 @@ class QueueOwner(LoopActor):
         self._interlude.undo(ledger.state, message.after, follow)
 
     def _reload(self) -> None:
-        """The state holds what the log does not, and that can't be undone."""
+        """Drop the state: it holds what the log does not, and that can't be undone."""
         self._stage.dropped()
         self._empty_state()
         self._replicator.tell(ReloadNeeded())
@@ -403,7 +403,7 @@ class QueueOwner(LoopActor):
         self._admission.refuse(self._admission.take_held(), ErrorWord.STOPPING, STOPS)
 
     def _go_on_stopping(self) -> None:
-        """Stopped is: all committed. The Replicator sees to it that LMDB has it."""
+        """Stop when all is committed. The Replicator sees to it that LMDB has it."""
         if self._leftovers.waiters or (self._stage.leads and (not self._ledger.is_settled or self._broker.has_more)):
             return
         stopping, self._stopping = self._stopping, None

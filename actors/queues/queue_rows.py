@@ -49,7 +49,7 @@ class QueueRows:
         return row
 
     def value(self, queue: QueueState, rights: Rights, sort: str) -> float | None:
-        """What it is sorted by, as its row has it."""
+        """Give what it is sorted by, as its row has it."""
         if sort == "ready":
             return float(len(queue.ready))
         if sort == "oldest":

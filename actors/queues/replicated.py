@@ -100,7 +100,7 @@ class ReplicatedReplies:
                 self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and did not have it in time")
 
     def noted(self, record: Made) -> None:
-        """A record was made: who waits for a message that has expired, or was removed, waits no more."""
+        """Note that a record was made: who waits for a message that has expired, or was removed, waits no more."""
         if isinstance(record, (Expire, Clear)):
             for msg_id in record.msg_ids:
                 waiting = self.of_messages.get(msg_id)
@@ -109,7 +109,7 @@ class ReplicatedReplies:
                     self._not_replicated(waiting, "it has expired, or was removed, before so many nodes had it")
 
     def _not_replicated(self, waiting: _Replicated, reason: str) -> None:
-        """It is not there where it was to be: its message goes, if nobody was given it."""
+        """Let its message go, if nobody was given it: it is not there where it was to be."""
         made, request = waiting.message, waiting.call.request
         if made is None:
             self._ledger.answers.append((waiting.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason)))
@@ -123,7 +123,8 @@ class ReplicatedReplies:
         self._ledger.answers.append((waiting.call, reply))
 
     def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
-        """This node's disk has the records up to `durable`; n nodes have those up to the n-th of `replicas`."""
+        """Note that this node's disk has the records up to `durable`; n nodes have those up to the n-th of
+        `replicas`."""
         for nodes, line in self._lines.items():  # one line for each number: what is done stands at its head
             while line and (line[0].is_over or self._is_over(line[0], durable, replicas)):
                 waiting = line.popleft()
@@ -157,7 +158,8 @@ class ReplicatedReplies:
         self._not_replicated(waiting, reason)
 
     def forget(self, client: Client) -> None:
-        """A client is gone: its replies wait for no disks any more. What it asked for is done as far as it is."""
+        """Let a client's replies wait for no disks any more, since it is gone. What it asked for is done as far as it
+        is."""
         for waiting in list(self._of.get(client, ())):
             self._end(waiting)
             self._not_replicated(waiting, f"{waiting.nodes} nodes were asked for, and its client is gone")

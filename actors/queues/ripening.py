@@ -29,7 +29,7 @@ class Ripening:
         self._behind = ""
 
     def time_is(self, time: float) -> None:
-        """The log has come to that time (Unix seconds)."""
+        """Note that the log has come to that time (Unix seconds)."""
         if time >= self._next_at:
             self.has_more = True
             self._next_at = time + max(ROUND_S, len(self._state.queues) / QUEUES_A_ROUND_S)

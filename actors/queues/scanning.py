@@ -33,7 +33,7 @@ SOONEST_MAX: Final = 200
 
 
 def view_for(call: Call, state: ShardState, message: Message) -> MessageView:
-    """A message as it is told to who knows jobs, or not."""
+    """Show a message as it is told to who knows jobs, or not."""
     return view_of(message, state.tenures.at(message.msg_id // SHARDS_MAX) if call.request.as_job else None)
 
 
@@ -63,7 +63,7 @@ class Scanning:
         return bool(self._open) or self._soonest.has_more
 
     def ask(self, call: Call) -> None:
-        """Some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
+        """Scan some of the queues, or of the messages with `full`, behind a place that holds whatever comes and goes.
 
         Of messages only those of `queue` and `state`, where that is given. `after` is a bucket of names, or the record
         that produced the last message. Sorted by `due`: the first `count` of the delayed, or of those in flight, of all
@@ -89,7 +89,7 @@ class Scanning:
             self._soonest.go_on()
 
     def take_open(self) -> list[Call]:
-        """The calls that are not answered; they do not go on."""
+        """Hand over the calls that are not answered; they do not go on."""
         calls = [*self._open, *self._soonest.take_open()]
         self._open.clear()
         return calls

@@ -38,7 +38,8 @@ class Settling:
         self._delivery = delivery
 
     def _named(self, call: Call) -> list[int] | None:
-        """The ids that the request names, each once: none, where no message has its key; None if it was refused."""
+        """Find the ids that the request names, each once: none, where no message has its key; None if it was
+        refused."""
         request = call.request
         if request.delivery is not None and (fault := delivery_fault(request)) is not None:
             self._ledger.refuse_field(call, "delivery", fault)
@@ -55,7 +56,8 @@ class Settling:
         return None
 
     def _message(self, call: Call, msg_id: int) -> Message | None:
-        """A live message, in the queue if the request names one, that its client may have: others are not there."""
+        """Find a live message, in the queue if the request names one, that its client may have: others are not
+        there."""
         message = self._ledger.state.messages.get(msg_id)
         if message is None:
             return None
@@ -91,7 +93,7 @@ class Settling:
         return _only(found, lambda message: fits(message.deliveries, counts[message.msg_id]))
 
     def confirm(self, call: Call) -> None:
-        """The messages are done: they go away for good."""
+        """Remove the messages for good: they are done."""
         request = call.request
         if request.held:
             return self._confirm_held(call)
@@ -163,7 +165,7 @@ class Settling:
         )
 
     def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
-        """The messages in flight that the request names; None if it was refused: none of them is.
+        """Find the messages in flight that the request names; None if it was refused: none of them is.
 
         `or_delayed`: those that are delayed, too, unless the request is about a delivery; and of those that are
         delivered at most once, and kept, only these.
@@ -191,7 +193,7 @@ class Settling:
         self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
     def release(self, call: Call) -> None:
-        """The messages are given back, or their delay is over: they are due at once, or after `delay`."""
+        """Give the messages back, or end their delay: they are due at once, or after `delay`."""
         request = call.request
         by_queue = self._in_flight(call, or_delayed=True)
         if by_queue is None:
@@ -226,7 +228,7 @@ class Settling:
         return due_at
 
     def withhold(self, call: Call) -> None:
-        """The messages are not to be given out for now: they are ready again after `delay`, or their retry time.
+        """Keep the messages from being given out for now: they are ready again after `delay`, or their retry time.
 
         One that is delivered at most once, and kept, does not come again.
         """
@@ -266,7 +268,7 @@ class Settling:
         self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
 
     def extend(self, call: Call) -> None:
-        """The messages are worked on for longer: `retry` seconds from now, also beyond their expiry.
+        """Give the messages longer to be worked on: `retry` seconds from now, also beyond their expiry.
 
         Those that are to be buried when they expire are so in any case.
         """
@@ -288,7 +290,7 @@ class Settling:
         return None
 
     def _postpone(self, call: Call) -> None:
-        """A job is worked on: it comes again its retry time from now, wherever it is; not in the second half of its
+        """Let a job come again its retry time from now, wherever it is: it is worked on; not in the second half of its
         life.
 
         `count` of the reply: that time (s); 0, of what does not come again.
@@ -326,7 +328,7 @@ class Settling:
         return min(at, message.expires_at) if is_buried(message.marks) else at
 
     def bury(self, call: Call) -> None:
-        """The messages are not wanted, by anybody: they move to their dead letter queue at once, or none does."""
+        """Bury the messages, which nobody wants: they move to their dead letter queue at once, or none does."""
         request = call.request
         if self._ledger.level < WORKERS_LEVEL:
             return self._refuse_level(call)

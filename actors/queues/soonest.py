@@ -111,7 +111,7 @@ class Soonest:
         return looked
 
     def take_open(self) -> list[Call]:
-        """The calls that are not answered; they do not go on."""
+        """Hand over the calls that are not answered; they do not go on."""
         calls = [search.call for search in self._open]
         self._open.clear()
         return calls

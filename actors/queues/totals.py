@@ -68,7 +68,7 @@ class Counting:
         return found
 
     def count(self, record: Made) -> None:
-        """A record was made."""
+        """Count a record that was made."""
         kind = type(record)
         if kind is _Message:
             assert isinstance(record, Message)

@@ -111,7 +111,7 @@ class WaitQueues:
         return sum([len(waiter.queues) for waiter in self._by_client.get(client, {}).values()])
 
     def of_client(self, client: Client) -> list[Waiter]:
-        """A client's."""
+        """Make a client's."""
         return list(self._by_client.get(client, {}).values())
 
     @property
@@ -132,7 +132,7 @@ class WaitQueues:
         return bool(self._told)
 
     def tell(self, name: str, client: Client, now: float) -> float:
-        """A client is told of a message of the queue; returns until when that message is kept for it."""
+        """Tell a client of a message of the queue; returns until when that message is kept for it."""
         told = self._told.setdefault(name, OrderedDict())
         told[client] = until = now + OFFER_S
         told.move_to_end(client)
@@ -170,7 +170,7 @@ class WaitQueues:
         return next(iter(told.values())) if told else NEVER
 
     def came(self, client: Client) -> list[str]:
-        """The client has asked, or wants nothing any more; returns the queues that it was told of."""
+        """Note that the client has asked, or wants nothing any more; returns the queues that it was told of."""
         names = [*self._told_of.pop(client, ())]
         for name in names:
             del self._told[name][client]
@@ -192,7 +192,7 @@ at worst, and numbers."""
 
 
 def most_reply_bytes(message: Message, *, is_full: bool) -> int:
-    """What a reply with this message has at most."""
+    """Reckon what a reply with this message has at most."""
     size = len(message.data) * (ESCAPED if message.encoding == Encoding.PLAIN else 1)
     if message.marks is not None:
         size += 2 * marks_bytes(message.marks)

@@ -71,11 +71,11 @@ class AsyncioRuntime(Runtime):
         sys.setswitchinterval(SWITCH_INTERVAL_S)
 
     def now(self) -> float:
-        """The wall clock (Unix seconds)."""
+        """Read the wall clock (Unix seconds)."""
         return _time()
 
     def monotonic(self) -> float:
-        """The monotonic clock (seconds)."""
+        """Read the monotonic clock (seconds)."""
         return _monotonic()
 
     def random(self) -> float:
@@ -99,7 +99,7 @@ class AsyncioRuntime(Runtime):
             return used.user, used.system, 0
 
     def worked(self) -> float:
-        """The thread's clock, on the loop's thread."""
+        """Read the thread's clock, on the loop's thread."""
         return time.thread_time()
 
     def rest(self) -> None:
@@ -107,7 +107,7 @@ class AsyncioRuntime(Runtime):
         time.sleep(REST_S)
 
     def call_later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """A timer of the loop. What it raises ends the worker, as what a turn raises does."""
+        """Run a timer of the loop. What it raises ends the worker, as what a turn raises does."""
         return self._loop.call_later(delay_s, self._ring, callback)
 
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
@@ -125,7 +125,7 @@ class AsyncioRuntime(Runtime):
             self._look(begun, callback)
 
     def _look(self, begun: float, who: object) -> None:
-        """The watchdog: everything else on the loop has waited meanwhile, heartbeats too."""
+        """Log a turn that took long: everything else on the loop has waited meanwhile, heartbeats too."""
         took_s = _monotonic() - begun
         if took_s > self._watchdog_s:
             name = getattr(who, "__qualname__", None) or type(who).__name__

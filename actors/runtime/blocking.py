@@ -31,7 +31,7 @@ class GuardedFuture(pykka.ThreadingFuture[Any]):
     """pykka's future, except that `get` on a thread that runs a loop raises `BlockedLoopError` at once."""
 
     def get(self, *, timeout: float | None = None) -> Any:
-        """The value, as pykka's; raises `BlockedLoopError` on a loop's thread, even if the value is there."""
+        """Give the value, as pykka's; raises `BlockedLoopError` on a loop's thread, even if the value is there."""
         if getattr(_this_thread, "runs_loop", False):
             raise BlockedLoopError
         return super().get(timeout=timeout)

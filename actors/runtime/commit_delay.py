@@ -33,7 +33,7 @@ class CommitDelay:
         self._skip_next = 1
 
     def committed(self, now: float, still_parked: int, freed: int, *, is_shared: bool = False) -> None:
-        """An entry is durable, which freed so many replies; others still wait for a later one.
+        """Note that an entry is durable, which freed so many replies; others still wait for a later one.
 
         `is_shared`: entries go to other nodes as well.
         """

@@ -54,7 +54,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def now(self) -> float:
-        """The wall clock (Unix seconds). It may jump."""
+        """Read the wall clock (Unix seconds). It may jump."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
@@ -64,23 +64,23 @@ class Runtime(ABC):
 
     @abstractmethod
     def random(self) -> float:
-        """A number from [0, 1), each as likely as any other."""
+        """Draw a number from [0, 1), each as likely as any other."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def process(self) -> tuple[int, int]:
-        """The process's id and its resident memory (bytes; 0 where the system does not tell)."""
+        """Give the process's id and its resident memory (bytes; 0 where the system does not tell)."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def usage(self) -> tuple[float, float, int]:
-        """What the process has used of the processors, itself and by the system (s), and its open descriptors (0 where
-        nobody tells)."""
+        """Give what the process has used of the processors, itself and by the system (s), and its open descriptors (0
+        where nobody tells)."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def worked(self) -> float:
-        """What the loop's thread has used of the processors (s), without what it waited for one. A system call."""
+        """Give what the loop's thread has used of the processors (s), without what it waited for one. A system call."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod

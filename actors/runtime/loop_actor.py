@@ -54,7 +54,7 @@ class LoopInbox:
                 self.runtime.wake(self.turn)
 
     def get(self) -> Envelope[Any]:
-        """The oldest message, in an envelope. Raises IndexError if there is none."""
+        """Take the oldest message, in an envelope. Raises IndexError if there is none."""
         item = self.envelopes.popleft()
         return item if type(item) is Envelope else Envelope(item)
 
@@ -72,7 +72,7 @@ class LoopInbox:
         runtime.wake(turn)
 
     def rest(self) -> None:
-        """The turn is over. Order matters: a message put from a thread right now either sees us resting, or is seen."""
+        """End the turn. Order matters: a message put from a thread right now either sees us resting, or is seen."""
         self.is_awake = False
         if self.envelopes and not self.is_awake:
             self.is_awake = True
@@ -216,7 +216,7 @@ class LoopActor(pykka.Actor):
             self.runtime.actor_failed(self, error)
 
     def _raised(self, envelope: Envelope[Any], error: Exception) -> None:
-        """An exception goes to whoever asked; if nobody did, the actor is done for, and its runtime is told."""
+        """Send an exception to whoever asked; if nobody did, the actor is done for, and its runtime is told."""
         if envelope.reply_to is not None:
             envelope.reply_to.set_exception()
             return

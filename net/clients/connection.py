@@ -272,7 +272,7 @@ class Connection:
         self._reply(order, request, reply, self.open.take_note(order), size)
 
     def _reply(self, order: int, request: Request, reply: Reply, note: Any, size: int = 0) -> None:
-        """What the session makes of a reply: bytes, or what is to be asked next. `size`: of a request that is large."""
+        """Make bytes of a reply with the session, or what is to be asked next. `size`: of a request that is large."""
         if self._state is _DEAD:
             return
         made = self._guard.answered(self, None if request is NO_REQUEST else request, reply, note)
@@ -290,7 +290,7 @@ class Connection:
                 self._ask(order, made, None)
 
     def _send(self, order: int, data: bytes) -> None:
-        """A reply's bytes, in their place."""
+        """Send a reply's bytes, in their place."""
         self.account.ledger.written += len(data)
         replies = self._replies
         if not replies.is_next(order):
@@ -314,7 +314,7 @@ class Connection:
                 self._sink.settled(self)
 
     def _note_unsent(self) -> None:
-        """What the client has not read counts; a small reply is found by the next sweep."""
+        """Count what the client has not read; a small reply is found by the next sweep."""
         if self.account.note_unsent(self.transport.get_write_buffer_size()):
             self._sink.room.overdrawn(self, 0)
 
@@ -341,7 +341,7 @@ class Connection:
             self._close()
 
     def end(self) -> None:
-        """The client sends nothing more; it may still read what is open (`nc` works so)."""
+        """Note that the client sends nothing more; it may still read what is open (`nc` works so)."""
         if self._state is _LINGERING:
             self.transport.close()
         elif self._state is _CLOSING:
@@ -352,7 +352,7 @@ class Connection:
             self._hand_on()
 
     def stall(self, is_stalled: bool) -> None:
-        """The client leaves its replies unread (or reads again): until it reads, nothing is read from it."""
+        """Read nothing from a client that leaves its replies unread, until it reads again."""
         self._reading.is_stalled = is_stalled
         self._patience.begin()
         if self._state is not _DEAD:
@@ -360,7 +360,7 @@ class Connection:
         self._hand_on()
 
     def rest(self, rests: bool, *, is_turn: bool = False) -> None:
-        """The client has taken more time than strangers have, or a rest is over: it is not heard meanwhile.
+        """Let the client rest, since it has taken more time than strangers have, or end a rest.
 
         It is heard again when all its rests are over. `is_turn`: it has waited in line for that (`Resting`).
         """
@@ -375,7 +375,7 @@ class Connection:
         resting.is_heard()
 
     def lost(self) -> None:
-        """The stream is closed."""
+        """Let go of all: the stream is closed."""
         if self._state is not _DEAD:
             self._state = _DEAD
             self._let_go()
@@ -394,7 +394,7 @@ class Connection:
         self.account.leave()
 
     def sweep(self, passed_s: float) -> None:
-        """Called every now and then with the seconds since the last time: enforce the limits that are of time."""
+        """Enforce the limits that are of time: called every now and then with the seconds since the last time."""
         patience, reading = self._patience, self._reading
         if self._state is _LINGERING:
             if patience.has_lingered(passed_s):

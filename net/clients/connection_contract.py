@@ -57,20 +57,20 @@ class Strangers(Protocol):
     """Who sees to it that clients without a token take no more time than they have."""
 
     def spent(self, connection: "Connection", took_s: float, size: int, turns: float = 1.0) -> None:
-        """A stranger's `size` bytes have taken so much time (s) of each of so many turns."""
+        """Reckon a stranger's `size` bytes, which have taken so much time (s) of each of so many turns."""
 
     def must_rest(self, connection: "Connection") -> bool:
         """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
 
     def asks_long(self, connection: "Connection") -> None:
-        """A stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
+        """Note that a stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
 
 
 class Room(Protocol):
     """What all clients of a worker may make it hold."""
 
     def account(self) -> Account:
-        """A new client's account of that."""
+        """Open a new client's account of that."""
 
     def overdrawn(self, connection: "Connection", wanted: int) -> None:
         """All clients of its kind hold too much together, or would with so many bytes more: some should make room."""
@@ -88,19 +88,19 @@ class Sink(Protocol):
         """Of this worker."""
 
     def received(self, connection: "Connection", order: int, request: Request) -> None:
-        """A request came; answer it by `connection.answer(order, request, reply)`."""
+        """Do what a request asks; answer it by `connection.answer(order, request, reply)`."""
 
     def ended(self, connection: "Connection") -> None:
-        """The client asks nothing more, and may be gone: do not keep messages waiting for it."""
+        """Keep no messages waiting for a client that asks nothing more, and may be gone."""
 
     def closed(self, connection: "Connection") -> None:
-        """The client is gone."""
+        """Forget a client that is gone."""
 
     def settled(self, connection: "Connection") -> None:
         """All is answered, of a client that `is_moving`; or its turn was cut, and is to go on soon (`end_turn`)."""
 
     def broken(self, connection: "Connection", error: Exception) -> None:
-        """The session has raised on what the client sent, or on what it is answered: the client is refused, or cut."""
+        """Refuse or cut the client: its session has raised on what it sent, or on what it is answered."""
 
 
 class State(Enum):

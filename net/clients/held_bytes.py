@@ -94,7 +94,7 @@ class Account:
         return grown > 0 and self.is_over
 
     def know(self, is_known: bool) -> None:
-        """The client has proved who it is, or what it proved does not hold any more."""
+        """Know that the client has proved who it is, or that what it proved does not hold any more."""
         if is_known != self.is_known:
             self.is_known = is_known
             self.ledger.strangers += -self.bytes if is_known else self.bytes
@@ -115,16 +115,17 @@ class Account:
         self.waiting += grown
 
     def take(self, grown: int) -> None:
-        """A large request is open; below 0: it is answered."""
+        """Count a large request that is open; below 0: it is answered."""
         self._grow(grown)
         self.open += grown
 
     def hold_back(self, grown: int) -> bool:
-        """A reply waits for its turn; below 0: it does not any more. Whether somebody has to make room for it."""
+        """Count a reply that waits for its turn; below 0: it does not any more. Whether somebody has to make room for
+        it."""
         self.held_back += grown
         return self._grow(grown)
 
     def leave(self) -> None:
-        """The client is gone: only what is still being done for it stays."""
+        """Count nothing of a client that is gone but what is still being done for it."""
         self._grow(self.open - self.bytes)
         self.partial = self.waiting = self.held_back = self.unsent = 0

@@ -48,20 +48,20 @@ class OpenRequests:
         return self._alone == ALONE
 
     def keep_size(self, order: int, size: int) -> None:
-        """The request of that order has so many bytes: they count until it is answered."""
+        """Count so many bytes of the request of that order, until it is answered."""
         self._sizes[order] = size
         self._account.take(size)
 
     def keep_note(self, order: int, note: Any) -> None:
-        """The session wants to be told this again with the reply."""
+        """Keep what the session wants to be told again with the reply."""
         self._notes[order] = note
 
     def take_note(self, order: int) -> Any:
-        """What was kept for the reply of that order, if something was."""
+        """Take what was kept for the reply of that order, if something was."""
         return self._notes.pop(order, None) if self._notes else None
 
     def begin(self, request: Request) -> int:
-        """The request is handed on: how long its reply may be (`reply_length`)."""
+        """Count a request that is handed on: how long its reply may be (`reply_length`)."""
         length = reply_length(request)
         if length >= LONG:
             self._alone = length
@@ -70,7 +70,7 @@ class OpenRequests:
         return length
 
     def end(self, order: int, request: Request) -> int:
-        """The request is answered: its size (bytes), or 0 if it was small."""
+        """Forget a request that is answered: its size (bytes), or 0 if it was small."""
         self.count -= 1
         size = self._sizes.pop(order, 0) if self._sizes else 0
         if size:

@@ -26,7 +26,7 @@ class Patience:
         self._dropped = 0
 
     def begin(self) -> None:
-        """It has asked something, or reads again: the time is counted from here on."""
+        """Count the time from here on: it has asked something, or reads again."""
         self._quiet_s = 0.0
 
     def drops(self, size: int) -> bool:

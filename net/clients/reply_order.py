@@ -21,7 +21,7 @@ class ReplyOrder:
         self._next_to_send = 0
 
     def place(self, *, is_ordered: bool) -> int:
-        """The place of one more request's reply."""
+        """Give the place of one more request's reply."""
         if is_ordered:
             self._next_order += 1
             return self._next_order - 1
@@ -43,7 +43,7 @@ class ReplyOrder:
         return self._account.hold_back(len(data) + OBJECT_BYTES)
 
     def take_held(self) -> bytes | None:
-        """The reply that may leave now since the one before it has, if it is there."""
+        """Take the reply that may leave now since the one before it has, if it is there."""
         if not self._held:
             return None  # nearly always
         data = self._held.pop(self._next_to_send, None)
@@ -53,5 +53,5 @@ class ReplyOrder:
         return data
 
     def clear(self) -> None:
-        """The client is gone: its account is closed, too."""
+        """Forget all that is held: the client is gone, and its account is closed, too."""
         self._held.clear()

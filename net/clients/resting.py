@@ -27,7 +27,7 @@ class Resting:
         return self._rests > 0
 
     def change(self, rests: bool, *, is_turn: bool) -> None:
-        """A rest has begun, or is over. Rests overlap, since each reply may bring one.
+        """Begin a rest, or end one. Rests overlap, since each reply may bring one.
 
         `is_turn`: it has waited in line for that, and what it has sent meanwhile need not wait there again.
         """
@@ -35,11 +35,11 @@ class Resting:
         self._has_rested = is_turn and self._rests == 0
 
     def is_heard(self) -> None:
-        """What it has sent meanwhile was looked at: what comes now waits in line again."""
+        """Let what comes now wait in line again: what it has sent meanwhile was looked at."""
         self._has_rested = False
 
     def take_unheard(self) -> bytes:
-        """What it has sent meanwhile, once it does not rest any more."""
+        """Take what it has sent meanwhile, once it does not rest any more."""
         if self._rests:
             return b""
         unheard, self.unheard = self.unheard, b""

@@ -22,7 +22,7 @@ class SessionGuard:
         self._sink = sink
 
     def receive(self, connection: "Connection", data: bytes) -> list[Found]:
-        """What `data` completes; a fatal fault if the session fails."""
+        """Find what `data` completes; a fatal fault if the session fails."""
         try:
             return self.session.receive(data)
         except Exception as error:
@@ -32,7 +32,7 @@ class SessionGuard:
     def answered(
         self, connection: "Connection", request: Request | None, reply: Reply, note: Any
     ) -> bytes | Request | Ask | None:
-        """What the session makes of a reply. None: it failed, and there is nothing true to say in its place."""
+        """Make of a reply what the session does. None: it failed, and there is nothing true to say in its place."""
         try:
             made: Any = self.session.answered(request, reply, note)
             if isinstance(made, (bytes, Request, Ask)):
@@ -43,7 +43,7 @@ class SessionGuard:
             return None
 
     def fault_reply(self, connection: "Connection", fault: Fault) -> Reply:
-        """The reply to a fault."""
+        """Make the reply to a fault."""
         try:
             return self.session.fault_reply(fault)
         except Exception as error:
@@ -51,7 +51,7 @@ class SessionGuard:
             return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
 
     def state(self, connection: "Connection") -> bytes | None:
-        """What its protocol needs to go on elsewhere; None: it can't now."""
+        """Give what its protocol needs to go on elsewhere; None: it can't now."""
         try:
             return self.session.state
         except Exception as error:

@@ -38,8 +38,8 @@ class StrangersTime:
         self._paid_at = 0.0
 
     def spent(self, now: float, took_s: float, size: int, turns: float = 1.0) -> float:
-        """A stranger's `size` bytes have taken so much of each of `turns` turns, here and at other nodes; for how long
-        he rests (s), 0 if he may go on."""
+        """Reckon a stranger's `size` bytes, which have taken so much of each of `turns` turns, here and at other
+        nodes; for how long he rests (s), 0 if he may go on."""
         if size <= SMALL_BYTES and took_s < FREE_S:
             return 0.0
         beyond_s = max(took_s - LONG_S, 0.0)

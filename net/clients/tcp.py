@@ -86,7 +86,7 @@ class TcpProtocol(asyncio.Protocol):
         self._is_tls = False
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
-        """A client has connected."""
+        """Take in a client that has connected."""
         transport = cast("asyncio.Transport", base)  # uvloop's is none by inheritance
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         sock = transport.get_extra_info("socket")
@@ -122,7 +122,7 @@ class TcpProtocol(asyncio.Protocol):
         self._sink.strangers.spent(connection, time.thread_time() - begun, size)
 
     def eof_received(self) -> bool:
-        """The client sends nothing more."""
+        """Note that the client sends nothing more."""
         assert self._connection is not None
         self._connection.end()
         return not self._is_tls  # with TLS nothing can be sent after its end, either
@@ -133,12 +133,12 @@ class TcpProtocol(asyncio.Protocol):
         self._connection.stall(True)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Note that the client has read."""
         assert self._connection is not None
         self._connection.stall(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
+        """Note that the socket is closed."""
         connection = self._connection
         if connection is not None:
             self._connection = None

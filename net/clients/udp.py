@@ -69,10 +69,10 @@ class DatagramSink(Protocol):
     """Where requests go."""
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
-        """A request came; answer it by `client.answer(0, request, reply)`."""
+        """Do what a request asks; answer it by `client.answer(0, request, reply)`."""
 
     def broken_datagram(self, client: DatagramClient, error: Exception) -> None:
-        """The session has raised on what a datagram holds: it gets no answer."""
+        """Answer nothing to a datagram on which its session has raised."""
 
 
 class UdpProtocol(asyncio.DatagramProtocol):
@@ -88,11 +88,11 @@ class UdpProtocol(asyncio.DatagramProtocol):
         self._transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
-        """The socket is there."""
+        """Serve the socket that is there now."""
         self._transport = cast("asyncio.DatagramTransport", base)  # uvloop's is none by inheritance
 
     def datagram_received(self, data: bytes, addr: Any) -> None:
-        """A datagram has come: it holds one whole request, or it is refused."""
+        """Do what a datagram asks: it holds one whole request, or it is refused."""
         assert self._transport is not None
         session = self._make_session(self._limits())
         is_bounded = self._reply_factor and not is_loopback(addr[0])

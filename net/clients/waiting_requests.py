@@ -33,14 +33,14 @@ class WaitingRequests:
         return self._line[0][0]
 
     def add(self, found: list[Found], large: dict[int, int]) -> None:
-        """Some more; `large`: the bytes of those that are large, by place."""
+        """Add some more; `large`: the bytes of those that are large, by place."""
         for index, one in enumerate(found):
             size = large.get(index, 0)
             self._line.append((one, size))
             self._account.wait(max(size, OBJECT_BYTES))
 
     def take(self) -> tuple[Found, int]:
-        """The first, and its bytes if it is large. Raises IndexError if none waits."""
+        """Take the first, and its bytes if it is large. Raises IndexError if none waits."""
         taken = self._line.popleft()
         self._account.wait(-max(taken[1], OBJECT_BYTES))
         return taken

@@ -38,7 +38,7 @@ class NodeFacts:
         self.heard = 0
 
     def belong_to(self, cluster_id: int) -> None:
-        """The node is one of that cluster: what was told before was another's."""
+        """Note that the node is one of that cluster: what was told before was another's."""
         if cluster_id != self.cluster_id:
             self.cluster_id = cluster_id
             self.job_ids.clear()

@@ -4,7 +4,7 @@ import socket
 
 
 def listening_socket(host: str, port: int, kind: socket.SocketKind, *, shares: bool = True) -> socket.socket:
-    """A bound socket, which `shares` its port with this node's other workers. Raises OSError."""
+    """Bind a socket, which `shares` its port with this node's other workers. Raises OSError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, kind)
     try:

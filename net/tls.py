@@ -79,14 +79,14 @@ def _why(error: OSError) -> str:
 
 
 def names_of(certificate: dict[str, Any]) -> tuple[str, ...]:
-    """The names of a certificate that was found right: its common name, then its DNS names."""
+    """Give the names of a certificate that was found right: its common name, then its DNS names."""
     common = [value for part in certificate.get("subject", ()) for kind, value in part if kind == "commonName"]
     dns = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
     return tuple(dict.fromkeys([*common, *dns]))
 
 
 def nodes_of(certificate: dict[str, Any]) -> frozenset[int]:
-    """The node_ids that a certificate is for: those of its names that are `node-N`, or begin with `node-N.`."""
+    """Give the node_ids that a certificate is for: those of its names that are `node-N`, or begin with `node-N.`."""
     found: set[int] = set()
     for name in names_of(certificate):
         first = name.partition(".")[0].lower()

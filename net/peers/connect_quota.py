@@ -50,7 +50,7 @@ class _Tries:
         return True
 
     def give_back(self) -> None:
-        """It was no stranger's."""
+        """Give the place back: it was no stranger's."""
         self.left = min(self.left + 1, self._most)
 
 
@@ -89,7 +89,7 @@ class ConnectQuota:
 
 
 def place_of(address: str) -> str:
-    """What counts as one address: of IPv6 the network of 64 bits, which one host has to itself."""
+    """Give what counts as one address: of IPv6 the network of 64 bits, which one host has to itself."""
     if ":" not in address:
         return address
     try:

@@ -59,7 +59,7 @@ _numbers: Final = {kind: number for number, kind in enumerate(REPLY_KINDS)}
 
 
 def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request, principal: str = "") -> ForwardedCall:
-    """A call as it is sent to another node."""
+    """Pack a call as it is sent to another node."""
     payloads: list[bytes | None] = []
     if request.token is not None:
         request = replace(request, token=None)  # whatever for: it is nobody else's
@@ -76,7 +76,8 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 
 
 def level_of(request: Request) -> int:
-    """The feature level of a node that can be asked that; an older one takes it for a fault of the one who forwards."""
+    """Say which feature level a node has that can be asked that; an older one takes it for a fault of the one who
+    forwards."""
     if (
         request.as_job is not None
         or request.keep is not None
@@ -113,7 +114,7 @@ def level_of(request: Request) -> int:
 
 
 def unpacked_request(call: ForwardedCall) -> Request | None:
-    """The request of a call that another node sent; None if it is none that a client could have sent it."""
+    """Unpack the request of a call that another node sent; None if it is none that a client could have sent it."""
     request, payloads = call.request, call.payloads
     if not has_fit_names(request):
         return None
@@ -167,7 +168,7 @@ PackedReply = tuple[int, bytes, list[bytes]]
 
 
 def packed_reply(reply: Reply) -> PackedReply:
-    """A reply as it is sent back."""
+    """Pack a reply as it is sent back."""
     if type(reply) is Reply and reply.data is None:  # nearly all
         return 0, _encode(reply), []
     payloads: list[bytes] = []
@@ -192,7 +193,7 @@ def packed_reply(reply: Reply) -> PackedReply:
 
 
 def unpacked_reply(packed: PackedReply) -> Reply:
-    """The reply that another node sent back. Raises msgspec.DecodeError, ValueError for what is none."""
+    """Unpack the reply that another node sent back. Raises msgspec.DecodeError, ValueError for what is none."""
     number, data, payloads = packed
     if not 0 <= number < len(_decoders):
         raise ValueError(f"there is no reply of kind {number}")

@@ -98,22 +98,22 @@ class LinkSink(Protocol):
     """Where what happens on links goes."""
 
     def link_hello(self, link: "PeerLink", hello: Hello) -> None:
-        """The other side has introduced itself; answer by `accept` or `refuse` if it dialled."""
+        """Hear the other side introduce itself; answer by `accept` or `refuse` if it dialled."""
 
     def link_said(self, link: "PeerLink", message: PeerMessage) -> None:
-        """A message came over an open link."""
+        """Handle a message that came over an open link."""
 
     def link_renewed(self, link: "PeerLink", hello: Hello) -> None:
-        """The other side has introduced itself anew over an open link: `link.peer` is the new hello."""
+        """Hear the other side introduce itself anew over an open link: `link.peer` is the new hello."""
 
     def link_receiving(self, link: "PeerLink") -> None:
-        """A part of a message has come over an open link."""
+        """Note that a part of a message has come over an open link."""
 
     def link_drained(self, link: "PeerLink") -> None:
-        """What was sent has left, after the link was full."""
+        """Note that what was sent has left, after the link was full."""
 
     def link_closed(self, link: "PeerLink", reason: str) -> None:
-        """The link is closed."""
+        """Forget a link that is closed."""
 
 
 class PeerLink:
@@ -171,7 +171,7 @@ class PeerLink:
         self._transport.write(self._opening)
 
     def accept(self, hello: Hello) -> None:
-        """The other side's hello is fine: answer with our own."""
+        """Answer the other side's hello, which is fine, with our own."""
         self.is_open = True
         self._write_proved(encoded(hello))
         if not self.is_proven:
@@ -183,7 +183,7 @@ class PeerLink:
         self.close(reason)
 
     def _write_proved(self, message: bytes) -> None:
-        """The one frame by which a side proves that it has the secret, if both have one."""
+        """Make the one frame by which a side proves that it has the secret, if both have one."""
         proof = b"" if self._session is None else self._session.proof(message)
         self._transport.write(_LENGTH.pack(len(message)) + message + proof)
 
@@ -235,7 +235,7 @@ class PeerLink:
             self._sink.link_receiving(self)
 
     def _opened(self, its: bytes) -> bool:
-        """The other side's opening is here: find out whether both have one secret. Whether the link goes on."""
+        """Find out from the other side's opening whether both have one secret. Whether the link goes on."""
         self._is_opened = True
         keyring = self._keyring
         if not self.is_dialler:
@@ -323,7 +323,7 @@ class PeerLink:
         self._sink.link_hello(self, hello)
 
     def fill(self, is_full: bool) -> None:
-        """The stream takes no more for now, or does again."""
+        """Note that the stream takes no more for now, or does again."""
         self.is_full = is_full
         if not is_full and not self._is_closed:
             self._sink.link_drained(self)
@@ -341,7 +341,7 @@ class PeerLink:
             self.lost(reason)
 
     def lost(self, reason: str) -> None:
-        """The stream is closed."""
+        """Note that the stream is closed."""
         if not self._is_closed:
             if self.is_dialler and self.peer is None and reason == CLOSED:
                 reason = (

@@ -28,7 +28,7 @@ class Outbox:
         return bool(self._urgent) or (bool(self._bulk) and not is_full)
 
     def add(self, frame: bytes) -> None:
-        """What the cluster says: it is next."""
+        """Put in what the cluster says: it is next."""
         self._urgent.append(frame)
 
     def add_bulk(self, frame: bytes, serial: int = 0) -> None:
@@ -37,7 +37,7 @@ class Outbox:
         self.bulk_bytes += len(frame)
 
     def take(self, *, is_full: bool) -> list[bytes]:
-        """What is to be sent now, on a link that `is_full` or not."""
+        """Take what is to be sent now, on a link that `is_full` or not."""
         frames, self._urgent = self._urgent, []
         room = BULK_BYTES
         while self._bulk and room > 0 and not is_full:
@@ -49,7 +49,7 @@ class Outbox:
         return frames
 
     def clear(self) -> None:
-        """The link is gone, and with it what waited; `serial` says what had left."""
+        """Forget what waited: the link is gone; `serial` says what had left."""
         self._urgent = []
         self._bulk.clear()
         self.bulk_bytes = 0

@@ -36,7 +36,7 @@ class Addressee:
             self._answer_bytes += len(answer)
 
     def take_answers(self) -> list[bytes]:
-        """What waits; it waits no more."""
+        """Take what waits; it waits no more."""
         answers, self.answers, self._answer_bytes = self.answers, [], 0
         return answers
 
@@ -60,7 +60,7 @@ class Post:
         self._to_send: list[Addressee] = []
 
     def add(self, to: Addressee, said: PeerMessage, frame: bytes) -> None:
-        """It is for that one, whose link is open."""
+        """Put it in for that one, whose link is open."""
         if not to.outbox:
             self._to_send.append(to)
         if isinstance(said, BULK):
@@ -70,13 +70,13 @@ class Post:
             to.outbox.add(frame)
 
     def send_all(self) -> None:
-        """The turn ends."""
+        """End the turn."""
         to_send, self._to_send = self._to_send, []
         for to in to_send:
             self.send(to)
 
     def send(self, to: Addressee) -> None:
-        """What the cluster says, and of clients' requests so much as does not make that wait."""
+        """Take what the cluster says, and of clients' requests so much as does not make that wait."""
         link, outbox = to.link, to.outbox
         if link is None or not link.is_open:
             return
@@ -90,7 +90,7 @@ class Post:
             self._later(self.send_all)
 
     def lost(self, to: Addressee) -> None:
-        """The link is gone, and with it what waited."""
+        """Forget what waited: the link is gone."""
         to.link = None
         to.outbox.clear()
         self._see_whether_behind(to)

@@ -55,7 +55,7 @@ class Key(NamedTuple):
 
 
 def key_of(secret: str) -> Key:
-    """The key that a secret stands for. Raises ValueError if it is too short to be one."""
+    """Make the key that a secret stands for. Raises ValueError if it is too short to be one."""
     if len(secret) < SECRET_CHARACTERS_MIN:
         reason = f"a secret has at least {SECRET_CHARACTERS_MIN} characters, drawn at random; this has {len(secret)}"
         raise ValueError(f"{reason}: qctl cluster secret makes one")
@@ -75,12 +75,12 @@ class Keyring:
     draws_nonce: Callable[[], bytes] = field(default=lambda: bytes(NONCE_BYTES), repr=False)
 
     def opening(self) -> bytes:
-        """This node's first bytes on a new link."""
+        """Make this node's first bytes on a new link."""
         names = b"".join(key.name for key in self.keys[:KEYS_MAX])
         return MAGIC + names.ljust(KEYS_MAX * NAME_BYTES, b"\0") + self.draws_nonce()
 
     def named(self, name: bytes) -> Key | None:
-        """The key of that name, if it is valid here."""
+        """Find the key of that name, if it is valid here."""
         return next((key for key in self.keys if key.name == name), None)
 
 
@@ -113,7 +113,7 @@ class Session:
         self._count_in = 0
 
     def proof(self, hello: bytes) -> bytes:
-        """What proves this end's `hello`: the listener's answers the dialler's, and so proves that one, too."""
+        """Make what proves this end's `hello`: the listener's answers the dialler's, and so proves that one, too."""
         return hmac.digest(self._proof_out, self._heard + hello, "sha256")
 
     def is_proved(self, hello: bytes | bytearray, proof: bytes | bytearray, *, answers: bytes = b"") -> bool:
@@ -122,7 +122,7 @@ class Session:
         return hmac.compare_digest(hmac.digest(self._proof_in, answers + self._heard, "sha256"), proof)
 
     def seal(self, message: bytes) -> bytes:
-        """The seal of the next frame that leaves."""
+        """Make the seal of the next frame that leaves."""
         seal = self._out.copy()
         seal.update(_NUMBER.pack(self._count_out, len(message)))
         seal.update(message)
@@ -139,7 +139,7 @@ class Session:
 
 
 def shared_key(keyring: Keyring, own: bytes, other: bytes, *, is_dialler: bool) -> Key | None:
-    """The key that both ends know which have sent these openings; None if they share none (any more)."""
+    """Find the key that both ends know which have sent these openings; None if they share none (any more)."""
     mine, its = _names(own), _names(other)
     listeners, diallers = (its, mine) if is_dialler else (mine, its)
     name = next((name for name in listeners if name in diallers), None)

@@ -45,7 +45,7 @@ class PeerProtocol(asyncio.Protocol):
         self._link: PeerLink | None = None
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
-        """The stream is open."""
+        """Begin on a stream that is open."""
         transport = cast("asyncio.Transport", base)
         transport.set_write_buffer_limits(high=STREAM_BYTES)
         sock = transport.get_extra_info("socket")
@@ -69,12 +69,12 @@ class PeerProtocol(asyncio.Protocol):
         self._link.fill(True)
 
     def resume_writing(self) -> None:
-        """It has left."""
+        """Note that it has left."""
         assert self._link is not None
         self._link.fill(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The stream is closed."""
+        """Note that the stream is closed."""
         if self._link is not None:
             self._link.lost(f"{CLOSED}{'' if exc is None else f': {exc}'}")
 

@@ -85,7 +85,7 @@ class DisqueClient:
 
 
 def failed(reply: Reply) -> bytes:
-    """An error, as Disque says it, or ours."""
+    """Make an error, as Disque says it, or ours."""
     word = reply.error or ""
     text = TEXTS.get(word)
     if text is not None:
@@ -97,7 +97,7 @@ def failed(reply: Reply) -> bytes:
 
 
 def whole(argument: bytes) -> int | None:
-    """A decimal number of 64 bits; None: it is none."""
+    """Read a decimal number of 64 bits; None: it is none."""
     digits = argument[1:] if argument[:1] == b"-" else argument
     if not digits.isdigit() or len(digits) > 19:
         return None
@@ -110,7 +110,7 @@ NAMES_MAX: Final = 1024
 
 
 def queue_name(client: DisqueClient, argument: bytes) -> str | Say:
-    """The name of a queue, or why it can't be one."""
+    """Read the name of a queue, or say why it can't be one."""
     names = client.facts.names
     known = names.get(argument)
     if known is not None:
@@ -129,7 +129,7 @@ def queue_name(client: DisqueClient, argument: bytes) -> str | Say:
 
 
 def timeout_ms(argument: bytes) -> int | Say:
-    """A time-out in milliseconds, or what is wrong with it."""
+    """Read a time-out in milliseconds, or say what is wrong with it."""
     number = whole(argument)
     if number is None:
         return Say(b"-ERR timeout is not an integer or out of range\r\n")
@@ -137,12 +137,13 @@ def timeout_ms(argument: bytes) -> int | Say:
 
 
 def body_of(message: MessageView) -> bytes:
-    """A message's payload for a client of bytes."""
+    """Make a message's payload what it is for a client of bytes."""
     return plain(bytes(message.data), message.encoding)
 
 
 def plain(data: bytes, encoding: str | None) -> bytes:
-    """A payload for a client of bytes: JSON's strings are the UTF-8 that they hold, other values their text."""
+    """Make a payload what it is for a client of bytes: JSON's strings are the UTF-8 that they hold, other values their
+    text."""
     if encoding == PLAIN or data[:1] != b'"':
         return data
     return _text(data).encode("utf-8", "replace")

@@ -35,7 +35,7 @@ def _human(count: float) -> str:
 def information(
     client: DisqueClient, described: DescribeReply, status: StatusReply, metrics: MetricsReply, wanted: str
 ) -> str:
-    """The sections wanted, each with its name; an empty line between them."""
+    """Give the sections wanted, each with its name; an empty line between them."""
     rows = [row for row in metrics.shards if "requests" in row]
     made = {
         "server": _server(client, described, status),

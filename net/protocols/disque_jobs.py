@@ -142,7 +142,7 @@ def _read_option(word: bytes, value: bytes, options: _Options) -> Say | None:
 
 
 def _read_own_option(word: bytes, value: bytes, options: _Options) -> Say | None:
-    """What Disque does not have."""
+    """Refuse what Disque does not have."""
     if word == b"priority":
         number = whole(value)
         if number is None or not -PRIORITY_MAX - 1 <= number <= PRIORITY_MAX:
@@ -333,7 +333,7 @@ class _Got(Awaited):
 
 
 def _got(client: DisqueClient, request: Request, wanted: _Wanted, before: list[bytes], reply: Reply) -> Made:
-    """The jobs that came; of queues in several shards others are asked for, as long as there are some."""
+    """Answer with the jobs that came; of queues in several shards others are asked for, as long as there are some."""
     if reply.code != _OK:
         return array(before) if before else failed(reply)
     facts = client.facts
@@ -486,7 +486,7 @@ def _one(client: DisqueClient, given: bytes) -> int | Say | None:
 
 
 def _nobodys(answer: Callable[[], bytes]) -> Found:
-    """The answer about an id that means nothing here, for whoever may do anything at all."""
+    """Answer about an id that means nothing here, for whoever may do anything at all."""
 
     def judged(reply: Reply) -> Made:
         return answer() if reply.code == _OK else failed(reply)
@@ -517,7 +517,7 @@ ACTIVE: Final = b"active"
 
 
 def described(client: DisqueClient, message: MessageView, now: float) -> bytes:
-    """A job with all that Disque tells of one: 15 names and values."""
+    """Show a job with all that Disque tells of one: 15 names and values."""
     facts, job = client.facts, message.job or NO_FACTS
     state = STATES.get(message.state, ACTIVE)
     is_queued = message.state == "ready"

@@ -243,7 +243,7 @@ class _Scan:
         self.size += len(row) + HIT_BYTES
 
     def done(self, cursor: int) -> bytes:
-        """The answer, to be gone on with at that cursor; 0: all was scanned."""
+        """Answer, to be gone on with at that cursor; 0: all was scanned."""
         return array([bulk(b"%d" % cursor), array(self.rows)])
 
     def run(self, make: Callable[[int, int, int], Request], take: Callable[[ScanReply], None]) -> Ask:

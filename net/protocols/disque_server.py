@@ -36,7 +36,7 @@ SLEEP_MAX_S: Final = 3600
 
 
 def describe() -> Request:
-    """What a node tells of itself and of the others to whoever may do anything at all."""
+    """Tell what a node tells of itself and of the others to whoever may do anything at all."""
     return Request(Action.NODE_DESCRIBE)
 
 
@@ -70,7 +70,8 @@ def _text(argument: bytes) -> str | None:
 
 
 def _token(arguments: list[bytes]) -> str | None:
-    """The token that `[user] password` shows: a name and a secret with a dot between them, however they are given."""
+    """Make the token that `[user] password` shows: a name and a secret with a dot between them, however they are
+    given."""
     words = [_text(argument) for argument in arguments]
     secret = words[-1]
     if None in words or secret is None or len(secret) > TOKEN_MAX:
@@ -195,7 +196,7 @@ BAD_NAME: Final = Say(b"-ERR Client names cannot contain spaces, newlines or spe
 
 
 def client_name(argument: bytes) -> str | None:
-    """What a client calls itself, "" to have no name; None: it can't be a name."""
+    """Read what a client calls itself, "" to have no name; None: it can't be a name."""
     name = _text(argument)
     if name is None or " " in name or name_fault(name) is not None:
         return None
@@ -374,7 +375,7 @@ def _config_get(client: DisqueClient, glob: str) -> Found:
 
 
 def _for_admins(answer: Callable[[], bytes]) -> Found:
-    """The answer, for who may operate the node."""
+    """Answer who may operate the node."""
 
     def judged(reply: Reply) -> Made:
         return answer() if reply.code == _OK else failed(reply)
@@ -550,5 +551,5 @@ NOT_HERE: Final = {
 
 
 def not_here(client: DisqueClient, arguments: list[bytes]) -> Found:
-    """What something else does here."""
+    """Say what something else does here."""
     return Say(error(NOT_HERE[arguments[0].lower()]))

@@ -135,7 +135,7 @@ class _Founding(Awaited):
         return Ask(Request(Action.FIND, key="-", scope="all", as_job=True), self)
 
     def told(self, reply: Reply) -> Made:
-        """What the command makes, or what to ask again."""
+        """Give what the command makes, or what to ask again."""
         if self._client.facts.cluster_id:
             found = self._command.method(self._client, self._arguments)
             return found.data if isinstance(found, Say) else found
@@ -183,7 +183,7 @@ class DisqueSession(Session):
         return bool(self._left) or self._reader.has_more
 
     def receive(self, data: bytes) -> list[Found]:
-        """The requests that `data` completes, in order."""
+        """Find the requests that `data` completes, in order."""
         reader = self._reader
         came = reader.feed(data)
         self.partial_bytes = reader.partial_bytes
@@ -230,11 +230,11 @@ class DisqueSession(Session):
         return command.method(self._client, arguments)
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> Made:
-        """The reply as Disque says it, or what its command asks next."""
+        """Make the reply as Disque says it, or what its command asks next."""
         return _said(reply) if note is None else _told(note, reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
-        """The reply to a fault."""
+        """Make the reply to a fault."""
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
 
 
@@ -244,14 +244,14 @@ def _tells_ids(name: bytes, count: int) -> bool:
 
 
 def _told(step: Any, reply: Reply) -> Made:
-    """What a step makes of a reply."""
+    """Give what a step makes of a reply."""
     if isinstance(step, Awaited):
         return step.told(reply)
     return cast("Callable[[Reply], Made]", step)(reply)
 
 
 def _unanswered(found: Answered) -> Answered:
-    """What a client asked for that wants no answers, as it said by CLIENT REPLY; ON itself is answered."""
+    """Do what a client asked for that wants no answers, as it said by CLIENT REPLY; ON itself is answered."""
     if isinstance(found, Ask):
         return Ask(found.request, _silently(found.note))
     return found if found is server.SPOKEN_TO else NO_ANSWER
@@ -268,7 +268,7 @@ def _silently(step: Step) -> Step:
 
 
 def _said(reply: Reply) -> bytes:
-    """What is said to nobody's request: why all of a client is refused."""
+    """Say what is said to nobody's request: why all of a client is refused."""
     if reply.error == ErrorWord.OVERLOADED and (reply.reason or "").endswith("are connected already"):
         return b"-ERR max number of clients reached\r\n"
     return failed(reply)

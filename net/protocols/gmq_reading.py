@@ -46,7 +46,7 @@ class RefusedError(Exception):
 
 
 def members_of(data: bytes) -> tuple[str, Any, Any] | None:
-    """Method, params and id of a call, however they are written; None: it is no call."""
+    """Read method, params and id of a call, however they are written; None: it is no call."""
     try:
         data = readable(data)
         if len(data) > ANY_CASE_BYTES:
@@ -81,7 +81,7 @@ def _last_of(data: bytes, ways: list[str]) -> str:
 
 
 def first_of(params: bytes, wanted: str) -> bytes:
-    """The first of a call's params, where it is not what is wanted; an error that says so, if that is its kind."""
+    """Say what is wrong with the first of a call's params, where it is not what is wanted, if that is its kind."""
     if params[:1] != b"[":
         raise RefusedError(misfit(kind_of(params), PARAMS))
     first = _params_in(params).first
@@ -93,7 +93,7 @@ def first_of(params: bytes, wanted: str) -> bytes:
 
 
 def job_of(params: bytes) -> Job:
-    """A job whose values are not all strings, where that will do."""
+    """Take a job whose values are not all strings, where that will do."""
     raw = first_of(params, MAP)
     job = Job()
     if raw == NULL:
@@ -119,7 +119,7 @@ def job_of(params: bytes) -> Job:
 
 
 def _only_name(text: bytes) -> str | None:
-    """The name in a list of one; None: it is no such list."""
+    """Take the name in a list of one; None: it is no such list."""
     if len(text) > NAMES_BYTES:
         return None
     names = _list_in(text)

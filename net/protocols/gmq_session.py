@@ -127,22 +127,22 @@ def _escaped(data: bytes) -> bytes:
 
 
 def _shown(text: str) -> bytes:
-    """A string's JSON, as Go writes it."""
+    """Make a string's JSON, as Go writes it."""
     return _escaped(_encode(text))
 
 
 def done(call_id: bytes, result: bytes) -> bytes:
-    """The reply to a call, whose id is escaped, with its result's JSON."""
+    """Make the reply to a call, whose id is escaped, with its result's JSON."""
     return b'{"id":%b,"result":%b,"error":null}\n' % (call_id, result)
 
 
 def failed(call_id: bytes, error: str) -> bytes:
-    """The reply to a call that failed, whose id is escaped."""
+    """Make the reply to a call that failed, whose id is escaped."""
     return b'{"id":%b,"result":null,"error":%b}\n' % (call_id, _shown(error))
 
 
 def refused(call_id: bytes, reply: Reply) -> bytes:
-    """The reply to a call that the node refused."""
+    """Make the reply to a call that the node refused."""
     return failed(call_id, f"{reply.error}: {reply.reason}")
 
 
@@ -167,7 +167,7 @@ class GmqSession(Session):
         return b"" if self._framer.is_idle else None
 
     def receive(self, data: bytes) -> list[Found]:
-        """The calls that `data` completes, in order."""
+        """Find the calls that `data` completes, in order."""
         if self.large:
             self.large = {}
         if self._framer.is_idle and len(data) <= self._usual_bytes:  # nearly always it is one call
@@ -187,7 +187,7 @@ class GmqSession(Session):
         return found
 
     def _usual(self, data: bytes) -> Found | None:
-        """What a call makes that is as nearly all are; None: it is another one, not whole, or wrong."""
+        """Make what a call asks that is as nearly all are; None: it is another one, not whole, or wrong."""
         if not _is_plain(data):
             return None
         try:
@@ -249,11 +249,11 @@ class GmqSession(Session):
             return Close()
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
-        """The reply as gmq says it, or what is to be asked next. What is no call's is not said at all."""
+        """Make the reply as gmq says it, or what is to be asked next. What is no call's is not said at all."""
         return b"" if note is None else cast("Awaited", note).told(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
-        """The reply to a fault, which nobody gets."""
+        """Make the reply to a fault, which nobody gets."""
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
 
 
@@ -278,7 +278,7 @@ def _must_be_name(what: str, text: str) -> None:
 
 
 def number_in(text: str | None) -> int:
-    """A decimal number of 64 bits; 0 where it is none."""
+    """Read a decimal number of 64 bits; 0 where it is none."""
     if text is None:
         return 0
     if len(text) < USUAL_DIGITS and text.isascii() and text.isdigit():  # nearly always
@@ -410,7 +410,7 @@ class _Popped(Step):
 
 
 def job_map(reply: Reply, msg_id: int, told: Told) -> bytes:
-    """A job as a Pop gives it: every value is a string, in the order of their names."""
+    """Show a job as a Pop gives it: every value is a string, in the order of their names."""
     before = max((reply.deliveries or 0) - 1, 0) if told.retry else 0
     data = b"" if reply.data is None else bytes(reply.data)
     if reply.encoding is None and data[:1] == b'"' and BACKSLASH not in data:  # nearly always

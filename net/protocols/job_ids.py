@@ -31,7 +31,7 @@ MS: Final = 1000
 
 @lru_cache(maxsize=1024)
 def node_hex(cluster_id: int, node_id: int) -> bytes:
-    """A node's id: 40 lower-case hex digits, the same for ever."""
+    """Make a node's id: 40 lower-case hex digits, the same for ever."""
     named = f"quorate:{cluster_id:x}:{node_id}".encode()
     return sha1(named, usedforsecurity=False).hexdigest().encode()
 
@@ -45,7 +45,7 @@ def _proof(facts: NodeFacts, packed: bytes) -> bytes:
 
 
 def job_id(facts: NodeFacts, msg_id: int, job: JobFacts) -> bytes:
-    """The id of a message as a job."""
+    """Make the id of a message as a job."""
     ttl, retry = job.ttl, job.retry
     key = msg_id ^ msg_id >> 10  # one to one; ids end in the same ten bits, and would collide in a dict
     known = facts.job_ids.get(key)
@@ -70,7 +70,7 @@ def is_well_formed(given: bytes) -> bool:
 
 
 def msg_id_of(facts: NodeFacts, given: bytes) -> int | None:
-    """The message that a well-formed id means; None: it means nothing here."""
+    """Find the message that a well-formed id means; None: it means nothing here."""
     known = facts.messages.get(given)
     if known is not None:
         return known

@@ -53,7 +53,7 @@ GATHERED_BYTES: Final = 64 << 10
 
 
 def string_end(data: bytes, at: int) -> int:
-    """The place behind a string's closing quote; `at` is in it, not behind a backslash that counts. It must end.
+    """Find the place behind a string's closing quote; `at` is in it, not behind a backslash that counts. It must end.
 
     Takes time in proportion to the string, however many escapes it has.
     """
@@ -80,7 +80,7 @@ def string_end(data: bytes, at: int) -> int:
 
 
 def first_double(text: bytes) -> str | None:
-    """The first name that stands twice in an object, however it is written each time. `text` is valid JSON.
+    """Find the first name that stands twice in an object, however it is written each time. `text` is valid JSON.
 
     Takes some ns a byte, and of the values makes nothing.
     """
@@ -267,7 +267,7 @@ class ObjectFramer:
         return self._kept.size + len(self._rest) - self._rest_at
 
     def feed(self, data: bytes) -> list[bytes | Fault]:
-        """The objects that are whole now, and the faults, in the stream's order, `OBJECTS_MAX` at most."""
+        """Find the objects that are whole now, and the faults, in the stream's order, `OBJECTS_MAX` at most."""
         out: list[bytes | Fault] = []
         self.seen = []
         at = 0
@@ -298,7 +298,7 @@ class ObjectFramer:
         return out
 
     def _begin(self, data: bytes, at: int, out: list[bytes | Fault]) -> int:
-        """The first byte of something new; the place behind what was looked at."""
+        """Look at the first byte of something new; the place behind what was looked at."""
         first = data[at : at + 1]
         if first == b"{":
             return self._go_on(data, at, out)

@@ -97,7 +97,7 @@ def read_on(data: bytes, at: int, until: int) -> int:
 
 
 def _float_end(data: bytes, begin: int) -> int:
-    """The place behind a number with a point or an exponent that begins at `begin`; -1: no double is so large.
+    """Find the place behind a number with a point or an exponent that begins at `begin`; -1: no double is so large.
 
     Its digits, from the first on that is not 0, are 0.d1d2d3... * 10**magnitude.
     """
@@ -202,7 +202,7 @@ def _shown_item(item: DeliveredItem | MessageView) -> DeliveredItem | MessageVie
 
 
 def shown(reply: Reply) -> Reply:
-    """The reply as JSON says it, a copy where it holds plain bytes."""
+    """Make the reply what JSON says, a copy where it holds plain bytes."""
     if isinstance(reply, (DeliveredReply, PeekReply, ScanReply)):
         if any(item.encoding is not None for item in reply.messages or ()):
             return replace(reply, messages=[_shown_item(item) for item in reply.messages or ()])

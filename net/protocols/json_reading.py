@@ -88,7 +88,8 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def decode_whole(data: bytes, limits: RequestLimits) -> Request | Fault | None:
-    """The request that small `data` hold; None: they are wrong, or not one whole object, and a framer has to see."""
+    """Read the request that small `data` hold; None: they are wrong, or not one whole object, and a framer has to
+    see."""
     try:
         request = _decode(data)
     except READING_ERRORS:
@@ -101,7 +102,8 @@ def decode_whole(data: bytes, limits: RequestLimits) -> Request | Fault | None:
 
 
 def decode_request(body: bytes, limits: RequestLimits, seen: tuple[int, int]) -> Request | Fault:
-    """The request that `body`, one whole object, holds. `seen`: by the framer, which has looked how deep it is, too."""
+    """Read the request that `body`, one whole object, holds. `seen`: by the framer, which has looked how deep it is,
+    too."""
     if len(body) > limits.request_bytes_max:
         return Fault(ErrorWord.TOO_LARGE, f"a request may have {limits.request_bytes_max} bytes, this has {len(body)}")
     if len(body) > LARGE_BODY_BYTES:
@@ -134,7 +136,7 @@ def _fault_in_lists(found: Any, body: bytes) -> Fault | None:
 
 
 def _data_and_rest(found: Any, body: bytes) -> tuple[Raw | None, bytes]:
-    """A request's data, where they are what they stand for, and the request without them; or all of it."""
+    """Split a request's data, where they are what they stand for, from the request without them; or give all of it."""
     if found.encoding is not UNSET and bytes(found.encoding) in AS_JSON:
         found.encoding = UNSET
     data = found.data
@@ -164,7 +166,7 @@ class Judging:
 
 
 def _judge(body: bytes, seen: tuple[int, int]) -> Generator[None, None, Request | Fault]:
-    """What a large request says, or what is wrong with it, in steps. Raises as a decoder does.
+    """Read what a large request says, or what is wrong with it, in steps. Raises as a decoder does.
 
     One that may have very many values, or headers, is looked through before anything of it is made: a list that is too
     long, or stands there again and again, would make a million objects of 4 MiB, and hold everybody up for 0.2 s. Data
@@ -242,7 +244,7 @@ def _judge_more(request: Request, body: bytes) -> Generator[None, None, Fault | 
 
 
 def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
+    """Say what is wrong with a request that decoded; where nothing is, its payloads are what they stand for."""
     fault = _fault_in_usual(request, body, depth_max)
     if fault is not _NEEDS_FULL_CHECK:
         if (
@@ -261,7 +263,8 @@ def _fault_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
 
 
 def _drop_unread(request: Request) -> None:
-    """What only produce reads may stand in any request, and be large: nobody is to hold it while that is open."""
+    """Drop what only produce reads: it may stand in any request, and be large, and nobody is to hold it while that is
+    open."""
     request.data = NO_DATA
     request.messages = None
     request.encoding = None
@@ -290,8 +293,8 @@ def _plain_fault_in_items(request: Request, outer: str | None, begin: int, end: 
 
 
 def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with the fields that nearly all requests have; `_NEEDS_FULL_CHECK` where there may be others, or
-    one twice.
+    """Say what is wrong with the fields that nearly all requests have; `_NEEDS_FULL_CHECK` where there may be others,
+    or one twice.
 
     Each field has a colon. As many colons as fields that are known to be there: no other is, and each is there once.
     So most requests are known to be right when two or three of their fields were looked at; a field of a Struct is the
@@ -337,7 +340,7 @@ def _fault_in_usual(request: Request, body: bytes, depth_max: int) -> Fault | No
 
 
 def _fault_in_data(data: bytes, depth_max: int) -> str | None:
-    """What is wrong with the value of `data`; `DEEP`: it is too deep, in its request."""
+    """Say what is wrong with the value of `data`; `DEEP`: it is too deep, in its request."""
     first = data[0]
     if first == QUOTE:
         return None
@@ -356,7 +359,7 @@ def _not_utf8(body: bytes) -> Fault | None:
 
 
 def _fault_in_more(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with all other fields; nothing has been changed in the request yet."""
+    """Say what is wrong with all other fields; nothing has been changed in the request yet."""
     if not body.isascii() and (fault := _not_utf8(body)) is not None:
         return fault
     again = _encode(request)
@@ -377,7 +380,7 @@ def _has_as_many(body: bytes, again: bytes) -> bool:
 
 
 def _fault_in_others(request: Request, body: bytes) -> Fault | None:
-    """What is wrong with the fields that few requests have, but the items of a batch."""
+    """Say what is wrong with the fields that few requests have, but the items of a batch."""
     if request.headers is not None and (why := headers_fault(request.headers)):
         return Fault(ErrorWord.FIELD, f"headers {why}", body=body)
     for name in OF_SESSIONS:
@@ -409,7 +412,7 @@ def _is_nested(data: msgspec.Raw) -> bool:
 
 
 def _fault_in_messages(messages: list[ProduceItem], first: int, body: bytes, depth_max: int) -> Fault | None:
-    """What is wrong with the items of a batch from place `first` on."""
+    """Say what is wrong with the items of a batch from place `first` on."""
     for index, item in enumerate(messages, first):
         if item.key is not None and (why := name_fault(item.key)):
             return Fault(ErrorWord.FIELD, f"messages[{index}].key {why}", body=body)
@@ -425,7 +428,7 @@ def _fault_in_messages(messages: list[ProduceItem], first: int, body: bytes, dep
 
 
 def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
-    """What is wrong with the names that few requests have."""
+    """Say what is wrong with the names that few requests have."""
     names: list[tuple[str, str | None]] = [("key", request.key), ("pattern", request.pattern)]
     names += [("reader", request.reader), ("consumer", request.consumer), ("to", request.to)]
     if isinstance(request.after, str) and (why := name_fault(request.after, AFTER_BYTES_MAX)):
@@ -441,8 +444,8 @@ def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
 
 
 def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
-    """A field that stands twice in the request or in one of its messages: the decoder takes the last of them silently.
-
+    """Find a field that stands twice in the request or in one of its messages: the decoder takes the last of them
+    silently.
     Counting is nearly always enough to know that there is none, and this is not called. Each field has a colon, and
     what the decoder found of its value has some: a colon too many is a field that it passed over. That is exact, since
     all is compared as it came, and takes the decoder's time: a field's value, whatever is in it, makes no object here.
@@ -492,14 +495,14 @@ def _have_long_headers(body: bytes, found: Any) -> bool:
 
 
 def _double_name(headers: msgspec.Raw) -> str | None:
-    """A name that stands twice in these headers."""
+    """Find a name that stands twice in these headers."""
     if memoryview(headers).nbytes > HEADERS_TEXT_MAX:
         return "a name"
     return first_double(bytes(headers))
 
 
 def _named_in(found: Any) -> bytes:
-    """What a fault's reply tells of its request, without the rest of a large one."""
+    """Give what a fault's reply tells of its request, without the rest of a large one."""
     named = [("action", found.action), ("queue", found.queue), ("seq", found.seq)]
     parts = [
         b'"%s":%s' % (name.encode(), bytes(text))
@@ -524,7 +527,7 @@ def _twice(text: bytes, body: bytes) -> Fault:
 
 
 def _reading_fault(error: Exception, body: bytes, depth_max: int) -> Fault:
-    """What a decoder has raised of a request."""
+    """Say what a decoder has raised of a request."""
     if isinstance(error, msgspec.ValidationError):
         return _validation_fault(str(error), body)
     if isinstance(error, msgspec.DecodeError):

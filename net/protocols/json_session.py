@@ -78,15 +78,15 @@ class JsonSession(Session):
         return b"" if self._framer.is_idle and not self.has_more else None
 
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
-        """The reply as one line, and behind it the entries of a raw log."""
+        """Make the reply one line, and behind it the entries of a raw log."""
         return encode_reply(reply)
 
     def fault_reply(self, fault: Fault) -> Reply:
-        """The reply to a fault, with the request's action, queue and seq where they can be read."""
+        """Make the reply to a fault, with the request's action, queue and seq where they can be read."""
         return fault_reply(fault)
 
     def receive(self, data: bytes) -> list[Found]:
-        """The requests and faults that `data` completes, in order."""
+        """Find the requests and faults that `data` completes, in order."""
         size = len(data)
         is_idle = self._framer.is_idle and not self._left and self._judged is None
         if is_idle and size <= LARGE_BODY_BYTES and size <= self._limits.request_bytes_max:
@@ -132,7 +132,7 @@ class JsonSession(Session):
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """The reply as one line, and behind it the entries of a raw log."""
+    """Make the reply one line, and behind it the entries of a raw log."""
     kind = type(reply)
     if kind is not _USUAL and kind is LogReplyWithEntries:
         return _with_entries(cast("LogReplyWithEntries", reply))
@@ -142,7 +142,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def _with_entries(reply: LogReplyWithEntries) -> bytes:
-    """The reply's line, and each entry behind its length: put together once."""
+    """Make the reply's line, and each entry behind its length: put together once."""
     entries, reply.entries = reply.entries, []
     parts = [_encode(reply), b"\n"]
     for entry in entries:
@@ -152,7 +152,7 @@ def _with_entries(reply: LogReplyWithEntries) -> bytes:
 
 
 def fault_reply(fault: Fault) -> Reply:
-    """The reply to a fault, with the request's action, queue and seq where they can be read."""
+    """Make the reply to a fault, with the request's action, queue and seq where they can be read."""
     reply = Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
     if fault.body:
         try:
@@ -170,5 +170,5 @@ def fault_reply(fault: Fault) -> Reply:
 
 
 def _shown_of(value: Any) -> object:
-    """A field's value, where it came and is short enough to be said again."""
+    """Give a field's value, where it came and is short enough to be said again."""
     return None if value is UNSET or memoryview(value).nbytes >= SHOWN_BYTES_MAX else _decode_any(value)

@@ -15,13 +15,13 @@ class Loose(msgspec.Struct):
 
 
 def as_it_came(kind: type[msgspec.Struct]) -> type[msgspec.Struct]:
-    """A Struct with the fields of `kind`, each as its text stands there; `UNSET` where it does not."""
+    """Make a Struct with the fields of `kind`, each as its text stands there; `UNSET` where it does not."""
     fields = [(name, Raw | UnsetType, UNSET) for name in kind.__struct_fields__]
     return msgspec.defstruct(f"{kind.__name__}AsItCame", fields)
 
 
 def _list_of_at_most(count: int) -> type[msgspec.Struct]:
-    """A list of so many values, of which nothing is decoded; a longer one is wrong as soon as that is seen."""
+    """Make a list of so many values, of which nothing is decoded; a longer one is wrong as soon as that is seen."""
     fields = [(f"_{index}", Raw | UnsetType, UNSET) for index in range(count)]
     return msgspec.defstruct(f"AtMost{count}", fields, array_like=True, forbid_unknown_fields=True)
 

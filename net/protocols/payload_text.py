@@ -11,7 +11,7 @@ _text: Final = msgspec.json.Decoder(str).decode
 
 
 def payload_text(data: bytes, encoding: str | None) -> str:
-    """The string that a JSON payload is, or its text; plain bytes as UTF-8, or in base64 where they are none."""
+    """Give the string that a JSON payload is, or its text; plain bytes as UTF-8, or in base64 where they are none."""
     if encoding != PLAIN:
         return _text(data) if data[:1] == b'"' else data.decode()
     try:

@@ -63,7 +63,8 @@ class RespReader:
         return not self._buffer and not self._missing and not self.has_more
 
     def feed(self, data: bytes) -> list[Arguments | Broken]:
-        """The requests that `data` completes, each with one argument at least. Behind a `Broken` nothing may be fed."""
+        """Find the requests that `data` completes, each with one argument at least. Behind a `Broken` nothing may be
+        fed."""
         if self._is_first and data:
             self._is_first = False
             if data[0] == TLS_BEGINS:
@@ -106,7 +107,7 @@ class RespReader:
         return -1
 
     def _begin(self, buffer: bytes, at: int, found: list[Arguments | Broken]) -> int:
-        """The head of an array: its count. Gives the place behind it; -1: it is not there yet, or broken."""
+        """Read the head of an array: its count. Gives the place behind it; -1: it is not there yet, or broken."""
         end = buffer.find(b"\r\n", at, at + HEAD_BYTES_MAX)
         if end < 0:
             is_long = len(buffer) - at >= HEAD_BYTES_MAX
@@ -118,7 +119,7 @@ class RespReader:
         return end + 2
 
     def _argument(self, buffer: bytes, at: int, found: list[Arguments | Broken]) -> int:
-        """The next argument."""
+        """Read the next argument."""
         if buffer[at] != BULK:
             return self._broken(found, f"expected '$', got '{_shown(buffer[at : at + 1])}'")
         end = buffer.find(b"\r\n", at, at + HEAD_BYTES_MAX)
@@ -142,7 +143,7 @@ class RespReader:
         return last + 2
 
     def _inline(self, buffer: bytes, at: int, found: list[Arguments | Broken]) -> int:
-        """A line of words."""
+        """Read a line of words."""
         end = buffer.find(b"\n", at, at + INLINE_BYTES_MAX + 1)
         if end < 0:
             is_long = len(buffer) - at > INLINE_BYTES_MAX
@@ -200,14 +201,14 @@ def _whole_requests(data: bytes, found: list[Arguments | Broken], bytes_max: int
 
 
 def _number(digits: bytes) -> int | None:
-    """A whole number as the wire has it; None: it is none."""
+    """Read a whole number as the wire has it; None: it is none."""
     if digits.isdigit() or (digits[:1] == b"-" and digits[1:].isdigit()):
         return int(digits)
     return None
 
 
 def split_words(line: bytes) -> Arguments | None:
-    """The words of a line, with quotes as a shell has them; None: they do not end, or end within a word."""
+    """Split the words of a line, with quotes as a shell has them; None: they do not end, or end within a word."""
     words: Arguments = []
     at, end = 0, len(line)
     while True:
@@ -268,31 +269,31 @@ EMPTY: Final = b"*0\r\n"
 
 
 def bulk(data: bytes) -> bytes:
-    """A string of any bytes."""
+    """Encode a string of any bytes."""
     return b"$%d\r\n%b\r\n" % (len(data), data)
 
 
 def simple(text: bytes) -> bytes:
-    """A short string without line breaks."""
+    """Encode a short string without line breaks."""
     return b"+%b\r\n" % text
 
 
 def integer(number: int) -> bytes:
-    """A whole number."""
+    """Encode a whole number."""
     return b":%d\r\n" % number
 
 
 def array(items: list[bytes]) -> bytes:
-    """A list of what is encoded already."""
+    """Encode a list of what is encoded already."""
     return b"*%d\r\n%b" % (len(items), b"".join(items))
 
 
 def strings(items: list[bytes]) -> bytes:
-    """A list of strings."""
+    """Encode a list of strings."""
     return array([bulk(item) for item in items])
 
 
 def error(text: str) -> bytes:
-    """An error: a word in capitals and a sentence; whatever else a line can't hold is replaced."""
+    """Encode an error: a word in capitals and a sentence; whatever else a line can't hold is replaced."""
     shown = "".join([character if character.isprintable() else "?" for character in text[:ERROR_BYTES_MAX]])
     return b"-%b\r\n" % shown.encode("utf-8", "replace")

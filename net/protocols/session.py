@@ -52,7 +52,7 @@ class Awaited:
     """
 
     def told(self, reply: Reply) -> "bytes | Request | Ask":
-        """The reply's bytes, or what is asked next."""
+        """Give the reply's bytes, or what is asked next."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     def __repr__(self) -> str:
@@ -122,12 +122,12 @@ class Session(ABC):
 
     @abstractmethod
     def receive(self, data: bytes) -> list[Found]:
-        """What `data` completes, in order; any piece of the stream will do."""
+        """Find what `data` completes, in order; any piece of the stream will do."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
     def answered(self, request: Request | None, reply: Reply, note: Any = None) -> bytes | Request | Ask:
-        """The reply as the client gets it, or what is to be asked next, to be answered in its place.
+        """Make the reply as the client gets it, or what is to be asked next, to be answered in its place.
 
         `request` None: the reply is to a fault, or to nobody's request, and bytes are made of it. `note`: the `Ask`'s.
         """
@@ -135,7 +135,7 @@ class Session(ABC):
 
     @abstractmethod
     def fault_reply(self, fault: Fault) -> Reply:
-        """The reply to a fault, with what can be read of its request."""
+        """Make the reply to a fault, with what can be read of its request."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def enter(state: "ShardState", queue: QueueState, message: Message) -> None:
-    """It is part of its queue, unplaced."""
+    """Count it as part of its queue, unplaced."""
     state.data_bytes += weight(message)
     queue.size += 1
     queue.unplaced += 1
@@ -24,7 +24,7 @@ def enter(state: "ShardState", queue: QueueState, message: Message) -> None:
 
 
 def leave(state: "ShardState", message: Message) -> None:
-    """It is part of nothing any more, wherever it stood."""
+    """Count it as part of nothing any more, wherever it stood."""
     queue = state.queues[message.queue]
     if message.place and not state.loading:
         queue.lift(message)
@@ -45,7 +45,7 @@ def leave(state: "ShardState", message: Message) -> None:
 def readers_with(
     readers: dict[str, ReaderPosition], name: str, position: ReaderPosition | None
 ) -> dict[str, ReaderPosition]:
-    """The readers of a log, one of whom stands there now; None: nowhere. Another dict, so that it is seen."""
+    """Give the readers of a log, one of whom stands there now; None: nowhere. Another dict, so that it is seen."""
     changed = dict(readers)
     if position is None:
         changed.pop(name, None)

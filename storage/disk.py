@@ -31,7 +31,7 @@ class DiskFile(Protocol):
         """Its size (bytes)."""
 
     def read_all(self) -> bytes:
-        """The whole content."""
+        """Read the whole content."""
 
     def flush(self) -> None:
         """Return when everything written is on the disk."""
@@ -48,7 +48,7 @@ class Folder(Protocol):
         """What `write_durably_at` wants offsets and sizes to be multiples of (bytes)."""
 
     def names(self) -> list[str]:
-        """The names of the files there, sorted."""
+        """Give the names of the files there, sorted."""
 
     def create(self, name: str, size: int) -> DiskFile:
         """Make a file of `size` zero bytes, all of its blocks allocated, replacing one of that name.

@@ -30,7 +30,7 @@ _GROWN: Final = GROWN
 
 
 def encode(vote_id: int, first_trans_id: int, time: float, records: Sequence[Record | Made]) -> bytes:
-    """The entry's bytes. `records` is empty in a cut alone; a message among them is the record that produced it."""
+    """Encode an entry. `records` is empty in a cut alone; a message among them is the record that produced it."""
     written = [
         record.record() if isinstance(record, Message) else as_written(record) if type(record) in _GROWN else record
         for record in records
@@ -45,7 +45,7 @@ def is_whole(data: bytes | memoryview) -> bool:
 
 
 def decode(data: bytes | memoryview, where: str) -> Entry:
-    """The entry in `data`; `where` says in an error where it was read.
+    """Decode the entry in `data`; `where` says in an error where it was read.
 
     Raises `DamagedError` if it is not what was written, `UnknownFormatError` if a newer version wrote it.
     """
@@ -86,13 +86,13 @@ def _explain(data: bytes | memoryview, where: str, error: Exception) -> Exceptio
 
 
 def decode_loosely(data: bytes | memoryview) -> list[Any]:
-    """The entry as plain lists, whatever kinds it holds: for people and for tools that must show anything."""
+    """Decode an entry as plain lists, whatever kinds it holds: for people and for tools that must show anything."""
     value = msgpack.unpackb(memoryview(data)[CHECKSUM_BYTES:], strict_map_key=False)
     return value if isinstance(value, list) else [value]
 
 
 def stored_entry(data: bytes) -> StoredEntry:
-    """What the header of an entry says whose checksum is known to fit."""
+    """Read what the header of an entry says whose checksum is known to fit."""
     header = _decode_header(memoryview(data)[CHECKSUM_BYTES:])
     return StoredEntry(header.first_trans_id, header.first_trans_id + len(header.records) - 1, header.vote_id, data)
 
@@ -109,11 +109,11 @@ def received_entry(data: bytes, where: str) -> StoredEntry:
 
 
 def read(stored: StoredEntry, where: str) -> Entry:
-    """What stands in it, decoded only if that was not done when it came; it is not kept. Raises as `decode` does."""
+    """Decode what stands in it, only if that was not done when it came; it is not kept. Raises as `decode` does."""
     entry, stored.read = stored.read, None
     return decode(stored.data, where) if entry is None else entry
 
 
 def cut(vote_id: int, after: int) -> StoredEntry:
-    """What the journal notes when the records behind `after` are dropped."""
+    """Encode what the journal notes when the records behind `after` are dropped."""
     return StoredEntry(after + 1, after, vote_id, encode(vote_id, after + 1, 0.0, []))

@@ -26,7 +26,7 @@ def make_entries(
     bytes_max: int,
     together: Sequence[tuple[int, int]] = (),
 ) -> list[StoredEntry]:
-    """The entries that hold `records`, numbered from `first`, made by the leader of `vote_id` at its `time` (s).
+    """Make the entries that hold `records`, numbered from `first`, made by the leader of `vote_id` at its `time` (s).
 
     An entry is committed whole or not at all. So the records of one of `together`, each a first index and the one
     behind the last, in order, are in one entry, however large; a reply that is all or nothing rests on that.
@@ -40,7 +40,7 @@ def make_entries(
 
 
 def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int, int]]) -> Sequence[Sequence[Made]]:
-    """The records, cut so that no entry has more than about `bytes_max` and one record, or one group, more."""
+    """Cut the records so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
         data_bytes = sum([weight(record) for record in records if isinstance(record, Message)])
         if data_bytes < bytes_max // 2:
@@ -60,7 +60,7 @@ def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int
 
 
 def _size(record: Made) -> int:
-    """What a record takes (bytes, at most about)."""
+    """Reckon what a record takes (bytes, at most about)."""
     if isinstance(record, Message):
         return weight(record) + RECORD_BYTES
     return RECORD_BYTES + ITEM_BYTES * len(messages_of(record)[0])

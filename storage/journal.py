@@ -63,7 +63,7 @@ class JournalContent(NamedTuple):
 
 
 def segment_name(number: int) -> str:
-    """The file name of a segment."""
+    """Give the file name of a segment."""
     return f"{number:010d}{SUFFIX}"
 
 
@@ -82,7 +82,7 @@ def is_empty_segment(folder: Folder, name: str) -> bool:
 
 
 def head_bytes(number: int, alignment: int) -> bytes:
-    """A segment's head."""
+    """Make a segment's head."""
     plain = _HEAD.pack(SEGMENT_MAGIC, JOURNAL_VERSION, alignment, number, 0)[:-4]
     return (plain + zlib.crc32(plain).to_bytes(4, "little")).ljust(HEAD_BYTES, b"\0")
 
@@ -97,13 +97,13 @@ def frame_size(payload_bytes: int, alignment: int) -> int:
 
 
 def frame(number: int, synced: int, payload: bytes, alignment: int) -> bytes:
-    """A payload as it stands in segment `number`."""
+    """Make a payload's frame, as it stands in segment `number`."""
     head = _pack_frame(FRAME_MAGIC, len(payload), number & 0xFFFFFFFF, _frame_crc(number, synced, payload), synced)
     return b"".join((head, payload, _ZEROS[: -(len(head) + len(payload)) % alignment]))
 
 
 def _frame_at(data: bytes, offset: int, number: int) -> tuple[int, bytes] | None:
-    """`synced` and payload of the valid frame at `offset`, or None."""
+    """Read `synced` and payload of the valid frame at `offset`, or None."""
     if offset + FRAME_HEAD_BYTES > len(data):
         return None
     magic, length, _, crc, synced = _FRAME.unpack_from(data, offset)
@@ -145,7 +145,7 @@ def _is_begun(data: bytes, offset: int, number: int) -> bool:
 
 
 def _alignment_in(data: bytes, where: str, expected: int) -> int | None:
-    """The alignment that the head names; None if this segment was never begun. Raises as `scan_segment`."""
+    """Read the alignment that the head names; None if this segment was never begun. Raises as `scan_segment`."""
     if len(data) < HEAD_BYTES:
         return None
     magic, version, alignment, number, crc = _HEAD.unpack_from(data)
@@ -163,7 +163,7 @@ def _low_half(number: int) -> bytes:
 
 
 def _last_synced(data: bytes, offset: int, number: int) -> int:
-    """The largest `synced` of the valid frames behind a broken one at `offset`; 0 if there is none."""
+    """Find the largest `synced` of the valid frames behind a broken one at `offset`; 0 if there is none."""
     largest = 0
     at = data.find(FRAME_MAGIC, offset)
     while at >= 0:

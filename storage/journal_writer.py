@@ -180,7 +180,7 @@ class JournalWriter:
         return write
 
     def _make_room(self, need: int) -> None:
-        """An entry that outgrows a segment, since its leader has larger ones, gets a segment of its own size.
+        """Give an entry that outgrows a segment, since its leader has larger ones, a segment of its own size.
 
         The one that was ready stays without entries, and is used again later.
         """
@@ -207,7 +207,8 @@ class JournalWriter:
         return durable
 
     def written(self) -> tuple[DiskFile, int] | None:
-        """What a flush has to cover when writes are not durable by themselves: the file, and how far; None: nothing."""
+        """Say what a flush has to cover when writes are not durable by themselves: the file, and how far; None:
+        nothing."""
         return (self._active.file, self._offset) if self._synced < self._offset else None
 
     def flushed(self, file: DiskFile, end: int) -> None:
@@ -223,7 +224,7 @@ class JournalWriter:
             self._reusable.append(segment_name(segment.number))
 
     def errand(self) -> SegmentTask | None:
-        """What is to be done to the folder now; call `errand_done` or `errand_failed` afterwards."""
+        """Say what is to be done to the folder now; call `errand_done` or `errand_failed` afterwards."""
         if self._errand is not None or self._ready is not None:
             return None
         reuse = self._reusable[0] if self._reusable and self._wanted_bytes == self._segment_bytes else None
@@ -231,7 +232,8 @@ class JournalWriter:
         return self._errand
 
     def errand_done(self, segment: Segment) -> None:
-        """The segment is ready; one that was free for it is used up, and no more than one is kept beside it."""
+        """Take the segment that is ready; one that was free for it is used up, and no more than one is kept beside
+        it."""
         was_reused = self._errand is not None and self._errand.reuse is not None
         self._errand = None
         self._reusable = self._reusable[1:][-1:] if was_reused else [*self._reusable[:1], *self._reusable[1:][-1:]]

@@ -87,7 +87,7 @@ GROWN: Final = frozenset(kind.record for kind in KINDS if kind.added)
 
 
 def as_written(record: msgspec.Struct) -> msgspec.Struct | tuple[Any, ...]:
-    """What the encoder is given of one of those: itself, or its tag and fields without those that say nothing."""
+    """Give what the encoder is given of one of those: itself, or its tag and fields without those that say nothing."""
     kind = BY_TYPE[type(record)]
     fields, defaults = _fields_of(record), kind.record.__struct_defaults__
     silent = 0

@@ -97,7 +97,7 @@ class LinuxAio:
         return True
 
     def finished(self) -> list[tuple[int, bool]]:
-        """The eventfd is read first: who ends after that makes it readable again."""
+        """Take the writes that are done. The eventfd is read first: who ends after that makes it readable again."""
         try:
             os.eventfd_read(self.descriptor)
         except BlockingIOError:

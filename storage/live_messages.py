@@ -48,7 +48,7 @@ class LiveMessages:
         return self._by_key[self._key(msg_id)]
 
     def get(self, msg_id: int) -> Message | None:
-        """The message; None if it is not there."""
+        """Find the message; None if it is not there."""
         return self._by_key.get(self._key(msg_id))
 
     def add(self, msg_id: int, message: Message) -> bool:
@@ -77,7 +77,7 @@ class LiveMessages:
             index.append(key)
 
     def behind(self, trans_id: int, count: int) -> tuple[list[Message], int | None]:
-        """The next `count` of them behind record `trans_id`, by the records that produced them.
+        """Give the next `count` of them behind record `trans_id`, by the records that produced them.
 
         Fewer, where many are gone that stood there. Also gives the record that was looked at last; None: there is none
         behind it. The first that asks has the others' keys put in order, which takes 15 ms of a million; then that is

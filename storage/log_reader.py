@@ -27,7 +27,7 @@ class LogBounds(NamedTuple):
 
 
 def shards_in(data_dir: Path) -> dict[int, Path]:
-    """The shards' folders in a node's data folder, or in a backup of it, by number. Raises `StorageError` without any.
+    """Find the shards' folders in a node's data folder, or a backup of it, by number. Raises `StorageError` without any.
 
     A shard's own folder stands for itself.
     """
@@ -80,14 +80,14 @@ class LogReader:
         return LOG + (transaction.get(META, SIDE_KEY) or b"").decode()
 
     def bounds(self) -> LogBounds:
-        """What it holds now."""
+        """Say what it holds now."""
         with self._tables.read() as transaction:
             trimmed = int.from_bytes(transaction.get(META, TRIMMED_KEY) or b"", "big")
             last = transaction.last(self._log(transaction))
             return LogBounds(trimmed, int.from_bytes(last[0], "big") if last else trimmed)
 
     def parts(self, after: int, upto: int, bytes_max: int = 4 << 20) -> Iterator[list[bytes]]:
-        """The entries that hold the records behind `after` up to `upto`, in parts of about `bytes_max`.
+        """Read the entries that hold the records behind `after` up to `upto`, in parts of about `bytes_max`.
 
         Each part is read in a transaction of its own, so that a running node may reuse its pages meanwhile. Raises
         `DamagedError` if the log does not go on where it should: its head was trimmed, say.
@@ -107,7 +107,7 @@ class LogReader:
             yield part
 
     def first_since(self, time: float) -> int:
-        """The first record that was made at `time` (Unix seconds) or later; one behind the last if none was."""
+        """Find the first record that was made at `time` (Unix seconds) or later; one behind the last if none was."""
         low, high = self.bounds()
         while low < high:
             middle = (low + high) // 2

@@ -75,7 +75,7 @@ class SnapshotPart(NamedTuple):
 
 
 def number_key(number: int) -> bytes:
-    """A trans_id or msg_id as the key under which LMDB sorts it."""
+    """Make a trans_id or msg_id the key under which LMDB sorts it."""
     return number.to_bytes(8, "big")
 
 
@@ -116,7 +116,8 @@ class LogStore:
         self.bounds = Bounds(self.bounds.trimmed, entries[-1].last_trans_id)
 
     def read(self, after: int, records_max: int, bytes_max: int) -> list[bytes]:
-        """The entries that hold the records behind `after`, until one of the limits is passed; at least one if any."""
+        """Read the entries that hold the records behind `after`, until one of the limits is passed; at least one if
+        any."""
         found: list[bytes] = []
         size = 0
         with self._tables.read() as transaction:
@@ -188,7 +189,7 @@ class LogStore:
     # -- snapshots ---------------------------------------------------------------------------------------------
 
     def read_part(self, cursor: bytes, bytes_max: int) -> SnapshotPart:
-        """The rows behind `cursor` (empty: from the first) of what stands before the log.
+        """Read the rows behind `cursor` (empty: from the first) of what stands before the log.
 
         As long as nothing is trimmed, the parts fit each other, whenever they are read.
         """
@@ -240,7 +241,7 @@ class LogStore:
         self._write(write)
 
     def install(self, part: SnapshotPart) -> None:
-        """The last part is staged: the snapshot takes the place of all that was there."""
+        """Put the snapshot, whose last part is staged, in the place of all that was there."""
 
         def write(transaction: WriteTransaction) -> None:
             side = transaction.get(META, SIDE_KEY) or b""
@@ -284,18 +285,18 @@ def _number(data: bytes | None, default: int) -> int:
 
 
 def trimmed_vote_id(transaction: ReadTransaction) -> int:
-    """The vote_id that made the last record that the log does not hold any more; 0 if it holds all."""
+    """Read the vote_id that made the last record that the log does not hold any more; 0 if it holds all."""
     trimmed = _number(transaction.get(META, TRIMMED_KEY), 0)
     return _number(transaction.get(META, TRIMMED_VOTE_KEY), FIRST_VOTE_ID) if trimmed else 0
 
 
 def section_rows(transaction: ReadTransaction) -> Rows:
-    """The sections' rows as trimmed records left them."""
+    """Read the sections' rows as trimmed records left them."""
     return tuple(transaction.get(META, key) or b"" for key in KEYS)
 
 
 def _note_trimmed(transaction: WriteTransaction, trimmed: int, vote_id: int, sections: Rows) -> None:
-    """The log begins behind record `trimmed`, at which the sections were these."""
+    """Note that the log begins behind record `trimmed`, at which the sections were these."""
     transaction.put(META, [(TRIMMED_KEY, number_key(trimmed)), (TRIMMED_VOTE_KEY, number_key(vote_id))])
     for section, row in zip(SECTIONS, sections, strict=True):
         if row:
@@ -305,7 +306,7 @@ def _note_trimmed(transaction: WriteTransaction, trimmed: int, vote_id: int, sec
 
 
 def decode_in_chain(data: bytes, where: str, after: int) -> Entry:
-    """The entry in `data`, which must begin right behind record `after`. Raises as `entry.decode` does."""
+    """Decode the entry in `data`, which must begin right behind record `after`. Raises as `entry.decode` does."""
     entry = entry_codec.decode(data, where)
     if entry.first_trans_id != after + 1:
         raise DamagedError(where, f"its records begin at {entry.first_trans_id}, but those before it end at {after}")

@@ -74,7 +74,7 @@ class LogTail:
             del self._history[0]
 
     def reset(self, trans_id: int, vote_id: int) -> None:
-        """The log is empty behind record `trans_id`, which `vote_id` made: a snapshot was taken over."""
+        """Empty the log behind record `trans_id`, which `vote_id` made: a snapshot was taken over."""
         self._history = [(trans_id, vote_id)]
         self._entries.clear()
         self.bytes = 0
@@ -89,7 +89,7 @@ class LogTail:
         return self._history[at][1] if at >= 0 else None
 
     def end_of(self, vote_id: int) -> int:
-        """The last record that `vote_id`, or one before it, made."""
+        """Find the last record that `vote_id`, or one before it, made."""
         for index in range(len(self._history) - 1, -1, -1):
             if self._history[index][1] <= vote_id:
                 later = self._history[index + 1 :]
@@ -97,14 +97,15 @@ class LogTail:
         return 0
 
     def boundary(self, at_most: int) -> int:
-        """The end of the last entry in memory that ends at or before `at_most`; `checkpointed` if there is none."""
+        """Find the end of the last entry in memory that ends at or before `at_most`; `checkpointed` if there is
+        none."""
         for entry in reversed(self._entries):
             if entry.last_trans_id <= at_most:
                 return entry.last_trans_id
         return self.checkpointed
 
     def behind(self, after: int, up_to: int | None = None, bytes_max: int | None = None) -> list[StoredEntry]:
-        """The entries in memory behind record `after`, up to record `up_to` or until `bytes_max` is passed."""
+        """Give the entries in memory behind record `after`, up to record `up_to` or until `bytes_max` is passed."""
         if after >= self.end.trans_id:
             return []
         found: list[StoredEntry] = []

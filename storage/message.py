@@ -117,7 +117,7 @@ class Message:
         self.marks = marks
 
     def record(self) -> tuple[Any, ...]:
-        """What a `Produce` with these fields is encoded as; the encoder takes either."""
+        """Give what a `Produce` with these fields is encoded as; the encoder takes either."""
         marks: Any = self.marks
         if marks is not None:
             if marks is _JOB:
@@ -148,7 +148,7 @@ class Message:
 
 
 def weight(message: Message | Produce) -> int:
-    """The bytes that clients have given it: its data, its headers, and why it was buried."""
+    """Count the bytes that clients have given it: its data, its headers, and why it was buried."""
     marks = message.marks
     if marks is None or isinstance(marks, int):
         return len(message.data)
@@ -170,7 +170,7 @@ def marks_bytes(marks: dict[str, Any]) -> int:
 
 
 def shared_marks(marks: dict[str, Any]) -> dict[str, Any]:
-    """The same marks, in memory once for all messages that have no others: whatever changes them makes others."""
+    """Give the same marks, in memory once for all messages that have no others: whatever changes them makes others."""
     if marks.get(EXPIRE) == BURY:
         if len(marks) == 1:
             return _JOB
@@ -215,7 +215,7 @@ Made = Message | Change
 
 
 def message_of(record: Produce) -> Message:
-    """The message that a record, or a row of the backlog, is about.
+    """Make the message that a record, or a row of the backlog, is about.
 
     Spelled out, since a restart makes a million of them: compiled, `Message(*fields)` takes 190 ns instead of 140.
     """

@@ -9,17 +9,17 @@ SHARDS_MAX: Final = 1024
 
 
 def message_id(trans_id: int, shard: int) -> int:
-    """The id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
+    """Make the id of the message that record `trans_id` of `shard` produces: unique in the cluster, below 2**53."""
     return trans_id * SHARDS_MAX + shard
 
 
 def produced_by(msg_id: int) -> int:
-    """The record that produced the message of that id."""
+    """Give the record that produced the message of that id."""
     return msg_id // SHARDS_MAX
 
 
 def newest_record(message: Message) -> int:
-    """The trans_id of a live message's newest record."""
+    """Give the trans_id of a live message's newest record."""
     return message.last or produced_by(message.msg_id)
 
 

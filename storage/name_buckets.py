@@ -43,6 +43,6 @@ class NameBuckets:
                 self._buckets[at] = None
 
     def at(self, number: int) -> list[str]:
-        """The names of one bucket, in order."""
+        """Give the names of one bucket, in order."""
         bucket = self._buckets[number]
         return sorted(bucket) if bucket else []

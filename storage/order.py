@@ -80,18 +80,18 @@ class Order:
         return heapq.merge(*lines, self._rest)
 
     def backwards(self) -> Iterator[Any]:
-        """The keys from the greatest on."""
+        """Give the keys from the greatest on."""
         lines = [filterfalse(self._gone.__contains__, reversed(line)) for line in self._lines]
         return heapq.merge(*lines, reversed(self._rest), reverse=True)
 
     def behind(self, key: Any) -> Iterator[Any]:
-        """The keys greater than `key`, which need not be there, in their order."""
+        """Give the keys greater than `key`, which need not be there, in their order."""
         lines = [islice(line, bisect_right(line, key), None) for line in self._lines]
         there = [filterfalse(self._gone.__contains__, line) for line in lines]
         return heapq.merge(*there, self._rest.irange(key, inclusive=(False, True)))
 
     def first_behind(self, key: Any) -> Any:
-        """The least key that is greater than `key`, which need not be there; None: there is none."""
+        """Find the least key that is greater than `key`, which need not be there; None: there is none."""
         heads: list[Any] = []
         for line in self._lines:
             at = bisect_right(line, key)
@@ -140,7 +140,7 @@ class Order:
         self._look()
 
     def pop_first(self) -> Any:
-        """The least key, which is not there any more. Raises IndexError if there is none."""
+        """Take the least key, which is not there any more. Raises IndexError if there is none."""
         if not self._is_plain:
             key = self.first
             self.remove(key)
@@ -190,7 +190,7 @@ class Order:
         self._is_plain = len(self._lines) == 1 and not self._in_rest
 
     def _pass_over(self, index: int) -> None:
-        """What is gone does not stand at a line's head, and a line that is empty is none."""
+        """Let nothing that is gone stand at a line's head, and drop a line that is empty."""
         line, gone = self._lines[index], self._gone
         while gone and line and line[0] in gone:
             gone.discard(line.popleft())

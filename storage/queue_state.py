@@ -174,7 +174,7 @@ class QueueState:
         return self.ready if place in ALL_READY else self.in_hand if place == Place.IN_FLIGHT else self.waiting
 
     def first_due(self, now: float) -> int | None:
-        """The message that something was to happen to first, among those that are late or just in time."""
+        """Find the message that something was to happen to first, among those that are late or just in time."""
         waiting, in_hand = self.waiting, self.in_hand
         if in_hand and (not waiting or in_hand.first < waiting.first):
             waiting = in_hand
@@ -188,7 +188,7 @@ class QueueState:
         return self.life.far
 
     def settings(self) -> Configure:
-        """The settings as the record that would set them."""
+        """Make the settings the record that would set them."""
         return Configure(
             self.name,
             self.max_size,
@@ -257,7 +257,7 @@ class QueueState:
         return Place.READY_EXPIRING
 
     def leave_expiring(self, message: Message) -> None:
-        """It is ready no more, or about to be placed anew."""
+        """Take it out of what is ready: it is so no more, or about to be placed anew."""
         if message.place == Place.READY_EXPIRING:
             self.waiting.remove(expiry_key(message))
         elif message.place == Place.READY_FAR and (far := self.life.far) is not None:

@@ -80,7 +80,7 @@ class RealFile:
         return os.fstat(self._fd).st_size
 
     def read_all(self) -> bytes:
-        """The whole content."""
+        """Read the whole content."""
         size = self.size()
         parts = []
         offset = 0
@@ -111,7 +111,7 @@ class RealFolder:
         self.alignment = self._probe() if may_be_direct else 8
 
     def _probe(self) -> int:
-        """The least alignment that direct writes work with here; 8 if they do not work at all."""
+        """Find the least alignment that direct writes work with here; 8 if they do not work at all."""
         probe = self._path / "probe"
         fd = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -141,7 +141,7 @@ class RealFolder:
         return RealFile(fd, direct_fd, self._buffers)
 
     def async_writes(self) -> LinuxAio | None:
-        """Tried before it is trusted: what a file system or a sandbox makes of such writes is its own affair.
+        """Try it before it is trusted: what a file system or a sandbox makes of such writes is its own affair.
 
         Some do all of a write before they return from beginning it (ext4 in older kernels, where it is not aligned to a
         block; those without direct writes of their own): that is no use, and would hold up the loop.
@@ -181,7 +181,7 @@ class RealFolder:
             (self._path / "probe").unlink()
 
     def names(self) -> list[str]:
-        """The names of the files there, sorted."""
+        """Give the names of the files there, sorted."""
         return sorted(entry.name for entry in os.scandir(self._path) if entry.is_file())
 
     def create(self, name: str, size: int) -> DiskFile:
@@ -221,7 +221,7 @@ class RealFolder:
 
 
 def flush_folder(path: Path) -> None:
-    """The names in the folder survive a power cut. Raises OSError."""
+    """Make the names in the folder survive a power cut. Raises OSError."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
@@ -241,7 +241,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def translated(error: OSError) -> Exception:
-    """A full disk or quota as `DiskFullError`, anything else as it is."""
+    """Raise a full disk or quota as `DiskFullError`, anything else as it is."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return DiskFullError(str(error))
     return error

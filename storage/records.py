@@ -326,7 +326,7 @@ class Members(msgspec.Struct, array_like=True, tag=13, gc=False, forbid_unknown_
     level: int = FIRST_LEVEL
 
     def find(self, node_id: int) -> Member | None:
-        """The member of that number."""
+        """Give the member of that number."""
         for member in self.members:
             if member.node_id == node_id:
                 return member
@@ -383,7 +383,7 @@ ABOUT_NO_MESSAGE: Final = (Configure, Remove, Lead, Members, Position)
 
 
 def messages_of(record: Record) -> tuple[list[int], list[int]]:
-    """The ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
+    """Give the ids of the messages that `record` is about, and the trans_id of each one's previous record (0: none)."""
     if isinstance(record, Produce):
         return [record.msg_id], [0]
     if isinstance(record, ABOUT_NO_MESSAGE):

@@ -141,7 +141,7 @@ def _with_rests(rows: Iterator[tuple[bytes, bytes]], rest: Callable[[], None]) -
 
 
 def _load_messages(rows: Iterator[tuple[bytes, bytes]], restore: Callable[[Produce], None]) -> None:
-    """A million of them: so nothing is said of a row before it is known to be wrong."""
+    """Load a million of them: nothing is said of a row before it is known to be wrong."""
     decode, key = decode_message_row, b""
     try:
         for key, data in rows:  # noqa: B007
@@ -236,7 +236,7 @@ def _recover(
 
 
 def standing_entries(payloads: list[bytes]) -> list[tuple[StoredEntry | None, bytes]]:
-    """The journal's entries that are part of the log: without what a cut, or a later entry in its place, dropped.
+    """Choose the journal's entries that are part of the log, without what a cut or a later entry dropped.
 
     Damaged ones stay, as None.
     """
@@ -263,7 +263,7 @@ def _standing(payloads: list[bytes]) -> list[StoredEntry]:
 
 
 def row(decode: Callable[[bytes], RowT], data: bytes, where: str) -> RowT:
-    """A decoded row. Raises `DamagedError`."""
+    """Decode a row. Raises `DamagedError`."""
     try:
         return decode(data)
     except UNREADABLE as error:

@@ -35,7 +35,7 @@ MARK: Final = "unfinished"
 
 
 def set_aside(path: Path) -> list[Path]:
-    """What earlier renewals and repairs of the shard at `path` have put aside."""
+    """List what earlier renewals and repairs of the shard at `path` have put aside."""
     return sorted(path.parent.glob(f"{path.name}{ASIDE}*"))
 
 
@@ -59,7 +59,7 @@ def aside_name(path: Path) -> Path:
 
 
 def members_of(path: Path, shard: int) -> Members | None:
-    """The last members that can be read in damaged data; None where nothing can. Reads everything.
+    """Find the last members that can be read in damaged data; None where nothing can. Reads everything.
 
     Raises `NoMembersError` where data can be read that name none.
     """

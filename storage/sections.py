@@ -64,13 +64,13 @@ NO_ROWS: Final[Rows] = (b"",) * len(SECTIONS)
 
 
 def rows_of(state: ShardState) -> Rows:
-    """The sections of a state, encoded."""
+    """Encode the sections of a state."""
     held = [section.of_state(state) for section in SECTIONS]
     return tuple(b"" if one is None else _encode(one) for one in held)
 
 
 def rows_with(members: Members) -> Rows:
-    """The rows of a shard of which only the members are known."""
+    """Make the rows of a shard of which only the members are known."""
     return (_encode(members), *NO_ROWS[1:])
 
 

@@ -152,7 +152,7 @@ class ShardState:
             self.queues[message.queue].place(message, time)
 
     def queue(self, name: str) -> QueueState:
-        """The queue of that name, made if it is not there."""
+        """Find the queue of that name, made if it is not there."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.queues[name] = QueueState(name, made_at=self.time)
@@ -370,7 +370,7 @@ class ShardState:
         self.data_bytes += weight(message)
 
     def _lifted(self, trans_id: int, msg_id: int) -> Message | None:
-        """The live message, out of the indexes and with its newest record noted."""
+        """Take the live message out of the indexes, with its newest record noted."""
         message = self.messages.get(msg_id)
         if message is None:
             return None

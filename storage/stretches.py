@@ -88,7 +88,8 @@ class Stretches:
         self.start = self.noted = self._open_start = trimmed
 
     def note(self, vote_id: int, until: int, records: Sequence[Made | Record]) -> None:
-        """An entry that ends with record `until` is in the log, and will be trimmed one day. The state has it."""
+        """Note that an entry which ends with record `until` is in the log, and will be trimmed one day. The state has
+        it."""
         start = self._open_start
         produced = self._produced
         for record in records:
@@ -142,7 +143,7 @@ class Stretches:
             self._bytes += weight(message)
 
     def _close(self, vote_id: int) -> None:
-        """The open stretch is full: the next begins behind it."""
+        """Close the open stretch, which is full: the next begins behind it."""
         live = self._live
         produced = array("q", [msg_id for msg_id in self._produced if live.get(msg_id) is not None])
         touched = array("q", self._touched)
@@ -155,7 +156,7 @@ class Stretches:
         self._last_name = NO_NAME
 
     def cut(self, after: int) -> None:
-        """The log ends behind record `after` now; those that come back by that are to be told by `revive`.
+        """End the log behind record `after`; those that come back by that are to be told by `revive`.
 
         A full stretch that went beyond is open again. What it is about may be more than what is left of it: a row too
         many is right as well. Too few are not; nor is one that is not there any more, whose number another gets.
@@ -194,12 +195,13 @@ class Stretches:
                 full[at].produced = array("q", sorted([*there, *missing]))
 
     def first(self, until: int) -> Stretch | None:
-        """The log's head, if it ends at or before record `until`."""
+        """Give the log's head, if it ends at or before record `until`."""
         full = self._full
         return full[0] if full and full[0].until <= until else None
 
     def drop_trimmed(self, upto: int) -> bool:
-        """The log begins behind that record now: what was noted before goes. False if it was noted of another log."""
+        """Drop what was noted before that record: the log begins behind it now. False if it was noted of another
+        log."""
         full = self._full
         while full and full[0].until <= upto:
             full.popleft()

@@ -40,19 +40,19 @@ class ReadTransaction(Protocol):
     """A view of all tables as of one moment."""
 
     def get(self, table: str, key: bytes) -> bytes | None:
-        """The value at `key`."""
+        """Read the value at `key`."""
 
     def range(self, table: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys and values in order, from the first key that is not below `start`."""
 
     def last(self, table: str) -> tuple[bytes, bytes] | None:
-        """The greatest key and its value."""
+        """Read the greatest key and its value."""
 
     def count(self, table: str) -> int:
         """How many keys the table has."""
 
     def bytes_of(self, table: str) -> int:
-        """What the table takes on disk, about."""
+        """Read what the table takes on disk, about."""
 
 
 class WriteTransaction(ReadTransaction, Protocol):
@@ -78,10 +78,10 @@ class Tables(Protocol):
     """The tables of one shard."""
 
     def read(self) -> AbstractContextManager[ReadTransaction]:
-        """A read transaction, ended with the block."""
+        """Begin a read transaction, ended with the block."""
 
     def write(self) -> AbstractContextManager[WriteTransaction]:
-        """A write transaction, committed to disk at the block's end, dropped if it raises.
+        """Begin a write transaction, committed to disk at the block's end, dropped if it raises.
 
         Raises `DiskFullError` at its end if there was no space; nothing has changed then. Raises `MapGrownError` when
         it has to be done again: `LogStore` does so.
@@ -217,7 +217,7 @@ class LmdbTables:
 
     @contextmanager
     def read(self) -> Iterator[ReadTransaction]:
-        """A read transaction, ended with the block."""
+        """Begin a read transaction, ended with the block."""
         try:
             transaction = self._environment.begin()
         except lmdb.MapResizedError:  # another process has grown the file
@@ -231,7 +231,7 @@ class LmdbTables:
 
     @contextmanager
     def write(self) -> Iterator[WriteTransaction]:
-        """A write transaction; the map is doubled beforehand while less than half of it is free."""
+        """Begin a write transaction; the map is doubled beforehand while less than half of it is free."""
         self._grow_if_tight()
         transaction = self._environment.begin(write=True)
         try:

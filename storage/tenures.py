@@ -29,12 +29,12 @@ class Tenures:
         self.led_by = 0
 
     def begin(self, trans_id: int) -> None:
-        """The level is reached with that record: who leads says so next."""
+        """Note that the level is reached with that record: who leads says so next."""
         if not self.rows:
             self.rows.append(Tenure(trans_id, 0))
 
     def led(self, trans_id: int, node_id: int) -> None:
-        """That record says that the node leads; one that is known already is no new tenure."""
+        """Note that the node leads by that record; one that is known already is no new tenure."""
         self.led_by = node_id
         rows = self.rows
         if rows and trans_id > rows[-1].since and node_id != rows[-1].node_id:
@@ -43,7 +43,7 @@ class Tenures:
                 del rows[0]
 
     def at(self, trans_id: int) -> int:
-        """The node that led when that record was made; 0: nobody knows."""
+        """Find the node that led when that record was made; 0: nobody knows."""
         rows = self.rows
         if not rows:
             return 0

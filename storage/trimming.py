@@ -47,7 +47,7 @@ class Trim(NamedTuple):
 
 
 def queue_row(queue: QueueState) -> bytes:
-    """A queue as LMDB keeps it."""
+    """Make a queue what LMDB keeps of it."""
     return encode_row((as_written(queue.settings()), queue.max_id))
 
 
@@ -96,7 +96,7 @@ class Describing:
 
 
 def trim_now(stretch: Stretch, state: ShardState) -> Trim:
-    """A stretch's messages and queues as they are in memory, all at once."""
+    """Read a stretch's messages and queues as they are in memory, all at once."""
     describing = Describing(stretch, state)
     while not describing.go_on():
         pass

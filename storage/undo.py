@@ -59,7 +59,7 @@ class _Made(_Step):
         self.max_id = max_id
 
     def undo(self, state: "ShardState") -> None:
-        """It is gone."""
+        """Take it away again."""
         message = self.message
         leave(state, message)
         state.messages.pop(message.msg_id)
@@ -95,7 +95,7 @@ class _Changed(_Step):
         self.in_flight = message.place == Place.IN_FLIGHT
 
     def undo(self, state: "ShardState") -> None:
-        """It is that again."""
+        """Make it that again."""
         message = self.message
         if state.messages.get(message.msg_id) is None:
             state.messages.add(message.msg_id, message)
@@ -123,7 +123,7 @@ class _Greatest(_Step):
         self.max_id = queue.max_id
 
     def undo(self, state: "ShardState") -> None:
-        """It is that again."""
+        """Make it that again."""
         self.queue.max_id = self.max_id
 
 
@@ -137,7 +137,7 @@ class _QueueMade(_Step):
         self.name = name
 
     def undo(self, state: "ShardState") -> None:
-        """It is gone."""
+        """Take it away again."""
         assert not state.queues[self.name].size
         del state.queues[self.name]
         state.names.remove(self.name)
@@ -160,7 +160,7 @@ class _QueueChanged(_Step):
         return 0.0 < self.settings.paused_in_at != self.queue.paused_in_at
 
     def undo(self, state: "ShardState") -> None:
-        """It has those, and is there."""
+        """Give it those again, and its place."""
         queue = self.queue
         if queue.name not in state.queues:
             state.queues[queue.name] = queue
@@ -180,7 +180,7 @@ class _ReaderMoved(_Step):
         self.position = position
 
     def undo(self, state: "ShardState") -> None:
-        """It stands there again."""
+        """Put it there again."""
         state.readers = readers_with(state.readers, self.name, self.position)
 
 
@@ -196,7 +196,7 @@ class _FactsChanged(_Step):
         self.led_by = state.tenures.led_by
 
     def undo(self, state: "ShardState") -> None:
-        """It is that again."""
+        """Make it that again."""
         state.members = self.members
         state.tenures = Tenures(self.tenures)
         state.tenures.led_by = self.led_by
@@ -229,46 +229,46 @@ class Undo:
         self.is_on = is_on
 
     def made(self, trans_id: int, message: Message, max_id: int) -> None:
-        """A message is new, in a queue whose greatest id was that."""
+        """Note that a message is new, in a queue whose greatest id was that."""
         self._open.append(_Made(trans_id, message, max_id))
 
     def changes(self, trans_id: int, message: Message) -> None:
-        """A message is about to change, or to go."""
+        """Note that a message is about to change, or to go."""
         self._open.append(_Changed(trans_id, message))
 
     def raises(self, trans_id: int, queue: QueueState) -> None:
-        """A queue's greatest id is about to become another."""
+        """Note that a queue's greatest id is about to become another."""
         if self.is_on:
             self._open.append(_Greatest(trans_id, queue))
 
     def queue_made(self, trans_id: int, name: str) -> None:
-        """A queue is new."""
+        """Note that a queue is new."""
         if self.is_on:
             self._open.append(_QueueMade(trans_id, name))
 
     def queue_changes(self, trans_id: int, queue: QueueState) -> None:
-        """A queue is about to get other settings, or to go."""
+        """Note that a queue is about to get other settings, or to go."""
         if self.is_on:
             self._open.append(_QueueChanged(trans_id, queue))
 
     def facts_change(self, trans_id: int, state: "ShardState") -> None:
-        """The members are about to change, or who leads."""
+        """Note that the members are about to change, or who leads."""
         if self.is_on:
             self._open.append(_FactsChanged(trans_id, state))
 
     def reader_moves(self, trans_id: int, name: str, position: ReaderPosition | None) -> None:
-        """A reader of the log is about to stand somewhere else than there."""
+        """Note that a reader of the log is about to stand somewhere else than there."""
         if self.is_on:
             self._open.append(_ReaderMoved(trans_id, name, position))
 
     def close(self, trans_id: int, time: float) -> None:
-        """The records up to `trans_id` are whole entries of the log, the last of them made at `time`."""
+        """Note that the records up to `trans_id` are whole entries of the log, the last of them made at `time`."""
         if self.is_on:
             self._closed.append((trans_id, time, self._open))
             self._open = []
 
     def forget(self, committed: int) -> None:
-        """The entries up to record `committed` can't be dropped any more."""
+        """Forget how to undo the entries up to record `committed`: they can't be dropped any more."""
         closed = self._closed
         while closed and closed[0][0] <= committed:
             self.since, self._time, _ = closed.popleft()
@@ -281,7 +281,8 @@ class Undo:
         return had_some
 
     def take(self, after: int, trans_id: int) -> tuple[list[_Step], float] | None:
-        """The steps behind record `after`, where an entry ends, up to `trans_id`, the last; and the time of what stays.
+        """Give the steps behind record `after`, where an entry ends, up to `trans_id`, the last; and the time of what
+        stays.
 
         The newest is first; they are the caller's now. None: they are not all known, too many, or not enough.
         """
@@ -372,7 +373,7 @@ class Undoing:
 
 
 def undoing(state: "ShardState", after: int) -> Undoing | None:
-    """What makes the state what it was behind record `after`, the end of an entry. None: nothing can."""
+    """Find what makes the state what it was behind record `after`, the end of an entry. None: nothing can."""
     taken = state.undo.take(after, state.trans_id)
     return None if taken is None else Undoing(state, after, *taken)
 

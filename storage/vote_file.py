@@ -44,7 +44,7 @@ class Identity(msgspec.Struct, array_like=True, frozen=True):
 
 
 def drawn_id(random: Callable[[], float]) -> int:
-    """A new cluster's or disk's id, from 1; `random` draws from [0, 1)."""
+    """Draw a new cluster's or disk's id, from 1; `random` draws from [0, 1)."""
     return int(random() * ID_MAX) + 1
 
 
@@ -72,7 +72,7 @@ class VoteFile:
 
 
 def open_vote_file(folder: Folder, new: Identity) -> VoteFile:
-    """The file in `folder`; one that is not there is made, and says `new`. Blocks.
+    """Open the file in `folder`; one that is not there is made, and says `new`. Blocks.
 
     Raises `DamagedError` if it can't be read: a node that forgot its votes must not guess them.
     """

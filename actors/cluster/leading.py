@@ -212,6 +212,7 @@ class Leading:
     def give_up_lease(self) -> None:
         """Note that a successor was told to be elected, and may be at any time from now on, however late it hears of
         it.
+
         What this node says of its state then waits for a majority to confirm that it still leads.
         """
         self._is_lease_given_up = True

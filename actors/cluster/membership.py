@@ -221,6 +221,7 @@ class Membership:
     def next_step(self, hellos: dict[int, Hello], progress: dict[int, Progress], log_end: int) -> Members | None:
         """Choose what is to be done next: members that have moved, caught up, or were met. None: nothing can be done
         now.
+
         An address is put right before anybody new may vote: the new one has to find the way back.
         """
         current = self.current

@@ -446,6 +446,7 @@ def _rare_fault_in(request: Request, body: bytes) -> Fault | None:
 def _duplicate_in(request: Request, body: bytes, depth_max: int) -> Fault | None:
     """Find a field that stands twice in the request or in one of its messages: the decoder takes the last of them
     silently.
+
     Counting is nearly always enough to know that there is none, and this is not called. Each field has a colon, and
     what the decoder found of its value has some: a colon too many is a field that it passed over. That is exact, since
     all is compared as it came, and takes the decoder's time: a field's value, whatever is in it, makes no object here.

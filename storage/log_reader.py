@@ -27,7 +27,7 @@ class LogBounds(NamedTuple):
 
 
 def shards_in(data_dir: Path) -> dict[int, Path]:
-    """Find the shards' folders in a node's data folder, or a backup of it, by number. Raises `StorageError` without any.
+    """Find the shards' folders in a node's folder or its backup, by number. Raises `StorageError` if none is there.
 
     A shard's own folder stands for itself.
     """

@@ -24,6 +24,7 @@ demo-data: $(SPARK) $(COMPILED)
 # All tests, with the code that this machine runs; where that is compiled, the quick ones interpreted, too, and those that
 # plant bugs.
 test: $(SPARK) $(COMPILED) $(PEERS)
+	-$(RUN) -m tests.quick_java
 	$(RUN) -m pytest $(BESIDE)
 	if $(RUN) -m quorate_compiled --is-compiled; then QUORATE_COMPILE=0 $(RUN) -m pytest $(BESIDE) $(QUICK); fi
 

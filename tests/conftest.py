@@ -10,16 +10,14 @@ from hypothesis import HealthCheck, settings
 import quorate_compiled
 from tests.cluster import Cluster
 from tests.node import Node
+from tests.quick_java import start_quickly
 
 settings.register_profile(
     "default", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("default")
 
-QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Spark's Java compiles lightly here: what runs for ten seconds takes 0.6 of the processor time so."""
-os.environ.setdefault("SPARK_SUBMIT_OPTS", QUICK_JAVA)
-os.environ.setdefault("SPARK_LAUNCHER_OPTS", QUICK_JAVA)
+start_quickly()
 
 
 def pytest_report_header() -> str:

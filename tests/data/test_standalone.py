@@ -15,9 +15,10 @@ import pytest
 from data.archive_folder import ArchiveFolder
 from data.java import java_home
 from tests.cluster import wait_for
-from tests.conftest import QUICK_JAVA, StartNode
+from tests.conftest import StartNode
 from tests.data.test_archive import assert_exact
 from tests.node import free_port
+from tests.quick_java import LIGHT
 
 SPARK_HOME = Path(pyspark.__file__).parent
 
@@ -28,7 +29,7 @@ def master(tmp_path: Path) -> Iterator[str]:
     port, home = free_port(), java_home()
     environment = {
         **os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": f"{QUICK_JAVA} -Dspark.master.rest.enabled=false", "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": f"{LIGHT} -Dspark.master.rest.enabled=false", "SPARK_DAEMON_MEMORY": "256m",
     }  # fmt: skip
     if home is not None:
         environment["JAVA_HOME"] = str(home)

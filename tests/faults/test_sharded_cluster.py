@@ -189,7 +189,7 @@ def test_a_worker_that_hangs_takes_its_shard_nowhere(sharded: Cluster) -> None:
 
 def produced(node: Node, queue: str) -> int:
     """By a connection of its own: the system may give it to the worker that hangs."""
-    with node.client(3) as client:
+    with node.client(1) as client:
         return client.produce(queue, "x", retry=60)
 
 

@@ -93,7 +93,7 @@ __all__ = [
 if not TYPE_CHECKING:  # or no wrong name would be found by those who check types
 
     def __getattr__(name: str) -> Any:
-        """The client's own modules are read when they are asked for: a server needs but the protocol's."""
+        """Read the client's own modules when they are asked for: a server needs but the protocol's."""
         if name in _HOME:
             value = globals()[name] = getattr(import_module(f"quorate.{_HOME[name]}"), name)
             return value

@@ -261,7 +261,7 @@ DONE_BY_SHARDS: Final = frozenset(facts.action for facts in TABLE if facts.about
 
 
 def about(*what: str) -> frozenset[Action]:
-    """The actions that are about that: see `About`."""
+    """List the actions that are about that: see `About`."""
     return frozenset(facts.action for facts in TABLE if facts.about in what)
 
 

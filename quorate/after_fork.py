@@ -9,7 +9,7 @@ class Forked(Protocol):
     """A part of a client that a child must not go on with."""
 
     def after_fork(self) -> None:
-        """This is the child: begin anew. No other thread runs."""
+        """Begin anew: this is the child. No other thread runs."""
 
 
 _parts: Final[WeakSet[Any]] = WeakSet()

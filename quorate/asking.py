@@ -36,7 +36,7 @@ class Asking:
         self._pool.close()
 
     def request(self, action: int, body: dict[str, Any], interrupt: Interrupt | None = None) -> dict[str, Any]:
-        """The reply to a request. Raises what `Client` says. `interrupt` ends a wait early."""
+        """Return the reply to a request. Raises what `Client` says. `interrupt` ends a wait early."""
         if self._map.counted(time.monotonic()):
             self._learn()
         return self._request(action, body, interrupt)
@@ -59,7 +59,7 @@ class Asking:
         return trying.of_holder(reply, shown)
 
     def _run(self, trying: Trying, action: int, interrupt: Interrupt | None = None) -> dict[str, Any]:
-        """The last reply to what is tried."""
+        """Return the last reply to what is tried."""
         while True:
             if interrupt is not None and interrupt.is_set:
                 return NOTHING_THERE

@@ -95,7 +95,7 @@ class AsyncAsking:
         return task
 
     async def request(self, action: int, body: dict[str, Any], *, is_last: bool = False) -> Reply:
-        """The reply to a request. Raises what `Client` says; RuntimeError away from its loop and process.
+        """Return the reply to a request. Raises what `Client` says; RuntimeError away from its loop and process.
 
         When the client is closed there is none but what gives messages back, which `is_last`.
         """
@@ -133,7 +133,7 @@ class AsyncAsking:
         return trying.of_holder(reply, shown)
 
     async def _run(self, trying: Trying, action: int) -> Reply:
-        """The last reply to what is tried."""
+        """Return the last reply to what is tried."""
         while True:
             body, left_s, wait_s = trying.next(time.monotonic())
             try:
@@ -253,7 +253,8 @@ class AsyncAsking:
     async def _answered(
         self, connection: AsyncConnection, future: "asyncio.Future[Reply]", *, is_consume: bool, waits: bool
     ) -> Reply:
-        """The reply. When the task is cancelled the node is told, of what waits; a consume's reply is never dropped."""
+        """Return the reply. When the task is cancelled the node is told, of what waits; a consume's reply is never
+        dropped."""
         try:
             reply = await future
         except asyncio.CancelledError:

@@ -79,7 +79,7 @@ class AsyncMessage(Message):
         return bool(self._settled)
 
     async def confirm(self) -> bool:
-        """It is done; False: it was not this one's any more."""
+        """Confirm that it is done; False: it was not this one's any more."""
         self._settled.append("confirmed")
         return await self.client.confirm(self) > 0
 
@@ -231,7 +231,7 @@ class AsyncClient:
         return AsyncMessage(**fields_of(item), client=self)
 
     def _take_kept(self, queue: str | Sequence[str], count: int) -> list[AsyncMessage]:
-        """What was taken for a consume that was cancelled, and is delivered at most once."""
+        """Return what was taken for a consume that was cancelled, and is delivered at most once."""
         if not self._kept:
             return []
         for name in [queue] if isinstance(queue, str) else queue:
@@ -436,7 +436,7 @@ class AsyncClient:
         return ask.read({} if ask.fields is None else await self.request(ask.action, **ask.fields))
 
     def _orphaned(self, reply: Reply) -> None:
-        """A consume's reply, which nobody waits for any more."""
+        """Give back what a consume's reply brings, which nobody waits for any more."""
         if reply.get("code") == 0:
             self._not_handed_out([self._delivered(item) for item in items_of(reply)])
 

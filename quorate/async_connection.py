@@ -80,7 +80,7 @@ class AsyncConnection(asyncio.Protocol):
     async def connect(
         cls, address: Address, timeout_s: float, credentials: Credentials, silent_s: float
     ) -> "AsyncConnection":
-        """An open one, which has shown its token. Raises `Lost`, `NotLetInError`."""
+        """Open one, and show its token. Raises `Lost`, `NotLetInError`."""
         loop = asyncio.get_running_loop()
         host, port = address
         named = f"{host}:{port}"
@@ -173,7 +173,7 @@ class AsyncConnection(asyncio.Protocol):
         return bool(poll.poll(0))
 
     def cancel(self, future: "asyncio.Future[Reply]") -> None:
-        """What waits with that future is to wait no more; its reply comes, and goes to `late` if nobody wants it."""
+        """Let what waits with that future wait no more; its reply comes, and goes to `late` if nobody wants it."""
         for seq, pending in self._pending.items():
             if pending.future is future:
                 self._cancel(seq, pending)
@@ -201,7 +201,7 @@ class AsyncConnection(asyncio.Protocol):
                 pending.was_flushed = True
 
     def _swept(self) -> None:
-        """What is answered too late is lost to who waits; where nothing is heard at all, so is the connection."""
+        """Give up what is answered too late; where nothing is heard at all, the connection, too."""
         self._sweep = None
         now = self._loop.time()
         overdue = [one for one in self._pending.values() if one.deadline <= now]
@@ -243,7 +243,7 @@ class AsyncConnection(asyncio.Protocol):
             self._buffer += memoryview(data)[start:]
 
     def _read(self, data: bytes) -> int:
-        """What is whole of it goes to who waits; returns where the rest begins."""
+        """Hand what is whole of it to who waits; returns where the rest begins."""
         start = 0
         while not self.is_closed:
             if self._raw is not None:
@@ -295,7 +295,7 @@ class AsyncConnection(asyncio.Protocol):
             pending.ended()
 
     def _refused(self, reply: Reply) -> None:
-        """The node refuses this client, or could not read what it sent: nothing more is answered here."""
+        """Close: the node refuses this client, or could not read what it sent, and nothing more is answered here."""
         waiting = [one for one in self._pending.values() if not one.future.done()]
         if len(waiting) == 1:
             waiting[0].future.set_result(reply)

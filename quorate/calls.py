@@ -66,7 +66,7 @@ def consume(
 
 
 def watch(queue: str | Sequence[str], wait: float) -> Ask[str | None]:
-    """A queue that has a message."""
+    """Ask for a queue that has a message."""
     fields = {**queues_of(queue), "wait": wait or None}
     return Ask(Action.WATCH, fields, lambda reply: reply["queue"] if reply.get("count") is not None else None)
 
@@ -138,7 +138,7 @@ def move(
 
 
 def peek(queue: str, count: int) -> Ask[list[dict[str, Any]]]:
-    """The next messages."""
+    """Ask for the next messages."""
     return Ask(Action.PEEK, {"queue": queue, "count": count}, lambda reply: [shown(one) for one in reply["messages"]])
 
 
@@ -157,7 +157,7 @@ def show(msg_id: Message | int | None, queue: str | None, key: str | None) -> As
 
 
 def settings(queue: str) -> Ask[dict[str, Any]]:
-    """A queue's settings, looked at."""
+    """Ask for a queue's settings, to look at them."""
 
     def read(reply: Reply) -> dict[str, Any]:
         if "settings" not in reply:
@@ -174,7 +174,7 @@ def count_of(action: Action, queue: str) -> Ask[int]:
 
 
 def rows_asked(pattern: str | None, sort: str | None, *, full: bool, descending: bool) -> dict[str, Any]:
-    """The fields of a list. What it is sorted by stands in its rows, so it is full then."""
+    """Make the fields of a list. What it is sorted by stands in its rows, so it is full then."""
     return {
         "pattern": pattern,
         "sort": sort,
@@ -184,7 +184,7 @@ def rows_asked(pattern: str | None, sort: str | None, *, full: bool, descending:
 
 
 def rows_missing(missing: set[int], reply: Reply) -> RefusedError:
-    """What is raised behind the last row of a list that shards are missing in."""
+    """Make what is raised behind the last row of a list that shards are missing in."""
     named = ", ".join(map(str, sorted(missing)))
     reason = f"the queues of shard {named} are missing: it can't be asked"
     return RefusedError(ErrorWord.NO_LEADER, reason, reply)

@@ -15,7 +15,7 @@ CERTAIN: Final[dict[str, type]] = {**dict.fromkeys(TEXTS, str), **dict.fromkeys(
 
 
 def checked(fields: dict[str, Any]) -> dict[str, Any]:
-    """What is sent of them: None is left out, but for `data`.
+    """Choose what is sent of them: None is left out, but for `data`.
 
     Raises TypeError, ValueError for a field that JSON would say as something else than what was meant.
     """
@@ -43,7 +43,7 @@ def _check_field(name: str, value: Any) -> None:
 
 
 def check_names(name: str, values: Iterable[Any]) -> list[str]:
-    """A list of names. Raises TypeError."""
+    """Check a list of names. Raises TypeError."""
     found = list(values)
     for value in found:
         if not isinstance(value, str):
@@ -52,7 +52,7 @@ def check_names(name: str, values: Iterable[Any]) -> list[str]:
 
 
 def check_seconds(name: str, value: Any, *, may_be_0: bool = False) -> float:
-    """A time to wait. Raises TypeError, ValueError for one that is none."""
+    """Check a time to wait. Raises TypeError, ValueError for one that is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise TypeError(f"{name} is {value!r}, and a number of seconds is wanted")
     if not math.isfinite(value) or value < 0 or (value == 0 and not may_be_0):

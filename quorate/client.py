@@ -166,7 +166,8 @@ class Client:
     def consume(
         self, queue: str | Sequence[str], *, wait: float = 0.0, interrupt: Interrupt | None = None
     ) -> DeliveredMessage | None:
-        """The next message of the queue, or of the first of several that has one; None after `wait` seconds without.
+        """Return the next message of the queue, or of the first of several that has one; None after `wait` seconds
+        without.
 
         `interrupt` ends the wait early, from another thread: no message is lost by that.
         """
@@ -210,7 +211,7 @@ class Client:
         return DeliveredMessage(**fields_of(item), client=self)
 
     def _take_kept(self, queue: str | Sequence[str], count: int) -> list[DeliveredMessage]:
-        """What `messages` had taken when it was left, and is delivered at most once."""
+        """Return what `messages` had taken when it was left, and is delivered at most once."""
         if not self._kept:
             return []
         names = (queue,) if isinstance(queue, str) else queue
@@ -257,7 +258,7 @@ class Client:
             self._not_handed_out(taken)
 
     def watch(self, queue: str | Sequence[str], *, wait: float = 0.0) -> str | None:
-        """A queue of these that has a message, which is kept for this client for a second; None: none has."""
+        """Return a queue of these that has a message, which is kept for this client for a second; None: none has."""
         return self._do(calls.watch(queue, wait))
 
     def confirm(self, message: "Message | int | Key | Iterable[Message | int]", *, held: bool = False) -> int:
@@ -322,7 +323,7 @@ class Client:
             return self._do(ask)
 
     def peek(self, queue: str, count: int = 1) -> list[dict[str, Any]]:
-        """The next messages, undelivered and unchanged."""
+        """Return the next messages, undelivered and unchanged."""
         return self._do(calls.peek(queue, count))
 
     def browse(self, queue: str, state: str) -> Iterator[dict[str, Any]]:
@@ -340,13 +341,14 @@ class Client:
     def show(
         self, msg_id: Message | int | None = None, *, queue: str | None = None, key: str | None = None
     ) -> dict[str, Any]:
-        """A live message with its state and times, by its id, by its queue and key, or by a key of the scope "all"."""
+        """Return a live message with its state and times, by its id, by its queue and key, or by a key of the scope
+        "all"."""
         return self._do(calls.show(msg_id, queue, key))
 
     # -- queues and the node -----------------------------------------------------------------------------------
 
     def queues(self, pattern: str | None = None) -> list[str]:
-        """The names of all queues; `pattern` has shell wildcards, or is a part of the name."""
+        """Return the names of all queues; `pattern` has shell wildcards, or is a part of the name."""
         return [row["name"] for row in self.queue_rows(pattern)]
 
     def queue_rows(
@@ -378,11 +380,11 @@ class Client:
             raise calls.rows_missing(missing, reply)
 
     def monitor(self, queue: str) -> dict[str, Any]:
-        """A queue's counts."""
+        """Return a queue's counts."""
         return self.request(Action.MONITOR, queue=queue)
 
     def settings(self, queue: str) -> dict[str, Any]:
-        """The queue's settings, looked at without changing or making anything."""
+        """Return the queue's settings, looked at without changing or making anything."""
         return self._do(calls.settings(queue))
 
     def configure(self, queue: str, **settings: Any) -> dict[str, Any]:
@@ -398,11 +400,12 @@ class Client:
         return self._do(calls.count_of(Action.REMOVE, queue))
 
     def log(self, after: int = 0, count: int = 100, shard: int = 0) -> dict[str, Any]:
-        """Records of the change log behind trans_id `after`."""
+        """Return records of the change log behind trans_id `after`."""
         return self.request(Action.LOG, after=after, count=count, shard=shard)
 
     def raw_log(self, after: int = 0, shard: int = 0, count: int | None = None) -> dict[str, Any]:
-        """The change log's entries as they are stored, up to 4 MiB of them: those that hold the records behind `after`.
+        """Return the change log's entries as they are stored, up to 4 MiB of them: those that hold the records behind
+        `after`.
 
         The reply's `entries` are bytes: each entry behind its length (4 bytes, big-endian); `last_trans_id` is to be
         the next call's `after`. `count`: no more entries than hold so many records, but one.
@@ -433,15 +436,15 @@ class Client:
         self.request(Action.POSITION, reader=reader, command="forget", shard=shard)
 
     def status(self) -> dict[str, Any]:
-        """The node and its shards."""
+        """Return the node and its shards."""
         return self.request(Action.NODE_STATUS)
 
     def metrics(self) -> dict[str, Any]:
-        """The node's numbers: see `metrics` in docs/protocol.md."""
+        """Return the node's numbers: see `metrics` in docs/protocol.md."""
         return self.request(Action.NODE_METRICS)
 
     def cluster(self) -> dict[str, Any]:
-        """The cluster's members and who leads."""
+        """Return the cluster's members and who leads."""
         return self.request(Action.CLUSTER, command="status")
 
     # -- the wire ----------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Confirms:
         self._is_asking = False
 
     def confirm(self, message: Message) -> None:
-        """Returns when it is confirmed, or was another's or gone already. Raises what `Client.confirm` does."""
+        """Return when it is confirmed, or was another's or gone already. Raises what `Client.confirm` does."""
         with self._lock:
             while len(self._gathering.messages) >= BATCH_MAX:
                 self._lock.wait()
@@ -96,7 +96,7 @@ class LaterConfirms(Generic[MessageT]):
         self._thread: threading.Thread | None = None
 
     def confirm(self, message: MessageT) -> None:
-        """It is done."""
+        """Note that it is done."""
         with self._lock:
             self._waiting.append((message, time.monotonic() + message.retry))
             if self._thread is None:
@@ -117,7 +117,7 @@ class LaterConfirms(Generic[MessageT]):
         return True
 
     def end(self) -> None:
-        """The thread ends when nothing is left to be confirmed; what still comes begins another."""
+        """End the thread when nothing is left to be confirmed; what still comes begins another."""
         with self._lock:
             self._has_ended = True
             self._lock.notify_all()

@@ -130,7 +130,7 @@ class Connection:
         return reply
 
     def _interruptible(self, until: float, interrupt: Interrupt) -> dict[str, Any]:
-        """The answer to a wait that may be ended: then the node answers that, and what it was told."""
+        """Return the answer to a wait that may be ended: then the node answers that, and what it was told."""
         if not self._is_interrupted(until, interrupt):
             return self._answer(until)
         self._send(msgspec.json.encode({"action": CANCEL, "seq": self._seq}) + b"\n", LAST_WORDS_S)
@@ -170,7 +170,7 @@ class Connection:
         return False
 
     def _limit(self, timeout_s: float) -> None:
-        """What is sent or received from now on may take about so long, up to an eighth longer: then it raises.
+        """Limit what is sent or received from now on to about so long, up to an eighth longer: then it raises.
 
         The system keeps the time of a plain socket, so that a request asks it for nothing but to send and to receive;
         Python's own time-outs ask four times as often. TLS has to look at the clock itself, and so have the sockets
@@ -185,7 +185,7 @@ class Connection:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
 
     def _send(self, data: bytes, timeout_s: float) -> dict[str, Any] | None:
-        """Raises `Lost`; returns what the node said before it broke the connection."""
+        """Send; returns what the node said if it has broken the connection. Raises `Lost`."""
         self._limit(timeout_s)
         try:
             self._socket.sendall(data)
@@ -207,7 +207,7 @@ class Connection:
         return f"{self.address[0]}:{self.address[1]}: {what}"
 
     def _last_words(self) -> dict[str, Any] | None:
-        """The reply that came before the connection broke: a request that is too large is refused so."""
+        """Return the reply that came before the connection broke: a request that is too large is refused so."""
         try:
             return self._read_reply(time.monotonic() + LAST_WORDS_S)
         except (OSError, ProtocolViolationError):
@@ -245,7 +245,7 @@ class Connection:
         return line
 
     def _read_bytes(self, size: int, until: float) -> bytes:
-        """What follows a reply that says its size."""
+        """Read what follows a reply that says its size."""
         if not 0 <= size <= REPLY_BYTES_MAX:
             raise ProtocolViolationError(f"a reply is followed by {size} bytes")
         found = bytearray(size)

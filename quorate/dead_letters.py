@@ -13,7 +13,8 @@ NAME_MAX: Final = 60
 
 
 def dead_letters_of(queue: str, ending: str) -> str:
-    """The name of a queue's dead letter queue: in the same shard, by what stands in braces, where that can be said."""
+    """Make the name of a queue's dead letter queue: in the same shard, by what stands in braces, where that can be
+    said."""
     name = f"{queue}{ending}" if has_tag(queue) else f"{{{queue}}}{ending}"
     return name if len(name.encode()) <= NAME_BYTES_MAX else f"{queue[:NAME_MAX]}{ending}"
 

@@ -61,7 +61,7 @@ class DeliveredMessage(Message):
             log.debug("message %d could not be released: %s", self.msg_id, failed)
 
     def confirm(self) -> bool:
-        """It is done; False: it was not this one's any more."""
+        """Confirm that it is done; False: it was not this one's any more."""
         self._settled.append("confirmed")
         return self.client.confirm(self) > 0
 

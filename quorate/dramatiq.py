@@ -73,11 +73,11 @@ class QuorateBroker(Broker):
         self.client.close()
 
     def queue_of(self, queue_name: str) -> str:
-        """The node's name of a queue."""
+        """Make the node's name of a queue."""
         return f"{{{self.namespace}.{queue_name}}}"
 
     def dead_letters_of(self, queue_name: str) -> str:
-        """The node's name of the queue's dead letter queue."""
+        """Make the node's name of the queue's dead letter queue."""
         return f"{self.queue_of(queue_name)}.XQ"
 
     def declare_queue(self, queue_name: str) -> None:
@@ -132,7 +132,7 @@ class QuorateBroker(Broker):
         return consumer
 
     def set_dead_letters(self, queue_name: str) -> None:
-        """What is rejected from now on goes to the dead letter queue. Raises `QuorateError`."""
+        """Let what is rejected from now on go to the dead letter queue. Raises `QuorateError`."""
         queue, dead_letter = self.queue_of(queue_name), self.dead_letters_of(queue_name)
         try:
             if self.client.settings(queue)["dead_letter"] == dead_letter:
@@ -214,7 +214,7 @@ class QuorateConsumer(Consumer):
         self._fetched: deque[DeliveredMessage] = deque()
 
     def __next__(self) -> QuorateMessage | None:
-        """The next message; None after the time-out, or for one that could not be read and is dead by now."""
+        """Return the next message; None after the time-out, or for one that could not be read and is dead by now."""
         if not self._fetched:
             self._fetch()
         if not self._fetched:
@@ -230,7 +230,7 @@ class QuorateConsumer(Consumer):
             return None
 
     def _checked(self, message: Message[Any]) -> Message[Any]:
-        """Raises ValueError for one that would end the threads that work on it."""
+        """Check a message. Raises ValueError for one that would end the threads that work on it."""
         if message.queue_name != self._name:
             raise ValueError(f"it is of queue {message.queue_name!r}")
         if not isinstance(message.options, dict) or not isinstance(message.actor_name, str):
@@ -252,7 +252,7 @@ class QuorateConsumer(Consumer):
         self._fetched.extend(messages)
 
     def _drop(self, delivered: DeliveredMessage) -> None:
-        """It is not held any more."""
+        """Hold it no more."""
         self._broker.leases.drop(delivered)
         with self._lock:
             held = self._held.get(delivered.msg_id)
@@ -261,7 +261,7 @@ class QuorateConsumer(Consumer):
             self._lock.notify_all()
 
     def ack(self, message: MessageProxy) -> None:
-        """It is done. One that is another's by now, or gone, is left alone."""
+        """Confirm that it is done. One that is another's by now, or gone, is left alone."""
         self._settle(message, self._broker.confirms.confirm)
 
     def nack(self, message: MessageProxy) -> None:
@@ -294,7 +294,7 @@ class QuorateConsumer(Consumer):
         self._release([one for message in messages if (one := _delivered(message)) is not None])
 
     def close(self) -> None:
-        """What was fetched and not handed out is given back. It may be called again."""
+        """Give back what was fetched and not handed out. It may be called again."""
         fetched = list(self._fetched)
         self._fetched.clear()
         try:
@@ -314,7 +314,7 @@ class QuorateConsumer(Consumer):
 
 @contextmanager
 def _told_as_dramatiq_does() -> Iterator[None]:
-    """What may be done later is an error of the connection, after which dramatiq tries again."""
+    """Raise what may be done later as an error of the connection, after which dramatiq tries again."""
     try:
         yield
     except (ConnectionFailedError, UnavailableError) as error:

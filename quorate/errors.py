@@ -95,7 +95,7 @@ HOPELESS: Final = (ErrorWord.FIELD, ErrorWord.NOT_ALLOWED, ErrorWord.NOT_AUTHENT
 
 
 def refused(reply: dict[str, object]) -> RefusedError:
-    """What a reply that is an error is raised as."""
+    """Make what a reply that is an error is raised as."""
     error = str(reply.get("error", ""))
     return REFUSALS.get(error, RefusedError)(error, str(reply.get("reason", "")), reply)
 

@@ -40,7 +40,7 @@ def escaped(text: bytes) -> bytes:
 
 
 def compact(raw: bytes) -> bytes:
-    """A value as it came, without the white space around and in it. Raises `msgspec.DecodeError`."""
+    """Read a value as it came, without the white space around and in it. Raises `msgspec.DecodeError`."""
     return raw if not _SPACE.search(raw) else _format(raw, indent=-1)
 
 
@@ -49,7 +49,8 @@ class UnreadableError(ValueError):
 
 
 def readable(data: bytes) -> bytes:
-    """The same JSON with U+FFFD for what is no UTF-8, and for halves of surrogate pairs. Raises `UnreadableError`."""
+    """Put U+FFFD in the place of what is no UTF-8, and of halves of surrogate pairs, in JSON. Raises
+    `UnreadableError`."""
     if not data.isascii():
         try:
             data.decode()
@@ -69,10 +70,10 @@ KINDS: Final = {ord('"'): "string", ord("{"): "object", ord("["): "array", ord("
 
 
 def kind_of(raw: bytes) -> str:
-    """A value's kind, as Go names it in its errors; null has none."""
+    """Name a value's kind, as Go does in its errors; null has none."""
     return KINDS.get(raw[0], "number")
 
 
 def misfit(kind: str, wanted: str) -> str:
-    """What Go says of a value of another kind than is wanted."""
+    """Say what Go says of a value of another kind than is wanted."""
     return f"json: cannot unmarshal {kind} into Go value of type {wanted}"

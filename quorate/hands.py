@@ -43,12 +43,12 @@ class Hands(Generic[MessageT]):
         return [one.message for one in self._held.values()]
 
     def take(self, messages: Iterable[MessageT], now: float) -> None:
-        """These are worked on from now on."""
+        """Note that these are worked on from now on."""
         for message in messages:
             self._held[message.msg_id] = Held(message, now + message.retry / 3)
 
     def drop(self, message: MessageT) -> bool:
-        """It is not worked on any more; False: this delivery was not."""
+        """Note that it is not worked on any more; False: this delivery was not."""
         held = self._held.get(message.msg_id)
         if held is None or held.message.deliveries != message.deliveries:
             return False
@@ -61,7 +61,7 @@ class Hands(Generic[MessageT]):
         return min((one.extend_at for one in self._held.values() if one.message.retry), default=float("inf"))
 
     def due(self, now: float) -> dict[float, list[MessageT]]:
-        """What is to be extended now, by the lease that each gets (s)."""
+        """Choose what is to be extended now, by the lease that each gets (s)."""
         found: dict[float, list[MessageT]] = {}
         for one in self._held.values():
             lease_s = one.message.retry

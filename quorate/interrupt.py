@@ -40,7 +40,7 @@ class Interrupt:
             self._says.send(b"x")
 
     def clear(self) -> None:
-        """Waits last again. By whom it is given to requests, when none is under way."""
+        """Let waits last again. By whom it is given to requests, when none is under way."""
         self.is_set = False
         assert self._hears is not None, "it was made"
         with suppress(BlockingIOError):

@@ -114,7 +114,7 @@ class Transport(virtual.Transport):
 
     @staticmethod
     def _check(options: dict[str, Any]) -> None:
-        """Raises TypeError, ValueError for an option that is none."""
+        """Raise TypeError, ValueError for an option that is none."""
         check_seconds("lease", options.get("lease", LEASE_S))
         check_seconds("timeout", options.get("timeout", TIMEOUT_S))
         if not isinstance(options.get("prefix") or "", str):
@@ -131,7 +131,7 @@ class Transport(virtual.Transport):
         return {"token": token or None, "tls": bool(ssl) or bool(given.get("tls")), **found}
 
     def _others(self) -> list[tuple[str, int]]:
-        """The other URLs that kombu was given: nodes of the same cluster."""
+        """Read the other URLs that kombu was given: nodes of the same cluster."""
         parsed = [parse_url(url) for url in self.client.alt or () if "://" in url]
         return [(one["hostname"] or "127.0.0.1", int(one["port"] or self.default_port)) for one in parsed]
 
@@ -167,7 +167,7 @@ class Transport(virtual.Transport):
     # -- what has come -----------------------------------------------------------------------------------------
 
     def register_with_event_loop(self, connection: Any, loop: Any) -> None:
-        """What comes is handed over by the loop from now on."""
+        """Have the loop hand over what comes from now on."""
         self._loop = loop
         loop.add_reader(self._bell.fileno(), self._hand_over)
 
@@ -205,7 +205,7 @@ class Transport(virtual.Transport):
         return found
 
     def _next(self) -> tuple[Any, DeliveredMessage] | None:
-        """The next that waits, with its channel. Raises what a taker met."""
+        """Return the next that waits, with its channel. Raises what a taker met."""
         with self._arrived:
             error, self._error = self._error, None
             if error is not None:

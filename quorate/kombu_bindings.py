@@ -53,7 +53,7 @@ class Bindings:
         return f"{self._prefix}kombu.bindings.{exchange}"
 
     def counts(self, queue: str) -> dict[str, Any] | None:
-        """A queue's counts and settings; None: there is none, or this client may not look."""
+        """Return a queue's counts and settings; None: there is none, or this client may not look."""
         try:
             return self._client.monitor(self._prefix + queue)
         except NotAllowedError:
@@ -76,7 +76,7 @@ class Bindings:
             log.debug("%s is not bound to %s: %s", row[2], exchange, error.reason)
 
     def unbind(self, exchange: str, row: Row) -> None:
-        """It does no more."""
+        """Take that binding away, for all processes."""
         self.forget(exchange)
         try:
             shown = self._client.show(queue=self._queue(exchange), key=_key(row))
@@ -92,11 +92,11 @@ class Bindings:
         return next(found, None)
 
     def forget(self, exchange: str) -> None:
-        """The next look is at the node."""
+        """Look at the node the next time."""
         self._tables.pop(exchange, None)
 
     def table(self, exchange: str) -> Table:
-        """What is bound to the exchange, by whichever process."""
+        """Return what is bound to the exchange, by whichever process."""
         now = time.monotonic()
         table = self._tables.get(exchange)
         if table is not None and now < table.read_at + TABLE_S:

@@ -42,12 +42,12 @@ class QoS(virtual.QoS):
     restore_at_shutdown = False
 
     def ack(self, delivery_tag: str) -> None:
-        """It is done."""
+        """Confirm that it is done."""
         super().ack(delivery_tag)
         self.channel.acked(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """It goes back into its queue, or to the dead letters."""
+        """Let it go back into its queue, or to the dead letters."""
         super().ack(delivery_tag)
         self.channel.rejected(delivery_tag, requeue)
 
@@ -162,7 +162,7 @@ class Channel(virtual.Channel):
         return self._raw(message, queue)
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:
-        """The next message, or None."""
+        """Return the next message, or None."""
         message = super().basic_get(queue, no_ack, **options)
         if message is not None and no_ack:
             self.acked(message.delivery_tag)
@@ -191,7 +191,7 @@ class Channel(virtual.Channel):
     # -- what becomes of a message -----------------------------------------------------------------------------
 
     def acked(self, tag: str) -> None:
-        """It is done: confirmed soon, by a thread. Any thread may call it, also when the channel is closed."""
+        """Confirm that it is done, soon, by a thread. Any thread may call it, also when the channel is closed."""
         message = self._drop(tag)
         if message is not None and message.retry:
             self.transport.confirms.confirm(message)
@@ -236,7 +236,7 @@ class Channel(virtual.Channel):
         self.rejected(message.delivery_tag, requeue=True)
 
     def forget(self) -> None:
-        """The connection is gone: nothing is said any more, and what is held comes again when its lease ends."""
+        """Say nothing any more: the connection is gone, and what is held comes again when its lease ends."""
         self.closed = True
         self._taker.close(0)
         with self._lock:
@@ -257,7 +257,7 @@ class Channel(virtual.Channel):
     # -- publishing --------------------------------------------------------------------------------------------
 
     def encode_body(self, body: Any, encoding: str | None = None) -> tuple[Any, str | None]:
-        """A text goes as it is, so that others can read it; bytes by base64."""
+        """Encode a text as it is, so that others can read it, and bytes by base64."""
         if isinstance(body, str):
             return body, None
         encoded: tuple[Any, str | None] = super().encode_body(body, encoding)
@@ -357,7 +357,7 @@ class Channel(virtual.Channel):
             raise
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **options: Any) -> None:
-        """The queue goes, with all in it and what binds it."""
+        """Remove the queue, with all in it and what binds it."""
         counts = self.bindings.counts(queue)
         if counts is None or (if_empty and counts["ready"] + counts["delayed"]):
             return
@@ -401,7 +401,7 @@ class Channel(virtual.Channel):
         self.bindings.unbind(exchange, self.typeof(exchange).prepare_bind(queue, exchange, routing_key, arguments))
 
     def get_table(self, exchange: str) -> list[Row]:
-        """What is bound to the exchange, by whichever process: routing key, pattern, queue."""
+        """Return what is bound to the exchange, by whichever process: routing key, pattern, queue."""
         return self.bindings.table(exchange).rows
 
     def _named(self, queue: str) -> str:
@@ -429,7 +429,7 @@ def _tag(message: DeliveredMessage) -> str:
 
 
 def _plain(message: dict[str, Any]) -> Any:
-    """What JSON can hold of it; kombu knows how it says dates and the like."""
+    """Make what JSON can hold of it; kombu knows how it says dates and the like."""
     return msgspec.json.decode(dumps(message))
 
 

@@ -73,13 +73,13 @@ class Lanes:
         return Lane(address, asyncio.ensure_future(connecting))
 
     def open_work(self, address: Address) -> AsyncConnection | None:
-        """The one that all share, if it is open."""
+        """Return the one that all share, if it is open."""
         lane = self._work.get(address)
         connection = None if lane is None else lane.connection
         return None if connection is None or connection.is_closed else connection
 
     async def work(self, address: Address, timeout_s: float) -> AsyncConnection:
-        """The one that all share, opened; whoever comes first connects, and the others wait for that."""
+        """Return the one that all share, opened; whoever comes first connects, and the others wait for that."""
         lane = self._work.get(address)
         if lane is None or not lane.is_usable:
             lane = self._work[address] = self._open(address, timeout_s)
@@ -106,7 +106,7 @@ class Lanes:
         return lane
 
     def left(self, lane: Lane) -> None:
-        """A place is free again; of connections that nobody uses some are kept."""
+        """Free a place; of connections that nobody uses some are kept."""
         lane.users -= 1
         for lanes in (self._waits, self._longs):
             idle = [one for one in lanes if not one.users]

@@ -67,7 +67,7 @@ class Leases(Generic[MessageT]):
                 self._thread.start()
 
     def drop(self, message: MessageT) -> bool:
-        """It is to be kept no longer; False: this delivery was not held."""
+        """Keep it no longer; False: this delivery was not held."""
         with self._lock:
             return self._hands.drop(message)
 

@@ -42,7 +42,7 @@ class Message:
     dead: dict[str, Any] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
+        """Return what of it JSON can hold, under the protocol's names; bytes beside their `encoding`."""
         named = {name: getattr(self, name) for name in FIELDS if name != "data"}
         return {**named, **to_wire(self.data)}
 
@@ -108,7 +108,7 @@ def fields_of(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def items_of(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    """The messages of the reply to a consume with `full`."""
+    """Make the messages of the reply to a consume with `full`."""
     if "message" in reply:
         return [reply["message"]]
     items: list[dict[str, Any]] = reply.get("messages", [])
@@ -116,7 +116,7 @@ def items_of(reply: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def shown(item: dict[str, Any]) -> dict[str, Any]:
-    """A message of peek or show, with its data as it was produced."""
+    """Make a message of peek or show, with its data as it was produced."""
     return {**item, "data": from_wire(item)}
 
 
@@ -183,7 +183,7 @@ def names_of(queues: str | Sequence[str]) -> list[str]:
 
 
 def id_of(message: Message | int) -> int:
-    """Raises TypeError for what is no message."""
+    """Give a message's id. Raises TypeError for what is none."""
     if isinstance(message, bool) or not isinstance(message, (Message, int)):
         raise TypeError(f"a message or its msg_id is wanted, and this is a {type(message).__name__}: {message!r}")
     return message.msg_id if isinstance(message, Message) else message
@@ -210,7 +210,7 @@ def settled_of(messages: "Message | int | Key | Iterable[Message | int]") -> tup
 
 
 def random_key() -> str:
-    """A key by which a produce that is tried again is known, so that it is done once: 96 random bits."""
+    """Draw a key by which a produce that is tried again is known, so that it is done once: 96 random bits."""
     return base64.b64encode(os.urandom(12)).decode()
 
 

@@ -35,7 +35,7 @@ class Nodes:
 
 
 def node_address(node: Address | str, default_port: int | None = None) -> Address:
-    """The pair that `node` names: a pair, or "host:port" with an IPv6 address in brackets.
+    """Make the pair that `node` names: a pair, or "host:port" with an IPv6 address in brackets.
 
     Raises TypeError, ValueError.
     """

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def packed(data: bytes) -> str | bytes:
-    """What is produced."""
+    """Pack what is produced."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -12,7 +12,7 @@ def packed(data: bytes) -> str | bytes:
 
 
 def unpacked(data: Any) -> bytes:
-    """What was packed. Raises ValueError for what nobody has packed."""
+    """Unpack what was packed. Raises ValueError for what nobody has packed."""
     if isinstance(data, str):
         return data.encode()
     if isinstance(data, bytes):

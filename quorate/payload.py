@@ -15,7 +15,7 @@ DEPTH_MAX: Final = 29
 
 
 def to_wire(data: Any) -> dict[str, Any]:
-    """The fields that carry `data`. Raises TypeError, ValueError for what would not come back as it is."""
+    """Make the fields that carry `data`. Raises TypeError, ValueError for what would not come back as it is."""
     if type(data) in SIMPLE:
         return {"data": data}
     if isinstance(data, BYTES):
@@ -50,7 +50,7 @@ def _check(value: Any, where: str, depth: int) -> None:
 
 
 def from_wire(item: dict[str, Any]) -> Any:
-    """The data of a reply, or of one of its messages."""
+    """Read the data of a reply, or of one of its messages."""
     encoding = item.get("encoding")
     if encoding == BASE64:
         return base64.b64decode(item["data"])

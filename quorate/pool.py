@@ -58,7 +58,7 @@ class Pool:
             connection.close()
 
     def connect(self, address: Address, timeout_s: float) -> Connection:
-        """A new one to that node. Raises `Lost` when it can't be reached, `NotLetInError`."""
+        """Open a new one to that node. Raises `Lost` when it can't be reached, `NotLetInError`."""
         closings = self._closings
         try:
             return Connection(address, timeout_s, self._credentials, closings)
@@ -70,7 +70,7 @@ class Pool:
             raise NotLetInError(error) from error
 
     def give_back(self, connection: Connection) -> None:
-        """A connection on which nothing is expected any more."""
+        """Take back a connection on which nothing is expected any more."""
         with self._lock:
             unused: Connection | None = connection
             if connection.generation == self._closings:

@@ -261,7 +261,7 @@ class Request(msgspec.Struct, gc=False, forbid_unknown_fields=True, omit_default
 
 
 def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
-    """What is wrong with a queue's name, a key or a pattern; None if it may be used.
+    """Say what is wrong with a queue's name, a key or a pattern; None if it may be used.
 
     Control characters have no place in a name: they break every line that a log or a terminal shows of it.
     """
@@ -275,7 +275,7 @@ def name_fault(name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
 
 
 def goes_to(request: Request) -> str | None:
-    """The other queue that a request lets messages move to, if it names one."""
+    """Name the other queue that a request lets messages move to, if it names one."""
     if request.action == Action.MOVE:
         return request.to
     dead_letter = request.dead_letter if request.action == Action.CONFIGURE else None
@@ -579,13 +579,13 @@ ReplyT = TypeVar("ReplyT", bound=Reply)
 
 
 def done(request: Request, kind: type[ReplyT], **fields: Any) -> ReplyT:
-    """The reply of that kind to a request that was done."""
+    """Make the reply of that kind to a request that was done."""
     fields.setdefault("queue", request.queue)
     return kind(action=request.action, code=Code.OK, seq=request.seq, **fields)
 
 
 def refusal(request: Request, error: str, reason: str) -> Reply:
-    """An error reply to `request`: `error` is one of `ErrorWord`, `reason` a sentence for a person."""
+    """Make an error reply to `request`: `error` is one of `ErrorWord`, `reason` a sentence for a person."""
     return Reply(
         action=request.action, code=Code.ERROR, queue=request.queue, error=error, reason=reason, seq=request.seq
     )

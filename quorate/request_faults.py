@@ -4,7 +4,7 @@ from quorate.protocol import HEADER_BYTES_MAX, Request
 
 
 def host_fault(host: str) -> str | None:
-    """What is wrong with the name or address of a host; None if it could be looked up."""
+    """Say what is wrong with the name or address of a host; None if it could be looked up."""
     try:
         encoded = host.encode("idna")
     except UnicodeError as error:
@@ -13,7 +13,7 @@ def host_fault(host: str) -> str | None:
 
 
 def headers_fault(headers: dict[str, str]) -> str | None:
-    """What is wrong with a message's headers; None if it may have them."""
+    """Say what is wrong with a message's headers; None if it may have them."""
     size = 0
     for name, text in headers.items():
         if not name:
@@ -23,7 +23,7 @@ def headers_fault(headers: dict[str, str]) -> str | None:
 
 
 def delivery_fault(request: Request) -> str | None:
-    """What is wrong with a request's `delivery`; None if it says one for each message, or none."""
+    """Say what is wrong with a request's `delivery`; None if it says one for each message, or none."""
     delivery = request.delivery
     if delivery is None:
         return None

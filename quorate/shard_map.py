@@ -47,7 +47,8 @@ class ShardMap:
             return is_due
 
     def learned(self, reply: dict[str, Any], now: float) -> None:
-        """The reply to action 8. One that names no shards is of a node that has one; a refusal tells nothing."""
+        """Take in the reply to action 8. One that names no shards is of a node that has one; a refusal tells
+        nothing."""
         if reply.get("code") != 0:
             self.forget()
             return
@@ -62,7 +63,7 @@ class ShardMap:
             }
 
     def forget(self) -> None:
-        """It was wrong: ask for it again, in a while."""
+        """Ask for it again, in a while: it was wrong."""
         with self._lock:
             self._addresses = {}
             self._until_asking = LEARN_AFTER

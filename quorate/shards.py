@@ -14,7 +14,8 @@ _TAG: Final = re.compile(r"\{([^}]+)\}")
 
 
 def shard_of_queue(name: str, shards: int) -> int:
-    """The shard of a queue, of `shards` there are: the CRC-32 (as zlib's and PNG's) of its name's UTF-8, modulo those.
+    """Give the shard of a queue, of `shards` there are: the CRC-32 (as zlib's and PNG's) of its name's UTF-8, modulo
+    those.
 
     Of a name with a tag in braces only the first tag counts, as in Redis Cluster: `{order}.in` and `{order}.dead` are
     in one shard. Braces with nothing between them are no tag.
@@ -32,5 +33,5 @@ def has_tag(name: str) -> bool:
 
 
 def shard_of_message(msg_id: int) -> int:
-    """The shard that a message's id names; there need be no such shard."""
+    """Give the shard that a message's id names; there need be no such shard."""
     return msg_id % ID_SHARDS

@@ -11,7 +11,7 @@ else:
 
 
 def tracing_of() -> Tracing:
-    """Raises ImportError, which says what is missing."""
+    """Make what traces. Raises ImportError, which says what is missing."""
     try:
         from quorate.tracing import Tracing as Found
     except ImportError as error:

@@ -82,7 +82,7 @@ class Trying:
         return self._begun + self._wait_s + self._timeout_s
 
     def next(self, now: float) -> tuple[dict[str, Any], float, float]:
-        """What is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
+        """Say what is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
         if not self._wait_s:
             return self._body, max(self._begun + self._timeout_s - now, 0.001), 0.0
         slice_s = min(max(self._begun + self._wait_s - now, 0.001), WAIT_SLICE_S)
@@ -95,14 +95,15 @@ class Trying:
         return limit_s if self.direct is None else min(limit_s, DIRECT_S)
 
     def not_let_in(self, error: NotLetInError) -> float:
-        """A node would have none of this client; returns how long to pause. Raises what its user is told."""
+        """Note that a node would have none of this client; returns how long to pause. Raises what its user is told."""
         self._not_let_in += 1
         if self._not_let_in >= len(self._nodes) and not self._lost_way():
             raise error.why from error
         return 0.0
 
     def lost(self, now: float, lost: Lost) -> float:
-        """The connection broke; returns how long to pause. Raises `UnknownOutcomeError`, `ConnectionFailedError`."""
+        """Note that the connection broke; returns how long to pause. Raises `UnknownOutcomeError`,
+        `ConnectionFailedError`."""
         if self._lost_way() and not lost.was_sent:
             return 0.0
         if lost.was_sent and not self._is_repeatable:
@@ -131,7 +132,7 @@ class Trying:
         return self._paused()
 
     def ended(self, reply: dict[str, Any]) -> dict[str, Any] | None:
-        """The reply, as its user gets it. None: what holds its key may be an earlier try's: see `of_holder`.
+        """Return the reply, as its user gets it. None: what holds its key may be an earlier try's: see `of_holder`.
 
         Raises `UnknownOutcomeError`, `RefusedError`.
         """
@@ -155,7 +156,7 @@ class Trying:
         return {"queue": self._body["queue"], "key": self._body["key"]}
 
     def of_holder(self, reply: dict[str, Any], shown: dict[str, Any] | QuorateError) -> dict[str, Any]:
-        """The reply, where the message that holds the key is the one that this request produced.
+        """Return the reply, where the message that holds the key is the one that this request produced.
 
         `shown`: what show answers about who has it now, or raises. One that is gone was ours: its key was live when the
         request was repeated, and somebody has confirmed it since. Raises what the reply says where it is another's, and
@@ -187,7 +188,7 @@ class Trying:
         return self._action in WAITS and reply.get("code") == 0 and is_empty
 
     def _lost_way(self) -> bool:
-        """The map was wrong, if it was that which said where to ask: then any node is asked, and may know better."""
+        """Ask any node, which may know better, if it was the map that said where to ask: it was wrong."""
         if self.direct is None or self._map is None:
             return False
         self.direct = None
@@ -218,7 +219,7 @@ def keeps_connection(nodes: Nodes, address: Address, reply: dict[str, Any]) -> b
 
 
 def token_refused(reply: dict[str, Any], address: Address) -> Exception | None:
-    """What the reply to authenticate means where it is no success: `Lost`, to be tried elsewhere, or a refusal."""
+    """Say what the reply to authenticate means where it is no success: `Lost`, to be tried elsewhere, or a refusal."""
     if reply.get("code") == 0:
         return None
     error = str(reply.get("error", ""))

@@ -9,7 +9,7 @@ class Turns:
     """Of one consumer. `queues`: their names in the order in which they are asked now."""
 
     def __init__(self, queues: str | Sequence[str]) -> None:
-        """Raises TypeError, and ValueError for no queue at all."""
+        """Begin with these. Raises TypeError, and ValueError for no queue at all."""
         self.queues = names_of(queues)
 
     @property
@@ -18,7 +18,7 @@ class Turns:
         return list(self.queues) if len(self.queues) > 1 else self.queues[0]
 
     def served(self, queue: str) -> None:
-        """That one had some, and is last in the next turn."""
+        """Put that one, which had some, last in the next turn."""
         if len(self.queues) > 1 and queue in self.queues:
             self.queues.remove(queue)
             self.queues.append(queue)

@@ -24,7 +24,7 @@ NO: Final = ("0", "false", "no", "off")
 
 
 def parse_url(url: str) -> tuple[list[Address], Credentials]:
-    """The nodes and credentials that an URL names. Raises ValueError, which says what part of it is wrong."""
+    """Read the nodes and credentials that an URL names. Raises ValueError, which says what part of it is wrong."""
     return _parsed(url)[:2]
 
 
@@ -66,7 +66,7 @@ def _parsed(url: str) -> tuple[list[Address], Credentials, bool | None]:
 def found(
     host: str | None, port: int | None, nodes: Sequence[Address | str] | None, shown: Credentials
 ) -> tuple[list[Address], Credentials]:
-    """The nodes that a client is to ask, and how: what it was given, or else what the environment says.
+    """Choose the nodes that a client is to ask, and how: what it was given, or else what the environment says.
 
     `host` may be an URL, which brings its own credentials, or have a port behind a colon. Raises TypeError, ValueError.
     """
@@ -103,7 +103,7 @@ def found(
 def _with(
     shown: Credentials, nodes: list[Address], own: Credentials, tls: bool | None
 ) -> tuple[list[Address], Credentials]:
-    """What an URL says, and of what it leaves out what was given beside it, or stands in the environment."""
+    """Join what an URL says, and of what it leaves out what was given beside it, or stands in the environment."""
     if tls is False:
         return nodes, replace(own, token=own.token if own.token is not None else shown.token)
     return nodes, Credentials(

@@ -59,7 +59,7 @@ class Retry(Exception):  # noqa: N818  # it says what to do, and is no error
     """A handler raises it: the message comes again after `delay` seconds."""
 
     def __init__(self, delay: float = 0.0) -> None:
-        """Raises TypeError, ValueError for a delay that is none."""
+        """Take the delay. Raises TypeError, ValueError for one that is none."""
         super().__init__(delay)
         self.delay = check_seconds("delay", delay, may_be_0=True)
 
@@ -286,7 +286,7 @@ class Worker:
             error = None
 
     def _handled(self, message: DeliveredMessage, error: BaseException | None) -> None:
-        """The handler has ended: what is said of its message, if it is still this worker's."""
+        """Say what is said of a handler's message when it has ended, if it is still this worker's."""
         if not self._leases.drop(message):
             return  # it was given back meanwhile
         with self._lock:

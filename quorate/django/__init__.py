@@ -8,7 +8,7 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    """The backend is read when it is asked for: apps are loaded before models are."""
+    """Read the backend when it is asked for: apps are loaded before models are."""
     if name == "QuorateBackend":
         from quorate.django.backend import QuorateBackend
 

@@ -51,7 +51,7 @@ class QuorateBackend(BaseTaskBackend):
             return self._clients[name]
 
     def queue_of(self, queue_name: str) -> str:
-        """The node's name of a queue."""
+        """Make the node's name of a queue."""
         return self.prefix + queue_name
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> TaskResult:
@@ -91,7 +91,7 @@ class QuorateBackend(BaseTaskBackend):
         return result
 
     def check(self, **kwargs: Any) -> list[CheckMessage]:
-        """What is wrong with its options."""
+        """List what is wrong with its options."""
         found = list(super().check(**kwargs))
         try:
             _ = self.client

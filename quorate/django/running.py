@@ -80,7 +80,7 @@ class TaskRunner:
         self._tell(task_finished, result)
 
     def _tell(self, signal: Any, result: TaskResult) -> None:
-        """What a receiver raises is its own fault: the task is not run again for that."""
+        """Tell the receivers. What one raises is its own fault: the task is not run again for that."""
         for receiver, raised in signal.send_robust(sender=type(self.backend), task_result=result):
             if isinstance(raised, Exception):
                 log.error("receiver %r of task %s raised", receiver, result.id, exc_info=raised)

@@ -54,7 +54,7 @@ def why_not() -> str | None:
 
 
 def extensions() -> list[Extension]:
-    """What to compile: all of the list, or nothing."""
+    """Say what to compile: all of the list, or nothing."""
     if not BUILDING & set(sys.argv):
         return []
     wanted = os.environ.get(VARIABLE)

@@ -17,7 +17,7 @@ from quorate.protocol import Action
 
 
 def _connected(host: str, port: int) -> socket.socket:
-    """A connection that has shown what the command's options say."""
+    """Open a connection that has shown what the command's options say."""
     shown = credentials()
     sock = socket.create_connection((host, port), timeout=10)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

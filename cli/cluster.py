@@ -68,7 +68,7 @@ def status(host: Host = "127.0.0.1", port: Port = 1111, as_json: AsJson = False)
 
 
 def _running(reply: dict[str, Any]) -> dict[str, Any]:
-    """A shard of a node that tells who its members are: all tell the same."""
+    """Give a shard of a node that tells who its members are: all tell the same."""
     shard: dict[str, Any] = next((one for one in reply["shards"] if one["role"] != DOWN), reply["shards"][0])
     if shard["role"] == DOWN:
         raise fail(f"no shard of node {reply['node_id']} runs: {shard['fault']}")
@@ -81,7 +81,7 @@ WORKING = (UP, FULL)
 
 
 def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]:
-    """What a member says of itself, as far as it can be reached and is the one that is meant."""
+    """Ask what a member says of itself, as far as it can be reached and is the one that is meant."""
     row = {
         "node_id": member["node_id"],
         "address": f"{member['host']}:{member['port']}",
@@ -215,7 +215,7 @@ def _change(connection: Client, timeout_s: float, **change: Any) -> None:
 
 
 def _by_shard(connection: Client) -> list[dict[str, Any]]:
-    """The cluster as each shard's leader tells it: one, where there is one shard."""
+    """Show the cluster as each shard's leader tells it: one, where there is one shard."""
     reply = connection.cluster()
     rows: list[dict[str, Any]] = reply.get("shards") or [reply]
     return rows
@@ -229,7 +229,7 @@ def _leader(connection: Client, shard: int | None) -> int:
 
 
 def _role(connection: Client, node_id: int) -> str | None:
-    """What the node is in the shard where it has come least far; None: in none of them anything."""
+    """Say what the node is in the shard where it has come least far; None: in none of them anything."""
     roles = {
         next((one["role"] for one in row["members"] if one["node_id"] == node_id), None)
         if "members" in row

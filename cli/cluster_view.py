@@ -50,7 +50,7 @@ def show_spread(reply: dict[str, Any], *, as_json: bool) -> None:
 
 
 def cell(shard: dict[str, Any], node_id: int) -> str:
-    """What a node is in a shard, as that shard's leader tells it.
+    """Say what a node is in a shard, as that shard's leader tells it.
 
     "leads", "follows", "behind by 12", "catching up, behind by 300", "unreachable", "wanted"; "-": no member; "?":
     nobody can tell.

@@ -58,7 +58,7 @@ def _saying(command: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 
 
 def _reason(error: Exception) -> str:
-    """The line of an error that says what is wrong: Spark wraps a task's traceback in several of its own."""
+    """Find the line of an error that says what is wrong: Spark wraps a task's traceback in several of its own."""
     texts = [str(error), str(getattr(error, "java_exception", ""))]
     lines = [line.strip() for text in texts for line in text.splitlines() if line.strip()]
     told = [line for line in lines if any(mark in line for mark in MARKS) and _is_name(line.split(":")[0])]
@@ -99,7 +99,7 @@ class _Shown:
 
 @contextmanager
 def _running(name: str, master: str | None, conf: list[str] | None) -> "Iterator[tuple[SparkSession, _Shown]]":
-    """A session for a command, and what shows how far it is."""
+    """Open a session for a command, with what shows how far it is."""
     from data.session import session  # Spark is an extra
 
     if master is None or master.startswith("local"):
@@ -139,7 +139,7 @@ def _records(
     servers: str | None,
     columns: tuple[str, ...] | None = None,
 ) -> "DataFrame":
-    """The records of an archive, of a data folder, or of a cluster; an archive's together with the cluster's."""
+    """Read the records of an archive, of a data folder, or of a cluster; an archive's together with the cluster's."""
     from data.jobs.archive import archived
     from data.jobs.trace import together
     from data.schema import NAMES, ddl

@@ -14,7 +14,7 @@ MessageIds = Annotated[list[str], typer.Argument(help="Messages' ids, or job ids
 
 
 def message_id(connection: Client, given: str) -> int:
-    """The message that is named. Exits where that is none."""
+    """Read which message is named. Exits where that is none."""
     if given.isdigit() and 0 < int(given) <= MSG_ID_MAX:
         return int(given)
     job = given.encode("utf-8", "replace")

@@ -100,7 +100,7 @@ def readers(
 
 
 def _running(connection: Client) -> dict[int, dict[str, Any]]:
-    """The shards of a node that run, by number."""
+    """Give the shards of a node that run, by number."""
     return {int(one["shard"]): one for one in connection.status()["shards"] if one["role"] != DOWN}
 
 

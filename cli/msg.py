@@ -237,7 +237,7 @@ def _headers(given: list[str]) -> dict[str, str]:
 
 
 def _absent(connection: Client, queues: list[str]) -> list[RefusedError]:
-    """What the node says of each queue that is not there: it was mistyped, or nothing was ever put into it."""
+    """Ask what the node says of each queue that is not there: it was mistyped, or nothing was ever put into it."""
     said: list[RefusedError] = []
     for name in queues:
         try:

@@ -33,7 +33,7 @@ Settings = Annotated[
 
 
 def flags_of(settings: list[str] | None, **named: Any) -> dict[str, Any]:
-    """The command line's settings by name. Raises typer.Exit."""
+    """Read the command line's settings by name. Raises typer.Exit."""
     flags = {name: value for name, value in named.items() if value is not None}
     for setting in settings or ():
         name, equals, value = setting.partition("=")
@@ -99,7 +99,7 @@ def start(
 
 
 def _listener(text: str, host: str | None) -> dict[str, Any]:
-    """A listener as it is said in one word. Exits where it is none."""
+    """Read a listener as it is said in one word. Exits where it is none."""
     protocol, _, port = text.partition(":")
     if port and not port.isdigit():
         raise fail(f"--listen {text}: the port {port!r} is no number")
@@ -108,7 +108,7 @@ def _listener(text: str, host: str | None) -> dict[str, Any]:
 
 
 def _running(config: Path | None, data_dir: Path | None) -> tuple[int, Path]:
-    """The process of the node that holds the folder, and the folder. Raises typer.Exit if none does."""
+    """Find the process of the node that holds the folder, and the folder. Raises typer.Exit if none does."""
     loaded = configuration.load(config, flags=flags_of(None, data_dir=data_dir and str(data_dir)))
     folder = Path(loaded["data_dir"])
     holder = holder_of(folder)

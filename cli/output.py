@@ -61,7 +61,7 @@ _credentials: ContextVar[Credentials | None] = ContextVar("credentials", default
 
 
 def speaking(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A command whose expected errors become one line and exit code 1, or 3 where what it names is not there.
+    """Make a command whose expected errors become one line and exit code 1, or 3 where what it names is not there.
 
     One that has a `host` asks a node, and has the options of `SHOWN` as well: `client` and `credentials` go by them.
     """
@@ -100,17 +100,17 @@ def _shown(token_file: Path | None, tls: bool, ca: Path | None) -> Credentials:
 
 
 def credentials() -> Credentials:
-    """What the command's options say that this client shows."""
+    """Read what the command's options say that this client shows."""
     return _credentials.get() or Credentials.of()
 
 
 def client(host: str, port: int, timeout: float = 10.0) -> Client:
-    """A client of the node that the options name. Where nobody listens there is nothing to wait for."""
+    """Open a client of the node that the options name. Where nobody listens there is nothing to wait for."""
     return Client(host, port, timeout=timeout, credentials=credentials(), retry_connect=False)
 
 
 def without_escapes(text: str) -> str:
-    """A message's text as a terminal may show it: control characters would move its cursor, or worse."""
+    """Make a message's text what a terminal may show: control characters would move its cursor, or worse."""
     if not sys.stdout.isatty():
         return text
     return "".join(c if c.isprintable() or c in "\n\t" else repr(c)[1:-1] for c in text)
@@ -122,7 +122,7 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: list[str], rows: list[list[Any]]) -> None:
-    """A table: texts left, numbers right; its header even when it has no rows."""
+    """Print a table: texts left, numbers right; its header even when it has no rows."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, column in enumerate(columns):
         is_number = bool(rows) and isinstance(rows[0][index], int | float) and not isinstance(rows[0][index], bool)

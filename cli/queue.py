@@ -47,7 +47,7 @@ def ls(
 
 
 def _cell(row: dict[str, Any], column: str) -> Any:
-    """What stands there: an age for `oldest`, and what is left out is 0, or not known."""
+    """Show what stands there: an age for `oldest`, and what is left out is 0, or not known."""
     value = row.get(column, row.get("totals", {}).get(column, ""))
     return f"{max(time.time() - value, 0):.1f} s" if column == "oldest" and value else value
 

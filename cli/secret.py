@@ -60,7 +60,7 @@ def secret(
 
 
 def make_secret(path: Path) -> None:
-    """A new one, in a new file. Raises OSError."""
+    """Make a new one, in a new file. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_secrets(path, [new_secret()])
 

@@ -62,7 +62,7 @@ async def _remove(client: AsyncClient, asked: Asked) -> Done:
 
 
 def number(text: str, name: str) -> float:
-    """Raises ValueError."""
+    """Read a number of a form. Raises ValueError."""
     try:
         found = float(text)
     except ValueError:

@@ -56,13 +56,13 @@ Gives = Callable[[AsyncClient, Request], Awaitable[list[dict[str, Any]]]]
 
 
 def told(data: list[dict[str, Any]] | None, code: int = 0, msg: str = "") -> bytes:
-    """An answer, as Go writes it; no rows are null."""
+    """Make an answer, as Go writes it; no rows are null."""
     answer = {"code": code, "data": data or None, "msg": msg}
     return escaped(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
 
 def local(at: float) -> str:
-    """That time, here."""
+    """Show that time, here."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
     except (OverflowError, ValueError, OSError):  # beyond what the system knows of years
@@ -79,7 +79,7 @@ def go_duration(seconds: int) -> str:
 
 
 def letters_of(number: int) -> str:
-    """A for 0, B for 1, Z, AA."""
+    """Count: A for 0, B for 1, Z, AA."""
     text = ""
     while number >= 0:
         text = chr(ord("A") + number % LETTERS) + text
@@ -88,7 +88,7 @@ def letters_of(number: int) -> str:
 
 
 def bucket_of(key: str) -> tuple[int, str] | None:
-    """The shard and the state that a bucket's key stands for; None: it is none."""
+    """Read the shard and the state that a bucket's key stands for; None: it is none."""
     if key.startswith(TTR_BUCKET):
         name = key.removeprefix(TTR_BUCKET)
         shard = 0
@@ -104,7 +104,7 @@ def bucket_of(key: str) -> tuple[int, str] | None:
 
 
 def job_of(message: dict[str, Any]) -> dict[str, str]:
-    """A row of a bucket's list."""
+    """Make a row of a bucket's list."""
     name = job_id(message.get("key"), message.get("scope"), message["msg_id"])
     ttr = ttr_of(message.get("ttr"), message["retry"])
     colour, word = BADGES.get(message["state"], ("black", "unknown"))
@@ -161,7 +161,7 @@ async def reserved_buckets(client: AsyncClient, request: Request) -> list[dict[s
 
 
 async def jobs(client: AsyncClient, request: Request) -> list[dict[str, Any]]:
-    """A bucket's jobs in the order of their times: one more than `limit`, as gmq gives them."""
+    """List a bucket's jobs in the order of their times: one more than `limit`, as gmq gives them."""
     found = bucket_of(request.query_params.get("bucketKey", ""))
     limit = request.query_params.get("limit", "")
     wanted = int(limit) if limit.isascii() and limit.isdigit() and len(limit) <= LIMIT_DIGITS_MAX else JOBS

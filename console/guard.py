@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(header: str) -> str:
-    """The name in a Host header, without its port, in lower case."""
+    """Read the name in a Host header, without its port, in lower case."""
     host, colon, port = header.strip().rpartition(":")
     return (host if colon and port.isdigit() else header.strip()).lower()
 
@@ -143,7 +143,7 @@ class Guard:
 
 
 def again(body: bytes, receive: Receive) -> Receive:
-    """A request's body, which was read before; then whatever comes."""
+    """Give a request's body, which was read before; then whatever comes."""
     parts: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def told() -> Message:
@@ -153,7 +153,7 @@ def again(body: bytes, receive: Receive) -> Receive:
 
 
 async def body_of(receive: Receive) -> bytes | None:
-    """A request's body; None: it is too long, or too slow, or its client has gone."""
+    """Read a request's body; None: it is too long, or too slow, or its client has gone."""
     body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):

@@ -37,7 +37,7 @@ class Life(NamedTuple):
 
 
 def event_of(record: dict[str, Any], msg_id: int) -> Event | None:
-    """What that record says of the message; None: nothing."""
+    """Say what that record says of the message; None: nothing."""
     if record.get("msg_id") == msg_id:
         about = {
             name: record[name] for name in ("due_at", "expires_at", "retry_s", "priority", "key") if record.get(name)
@@ -53,7 +53,7 @@ def event_of(record: dict[str, Any], msg_id: int) -> Event | None:
 
 
 async def newest_of_key(client: AsyncClient, key: str, shards: int) -> int | None:
-    """The message that was produced last with a key that is one among all, where it is gone: the log is read back.
+    """Find the message that was produced last with a key that is one among all, where it is gone: the log is read back.
 
     `RECORDS_MAX` records at most, of each shard as many. Raises `NotAllowedError` for who may not read the log.
     """

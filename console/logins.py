@@ -43,7 +43,7 @@ class Logins:
         self._waiting: dict[str, int] = {}
 
     def begin(self, token: str, name: str, now: float) -> str:
-        """The cookie's value. When there are too many, the oldest ends."""
+        """Make the cookie's value. When there are too many, the oldest ends."""
         cookie = secrets.token_urlsafe(COOKIE_BYTES)
         self._logins[cookie] = Login(token, name, now + LASTS_S)
         while len(self._logins) > LOGINS_MAX:
@@ -84,13 +84,13 @@ class Logins:
         return pause_s
 
     def waited(self, address: str) -> None:
-        """It was looked at."""
+        """Note that it was looked at."""
         self._waiting[address] -= 1
         if not self._waiting[address]:
             del self._waiting[address]
 
     def pause_s(self, address: str, now: float, more: int = 0) -> float:
-        """What failing has earned that address by now, and what so many failures more would."""
+        """Reckon what failing has earned that address by now, and what so many failures more would."""
         failed = self._failed.get(address)
         count = more + (0 if failed is None else max(failed.tokens - int((now - failed.at) / FORGIVEN_S), 0))
         return min(PAUSE_S * 2.0 ** min(count - 1, 10), PAUSE_MAX_S) if count > 0 else 0.0
@@ -101,7 +101,7 @@ class Logins:
         return failed is not None and now < failed.at + self.pause_s(address, now)
 
     def failed(self, address: str, now: float) -> None:
-        """A token from there was none."""
+        """Count a token from there that was none."""
         before = self._failed.pop(address, None) or Failed(0, now)
         count = max(before.tokens - int((now - before.at) / FORGIVEN_S), 0)
         self._failed[address] = Failed(count + 1, now)

@@ -67,12 +67,12 @@ class _Taken:
         self._families = families
 
     def collect(self) -> Iterator[Metric]:
-        """The families."""
+        """Give the families."""
         yield from self._families
 
 
 def of_node(reply: dict[str, Any]) -> list[Metric]:
-    """A node's numbers (docs/protocol.md, 109). Base units: seconds, bytes."""
+    """Make a node's numbers (docs/protocol.md, 109). Base units: seconds, bytes."""
     info = InfoMetricFamily("quorate_build", "The node that was asked")
     info.add_metric([], {"version": str(reply["version"]), "runs": str(reply.get("runs", ""))})
     missing = reply.get("missing_shards") or []
@@ -87,7 +87,7 @@ def of_node(reply: dict[str, Any]) -> list[Metric]:
 
 
 def shards_missing(count: int) -> Metric:
-    """What is left out because of them is not known."""
+    """Tell of shards that are missing: what is left out because of them is not known."""
     return GaugeMetricFamily("quorate_shards_missing", "Shards that could not be asked", value=count)
 
 
@@ -240,7 +240,7 @@ class Metrics:
         return answer
 
     async def view_of(self, request: Request) -> View | Response:
-        """That of whose token it is; what is said of one that is none, and when too many from there were none."""
+        """Give the view of whose token it is, or what is said of one that is none, or of too many such from there."""
         token = _token_of(request)
         if token is None or self._views.has(token):
             return self._views.of(token, looks=False)

@@ -54,7 +54,7 @@ Page = Callable[["Visit"], Awaitable[Response]]
 
 
 def environment() -> Environment:
-    """The templates, which escape all that is put into them."""
+    """Read the templates, which escape all that is put into them."""
     made = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -86,7 +86,7 @@ class Visit:
         self.client = view.client
 
     def said(self, name: str, default: str = "") -> str:
-        """A field of the address."""
+        """Read a field of the address."""
         return str(self.request.query_params.get(name, default))
 
 
@@ -99,7 +99,7 @@ class WrongError(Exception):
 
 
 def number(text: str, name: str) -> int:
-    """Raises `WrongError`."""
+    """Read a number of the address. Raises `WrongError`."""
     if not text.isascii() or not text.isdigit() or len(text) > 16:
         raise WrongError(400, f"{name} is {text[:40]!r}, and a number is wanted")
     return int(text)
@@ -322,7 +322,7 @@ class Pages:
 
     @staticmethod
     async def _looked(visit: Visit) -> None:
-        """Sums are asked for, so that the node reckons rates; who may not see all queues sees none."""
+        """Ask for sums, so that the node reckons rates; who may not see all queues sees none."""
         with suppress(NotAllowedError):
             await visit.view.sums()
 
@@ -348,7 +348,7 @@ class Pages:
         )
 
     async def _due(self, visit: Visit) -> Response:
-        """The messages of all queues whose time comes first."""
+        """List the messages of all queues whose time comes first."""
         state, count = visit.said("state", "delayed"), number(visit.said("count", str(DUE)), "count")
         if state not in DUE_STATES:
             raise WrongError(400, f"state is {state[:40]!r}: one of {', '.join(DUE_STATES)}")
@@ -360,7 +360,8 @@ class Pages:
         return self._shown(visit, "due.html", state=state, messages=messages, missing=missing, more=more)
 
     async def _found(self, visit: Visit) -> tuple[int, dict[str, Any] | None]:
-        """The message that is meant: by `id`, by `queue` and `key`, by a `key` that is one among all; or by either."""
+        """Find the message that is meant: by `id`, by `queue` and `key`, by a `key` that is one among all; or by
+        either."""
         either, key, queue = visit.said("find").strip(), visit.said("key"), visit.said("queue")
         if visit.said("id"):
             return await self._by_id(visit, number(visit.said("id"), "id"))
@@ -394,7 +395,7 @@ class Pages:
 
     @staticmethod
     async def _gone(visit: Visit, key: str) -> int | None:
-        """The last message that had a key which was one among all, as far as the log is there and may be read."""
+        """Find the last message that had a key which was one among all, as far as the log is there and may be read."""
         status = await visit.view.status()
         with suppress(NotAllowedError):
             return await newest_of_key(visit.client, key, max(len(status.get("shards", ())), 1))
@@ -474,7 +475,7 @@ class Pages:
     # -- doing -------------------------------------------------------------------------------------------------
 
     async def _act(self, visit: Visit) -> Response:
-        """What an action is about to do."""
+        """Say what an action is about to do."""
         pairs = visit.request.query_params.multi_items()
         return await self._asked(visit, asked_of([(name, value) for name, value in pairs]), visit.said("act"), "")
 
@@ -523,7 +524,7 @@ def is_growing(row: dict[str, Any]) -> bool:
 
 
 def asked_of(pairs: list[tuple[str, str]]) -> Asked:
-    """What a form says. Raises `WrongError`."""
+    """Read what a form says. Raises `WrongError`."""
     ids = [number(value, "id") for name, value in pairs if name == "id"]
     if len(ids) > IDS_MAX:
         raise WrongError(400, f"{len(ids)} messages: {IDS_MAX} at a time")

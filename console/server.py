@@ -73,7 +73,7 @@ class HttpListener:
     is_insecure: bool = False
 
     def check(self) -> None:
-        """Raises `ListenerError`."""
+        """Check what is asked for. Raises `ListenerError`."""
         unknown = sorted(self.serves - set(SERVES))
         if unknown or not self.serves:
             raise ListenerError(f"serves {', '.join(unknown) or 'nothing'}: some of {', '.join(SERVES)}")
@@ -174,7 +174,7 @@ def is_news(record: logging.LogRecord) -> bool:
 def app_of(
     listener: HttpListener, port: int, views: Views, logins: Logins, queues_max: int, console: int | None = None
 ) -> ASGIApp:
-    """What answers there, at that port; `console` is that of the console, if there is one."""
+    """Make what answers there, at that port; `console` is that of the console, if there is one."""
     metrics = Metrics(views, logins, queues_max)
     routes: list[BaseRoute] = [*metrics.routes(listener.serves)]
     if "gmq-monitor" in listener.serves:
@@ -248,7 +248,7 @@ async def serve(
 
 
 def bound(listener: HttpListener) -> socket.socket:
-    """A socket that listens there. Raises OSError."""
+    """Bind a socket that listens there. Raises OSError."""
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:

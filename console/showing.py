@@ -69,7 +69,7 @@ def size(value: float | None) -> str:
 
 
 def bytes_of(message: dict[str, Any]) -> bytes:
-    """A message's data as they are downloaded."""
+    """Make a message's data what is downloaded."""
     data = message.get("data")
     if isinstance(data, bytes):
         return data
@@ -77,7 +77,7 @@ def bytes_of(message: dict[str, Any]) -> bytes:
 
 
 def shown(message: dict[str, Any]) -> tuple[str, str, bool]:
-    """A message's data as text, what they are, and whether that is all of it."""
+    """Make a message's data a text, say what they are, and whether that is all of it."""
     data = message.get("data")
     if isinstance(data, bytes):
         try:
@@ -95,7 +95,7 @@ def shown(message: dict[str, Any]) -> tuple[str, str, bool]:
 
 
 def brief(message: dict[str, Any]) -> str:
-    """A line of it."""
+    """Make a line of it."""
     data = message.get("data")
     text = base64.b64encode(data[:60]).decode() if isinstance(data, bytes) else data
     if not isinstance(text, str):

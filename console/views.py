@@ -118,7 +118,7 @@ class View:
         await self.node.close()
 
     async def sums(self) -> Sums:
-        """What all queues have together, a second old at most. Raises what `AsyncClient` does."""
+        """Ask what all queues have together, a second old at most. Raises what `AsyncClient` does."""
         async with self._lock:
             before = self._sums
             if before is None or not self._is_fresh(before.seen):
@@ -134,7 +134,7 @@ class View:
             return before
 
     async def page(self, **asked: Any) -> dict[str, Any]:
-        """A list, full, a second old at most. `rows` of it are as pages tell queues."""
+        """Ask for a list, full, a second old at most. `rows` of it are as pages tell queues."""
         async with self._lock:
             asked_at, found = self._pages.pop(repr(asked), (-math.inf, {}))
             if not self._is_fresh(asked_at):
@@ -189,7 +189,7 @@ class View:
         return self._changed_at <= asked_at and time.monotonic() - asked_at < FRESH_S
 
     def watch(self, name: str) -> Samples:
-        """Samples of that queue, from now on."""
+        """Take samples of that queue, from now on."""
         found = self._watched.pop(name, None) or Samples()
         self._watched[name] = found
         while len(self._watched) > WATCHED_MAX:
@@ -197,7 +197,7 @@ class View:
         return found
 
     async def status(self) -> dict[str, Any]:
-        """The node's; empty where whoever looks may not see it."""
+        """Give the node's; empty where whoever looks may not see it."""
         if time.monotonic() - self._status[0] >= FRESH_S:
             try:
                 found = await self.node.status()
@@ -232,12 +232,13 @@ class View:
 
 
 async def soonest_of(client: AsyncClient, shard: int, state: str, count: int) -> dict[str, Any]:
-    """A reply with the `messages` of a shard in that state whose time comes first, and how many `shards` there are."""
+    """Ask for a reply with the `messages` of a shard in that state whose time comes first, and how many `shards` there
+    are."""
     return await client.request(Action.SCAN, shard=shard, full=True, state=state, sort="due", count=count)
 
 
 async def soonest_of_all(client: AsyncClient, state: str, count: int, missing: list[int]) -> list[dict[str, Any]]:
-    """The messages in that state whose time comes first, of all shards but the `missing` ones.
+    """Ask for the messages in that state whose time comes first, of all shards but the `missing` ones.
 
     Any shard's reply says how many there are.
     """
@@ -259,7 +260,7 @@ async def soonest_of_all(client: AsyncClient, state: str, count: int, missing: l
 
 
 def _told(row: dict[str, Any], now: float) -> dict[str, Any]:
-    """A queue as pages tell it: nothing is left out. `oldest_s`: how long the oldest that is ready has been so."""
+    """Tell a queue as pages do: nothing is left out. `oldest_s`: how long the oldest that is ready has been so."""
     oldest = row.get("oldest")
     names = ("oldest", "dead_letter", "dead_letters", "came", "left")
     told = {**row, **{name: row.get(name) for name in names}}
@@ -280,7 +281,8 @@ class Views:
         self.health = AsyncClient(nodes=nodes, credentials=shown, timeout=REQUEST_S, consumer="console")
 
     def of(self, token: str | None, *, looks: bool = True) -> View:
-        """What that token sees, which somebody has proved; None: what is seen without one. `looks`: a person does."""
+        """Give what that token sees, which somebody has proved; None: what is seen without one. `looks`: a person
+        does."""
         view = self._views.pop(token, None)
         if view is None:
             view = self._new(token)
@@ -300,7 +302,7 @@ class Views:
         return View(self._nodes, replace(self._shown, token=token))
 
     async def principal(self, token: str) -> str | None:
-        """The name that a node knows the token by; None: it does not. A connection of its own proves it.
+        """Ask for the name that a node knows the token by; None: it does not. A connection of its own proves it.
 
         Raises what `AsyncClient` does.
         """

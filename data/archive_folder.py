@@ -73,14 +73,14 @@ class ArchiveFolder:
         return about
 
     def about(self) -> dict[str, Any]:
-        """What was archived. Raises `ArchiveError`."""
+        """Read what was archived. Raises `ArchiveError`."""
         try:
             return dict(json.loads((self.path / ABOUT).read_text()))
         except (OSError, ValueError) as error:
             raise ArchiveError(f"{self.path} is no archive: {error}") from error
 
     def check(self) -> None:
-        """Raises `ArchiveError` if data and checkpoint are not of each other: batches would be skipped."""
+        """Raise `ArchiveError` if data and checkpoint are not of each other: batches would be skipped."""
         has_data = bool(self.batches()) or self._merged_upto() >= 0
         has_begun = any((self.checkpoint / "commits").glob("[0-9]*"))
         if has_data and not any((self.checkpoint / "offsets").glob("[0-9]*")):
@@ -146,7 +146,7 @@ class ArchiveFolder:
         return path
 
     def add(self, batch: int) -> None:
-        """The staged batch is whole: make it a part of the data, by one rename."""
+        """Make the staged batch, which is whole, a part of the data, by one rename."""
         staged = self.staged_path(batch)
         for name in ("_SUCCESS", "._SUCCESS.crc"):
             (staged / name).unlink(missing_ok=True)
@@ -159,7 +159,7 @@ class ArchiveFolder:
             _flush_folder(self.data.resolve())
 
     def batches(self) -> list[int]:
-        """The batches that are there."""
+        """List the batches that are there."""
         return sorted(int(one.name.removeprefix(BATCH)) for one in self.data.glob(f"{BATCH}*"))
 
     def _merged_upto(self) -> int:
@@ -171,7 +171,7 @@ class ArchiveFolder:
     # -- compaction --------------------------------------------------------------------------------------------
 
     def begin_version(self) -> Path:
-        """A new version, empty, beside the one that counts. The one before that is gone."""
+        """Begin a new version, empty, beside the one that counts. The one before that is gone."""
         current = self.data.resolve()
         for one in (self.path / VERSIONS).iterdir():
             if one != current:
@@ -195,7 +195,7 @@ class ArchiveFolder:
 
 
 def _flush(folder: Path) -> None:
-    """What is in there survives a power cut."""
+    """Make what is in there survive a power cut."""
     for base, _, names in os.walk(folder):
         for name in names:
             with (Path(base) / name).open("rb") as file:

@@ -37,7 +37,7 @@ def _figure(height: float) -> tuple[Figure, Any]:
 
 
 def _themed(figure: Figure, title: str) -> str:
-    """The figure as inline SVG, with the page's colours and its own ids."""
+    """Draw the figure as inline SVG, with the page's colours and its own ids."""
     out = io.StringIO()
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": title}):
         figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Title": title})
@@ -53,7 +53,7 @@ def _themed(figure: Figure, title: str) -> str:
 
 
 def shortened(name: str) -> str:
-    """A queue's name as a chart has room for."""
+    """Cut a queue's name to what a chart has room for."""
     return name if len(name) <= NAME_MAX else name[: NAME_MAX - 1] + "…"
 
 
@@ -87,7 +87,8 @@ def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False)
 
 
 def bars(title: str, unit: str, names: Sequence[str], groups: Sequence[tuple[str, Sequence[float | None]]]) -> str:
-    """A group of horizontal bars for each name, on a logarithmic scale: latencies differ by orders of magnitude."""
+    """Draw a group of horizontal bars for each name, on a logarithmic scale: latencies differ by orders of
+    magnitude."""
     figure, axes = _figure(max(0.16 * len(names) * (len(groups) + 0.6) + 1.2, 2.2))
     height = 0.8 / len(groups)
     known = [value for _, values in groups for value in values if value]

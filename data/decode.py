@@ -74,7 +74,8 @@ class Selection:
 
 
 def split_entries(part: bytes) -> Iterator[memoryview]:
-    """The entries of a raw part, each of which stands behind its length. Raises ValueError if the part is not whole."""
+    """Split a raw part into entries, each of which stands behind its length. Raises ValueError if the part is not
+    whole."""
     view = memoryview(part)
     at, size = 0, len(part)
     while at < size:
@@ -86,7 +87,7 @@ def split_entries(part: bytes) -> Iterator[memoryview]:
 
 
 def batches(entries: Iterable[bytes | memoryview], shard: int, selection: Selection) -> Iterator[pa.RecordBatch]:
-    """The entries' records as rows, in batches of some `ROWS_PER_BATCH`.
+    """Make the entries' records rows, in batches of some `ROWS_PER_BATCH`.
 
     Raises `DamagedError` for an entry that is not what was written, `UnknownFormatError` for one of a newer version.
     """
@@ -130,7 +131,7 @@ class _Rows:
         return False
 
     def take(self, trans_id: int, time: float, records: list[Record]) -> None:
-        """The records of one entry, the first of which is `trans_id`."""
+        """Decode the records of one entry, the first of which is `trans_id`."""
         add, is_wanted, has_data = self.rows.append, self._is_wanted, self._selection.has_data
         for record in records:
             if is_wanted is not None and not is_wanted(record):
@@ -179,7 +180,7 @@ class _Rows:
             self.rows.append((trans_id, time, name, queue, *[None] * 9, "json", about, None, None))
 
     def batch(self) -> pa.RecordBatch:
-        """What has gathered, as one batch."""
+        """Take what has gathered, as one batch."""
         rows, self.rows = self.rows, []
         self.data_bytes = 0
         values = dict(zip(NAMES[1:], zip(*rows, strict=True), strict=True))

@@ -31,7 +31,7 @@ def _last(condition: Column) -> Column:
 
 
 def with_arrivals(records: DataFrame, buries: DataFrame | None = None) -> DataFrame:
-    """The rows about messages, and one more for each bury and move: the arrival in the other queue, of kind `arrive`.
+    """Add to the rows about messages one more for each bury and move: the arrival in the other queue, of kind `arrive`.
 
     A union, which reads the few buries once more: to explode every row for their sake takes longer than all the rest.
     `buries`: the same records, from where those of that kind alone are read more quickly.
@@ -153,7 +153,7 @@ def backlog(lives: DataFrame, step_s: float) -> DataFrame:
 
 
 def slowest(lives: DataFrame, count: int) -> DataFrame:
-    """The messages that took longest from produce to confirm."""
+    """Find the messages that took longest from produce to confirm."""
     return (
         lives.where(F.col("to_confirm_s").isNotNull())
         .select("queue", "msg_id", "shard", "produced", "first_delivered", "ended", "deliveries", "to_confirm_s")
@@ -163,7 +163,7 @@ def slowest(lives: DataFrame, count: int) -> DataFrame:
 
 
 def windows(records: DataFrame, length: str) -> DataFrame:
-    """Counts by queue and window of `length` ('1 minute'): what was produced, delivered, redelivered, and left, how."""
+    """Count by queue and window of `length` ('1 minute') what was produced, delivered, redelivered, and left, how."""
     kind, ended = F.col("kind"), F.col("ended")
     return (
         records.where(F.col("msg_id").isNotNull())

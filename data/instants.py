@@ -7,7 +7,7 @@ from pyspark.sql import Row
 
 
 def in_utc(row: Row) -> dict[str, Any]:
-    """A row as a dict, with its instants in UTC, without a zone."""
+    """Make a row a dict, with its instants in UTC, without a zone."""
     return {
         name: value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value
         for name, value in row.asDict().items()

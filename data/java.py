@@ -25,7 +25,7 @@ class NoJavaError(RuntimeError):
 
 
 def version_of(java: str | Path) -> int | None:
-    """The major version of that `java`; None if it is none."""
+    """Ask that `java` for its major version; None if it is none."""
     try:
         said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -35,7 +35,7 @@ def version_of(java: str | Path) -> int | None:
 
 
 def java_home() -> Path | None:
-    """What JAVA_HOME is to be; None if the `java` on the PATH will do. Raises `NoJavaError`."""
+    """Find what JAVA_HOME is to be; None if the `java` on the PATH will do. Raises `NoJavaError`."""
     home = os.environ.get("JAVA_HOME")
     if home and version_of(Path(home) / "bin" / "java") in VERSIONS:
         return Path(home)

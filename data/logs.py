@@ -52,13 +52,13 @@ class Log(Protocol):
     """All shards' logs."""
 
     def ranges(self) -> dict[int, Range]:
-        """What each shard's log holds now, up to its commit point."""
+        """Say what each shard's log holds now, up to its commit point."""
 
     def first_since(self, shard: int, since: float) -> int:
-        """The first record made at `since` (Unix seconds) or later; the end if there is none."""
+        """Find the first record made at `since` (Unix seconds) or later; the end if there is none."""
 
     def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
-        """The entries that hold the records from `first` up to `end`. Raises `TrimmedError`."""
+        """Read the entries that hold the records from `first` up to `end`. Raises `TrimmedError`."""
 
     def hold(self, reader: str, shard: int, upto: int) -> None:
         """Keep what comes behind `upto` for `reader`, unless it is known where that is."""
@@ -166,7 +166,7 @@ class ClusterLog:
         self._client.set_position(reader, upto, shard)
 
     def close(self) -> None:
-        """The connections."""
+        """Close the connections."""
         for client in (self._client, *self._each):
             client.close()
 
@@ -178,7 +178,7 @@ class FolderLog:
         self._folders = shards_in(path)
 
     def ranges(self) -> dict[int, Range]:
-        """What LMDB holds."""
+        """Say what LMDB holds."""
         found: dict[int, Range] = {}
         for shard, folder in self._folders.items():
             with LogReader(folder) as reader:
@@ -192,7 +192,7 @@ class FolderLog:
             return reader.first_since(since)
 
     def entries(self, shard: int, first: int, end: int) -> Iterator[bytes | memoryview]:
-        """Opened and closed here: LMDB wants one environment a process."""
+        """Read them. The environment is opened and closed here: LMDB wants one a process."""
         with LogReader(self._folders[shard]) as reader:
             kept = reader.bounds().trimmed + 1
             if first < kept:
@@ -206,7 +206,7 @@ class FolderLog:
                 yield from part
 
     def hold(self, reader: str, shard: int, upto: int) -> None:
-        """A folder is only read: nothing is kept for anybody."""
+        """Keep nothing for anybody: a folder is only read."""
 
     def moved(self, reader: str, shard: int, upto: int) -> None:
         """As `hold`."""
@@ -216,7 +216,7 @@ class FolderLog:
 
 
 def open_log(options: SourceOptions) -> Log:
-    """The log that the options name. Raises `StorageError` for a path that holds none."""
+    """Open the log that the options name. Raises `StorageError` for a path that holds none."""
     if options.path is not None:
         return FolderLog(options.path)
     return ClusterLog(options.servers, options.timeout_s, options.credentials)

@@ -148,7 +148,7 @@ def places(name: str, text: str) -> Places:
 
 
 def source_options(options: Mapping[str, str]) -> SourceOptions:
-    """The source's options. Raises `OptionError` for what can't be."""
+    """Read the source's options. Raises `OptionError` for what can't be."""
     given = _lowered(options, KNOWN)
     servers, path = _servers(given.get("bootstrap.servers", "")), given.get("path")
     if bool(servers) == bool(path):
@@ -203,7 +203,7 @@ class SinkOptions:
 
 
 def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """The sink's options. Raises `OptionError` for what can't be."""
+    """Read the sink's options. Raises `OptionError` for what can't be."""
     given = _lowered(options, SINK_KNOWN)
     servers = _servers(given.get("bootstrap.servers", ""))
     if not servers:

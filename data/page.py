@@ -50,7 +50,7 @@ class Section:
 
 
 def page(title: str, about: Sequence[str], facts: Sequence[tuple[str, str]], sections: Sequence[Section]) -> str:
-    """The page."""
+    """Write the page."""
     boxes = "".join(f"<div>{html.escape(name)}<b>{html.escape(value)}</b></div>" for name, value in facts)
     parts = [
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)}</title>',
@@ -89,7 +89,7 @@ def _cell(value: Any) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value for people: three significant digits, thousands apart, an instant to the second."""
+    """Show a value to people: three significant digits, thousands apart, an instant to the second."""
     if value is None:
         return "-"
     if isinstance(value, bool):

@@ -19,7 +19,7 @@ PARTS: Final = 8
 
 
 def chosen(ranges: Mapping[int, Range], options: SourceOptions) -> dict[int, Range]:
-    """The shards that are wanted. Raises ValueError for one that there is not."""
+    """Choose the shards that are wanted. Raises ValueError for one that there is not."""
     if options.shards is None:
         return dict(ranges)
     missing = sorted(options.shards - set(ranges))
@@ -41,7 +41,7 @@ def resolved(log: Log, ranges: Mapping[int, Range], places: Places, since: float
 
 
 def start_in_numbers(options: Mapping[str, str]) -> str:
-    """The option `startingOffsets` that says what the given options say, without `latest` and without a time."""
+    """Make the option `startingOffsets` that says what the given options say, without `latest` and without a time."""
     parsed = source_options(options)
     if parsed.starting_time is None and not parsed.starting.names_latest:
         return next((value for name, value in options.items() if name.lower() == "startingoffsets"), EARLIEST)
@@ -53,13 +53,14 @@ def start_in_numbers(options: Mapping[str, str]) -> str:
 
 
 def started_at(options: Mapping[str, str], starting: str) -> dict[str, str]:
-    """The options with that `startingOffsets`, instead of however else the beginning was said."""
+    """Put that `startingOffsets` into the options, instead of however else the beginning was said."""
     said = ("startingoffsets", "startingtimestamp")
     return {**{name: value for name, value in options.items() if name.lower() not in said}, "startingOffsets": starting}
 
 
 def within(offsets: Offsets, ranges: Mapping[int, Range], *, fails_on_loss: bool) -> Offsets:
-    """The offsets, none before what is kept. Raises `TrimmedError` for one that is, unless that is no fault."""
+    """Move the offsets to what is kept at least. Raises `TrimmedError` for one that is before it, unless that is no
+    fault."""
     found: Offsets = {}
     for shard, held in ranges.items():
         at = offsets.get(str(shard), held.first)

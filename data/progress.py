@@ -7,7 +7,7 @@ class Progress(Protocol):
     """One job's."""
 
     def step(self, what: str, done: int | None = None, total: int | None = None) -> None:
-        """`what` goes on; `done` of `total` are behind it, where that is known."""
+        """Show that `what` goes on; `done` of `total` are behind it, where that is known."""
 
 
 class Silent:

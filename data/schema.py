@@ -47,11 +47,11 @@ NAMES: Final = tuple(column.name for column in COLUMNS)
 
 
 def ddl(names: tuple[str, ...]) -> str:
-    """The columns of those names for Spark, in that order. Raises KeyError for one that there is not."""
+    """Give the columns of those names for Spark, in that order. Raises KeyError for one that there is not."""
     types = {column.name: column.ddl for column in COLUMNS}
     return ", ".join(f"{name} {types[name]}" for name in names)
 
 
 def arrow_schema(names: tuple[str, ...]) -> pa.Schema:
-    """The columns of those names, in that order. Raises KeyError for one that there is not."""
+    """Give the columns of those names, in that order. Raises KeyError for one that there is not."""
     return pa.schema([ARROW.field(name) for name in names])

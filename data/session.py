@@ -18,7 +18,7 @@ SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """What is started meanwhile, Java with its workers, does not take a user's folder `data` for this package."""
+    """Keep what is started meanwhile, Java with its workers, from taking a user's folder `data` for this package."""
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
     try:
@@ -32,7 +32,7 @@ def _safe_path() -> Iterator[None]:
 def session(
     name: str, master: str | None = None, settings: dict[str, str] | None = None, *, partitions: int | None = None
 ) -> SparkSession:
-    """The session. `master` as Spark takes it; None: all cores of this machine. `settings` go before ours.
+    """Open the session. `master` as Spark takes it; None: all cores of this machine. `settings` go before ours.
 
     `partitions`: of a shuffle; None: two a core here, and Spark's own choice elsewhere. Raises `NoJavaError`.
     """

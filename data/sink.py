@@ -53,7 +53,7 @@ class RowRefusedError(RuntimeError):
 
 
 def check_columns(schema: StructType) -> None:
-    """Raises ValueError for columns that no message can be made of."""
+    """Raise ValueError for columns that no message can be made of."""
     fields = {field.name: field.dataType for field in schema}
     if not isinstance(fields.get("data"), StringType | BinaryType):
         raise ValueError("the column data is wanted, a string or binary")
@@ -89,7 +89,7 @@ class QuorateStreamWriter(DataSourceStreamArrowWriter):
         """All tasks of the batch are done: nothing is left to do."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803  # Spark's name
-        """What was produced stays; the batch that is done again knows it by its keys."""
+        """Leave what was produced; the batch that is done again knows it by its keys."""
 
 
 def _write(options: SinkOptions, iterator: Iterator[pa.RecordBatch]) -> Written:
@@ -171,7 +171,7 @@ class SinkTask:
         self.refused += 1
 
     def close(self) -> None:
-        """The file of refused rows."""
+        """Open the file of refused rows."""
         if self._collected is not None:
             self._collected.close()
 
@@ -203,7 +203,8 @@ def _plain(column: pa.Array) -> list[Any]:
 
 
 def _payloads(batch: pa.RecordBatch) -> list[Item]:
-    """`data` and its encoding. Text is a JSON string; binary is JSON text if `encoding` says json, else plain bytes."""
+    """Read `data` and its encoding. Text is a JSON string; binary is JSON text if `encoding` says json, else plain
+    bytes."""
     column = batch.column("data")
     values = column.to_pylist()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):

@@ -53,7 +53,7 @@ def _selection(options: SourceOptions, names: tuple[str, ...]) -> Selection:
 
 
 def _rows(options: SourceOptions, selection: Selection, part: InputPartition) -> Iterator[pa.RecordBatch]:
-    """A task's rows. What is trimmed between planning and reading is a loss, too."""
+    """Read a task's rows. What is trimmed between planning and reading is a loss, too."""
     if not isinstance(part, LogPart):
         return  # Spark's way to say that there is nothing to read
     first = part.first
@@ -181,7 +181,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def _hold(self, start: Offsets) -> None:
-        """A new reader's log is kept from where it begins, also before its first batch is done."""
+        """Keep a new reader's log from where it begins, also before its first batch is done."""
         if self._options.group is None:
             return
         log = open_log(self._options)
@@ -196,7 +196,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._options.offsets_per_trigger)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
-        """What is there now is all that this run takes."""
+        """Take what is there now, and nothing else in this run."""
         self._seen = None
         self._target = self._heads()
 
@@ -214,7 +214,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._heads()
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        """A batch's parts. What a batch wants and the log does not hold any more is a loss."""
+        """Plan a batch's parts. What a batch wants and the log does not hold any more is a loss."""
         ranges = self._ranges()
         begin = {shard: start.get(shard, 1) for shard in end}
         known = {shard: held for shard, held in ranges.items() if str(shard) in end}
@@ -259,7 +259,7 @@ class QuorateDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` takes."""
+        """Say what `format` takes."""
         return "quorate"
 
     def schema(self) -> str:
@@ -288,7 +288,7 @@ class QuorateDataSource(DataSource):
 
 
 def _names(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
+    """Choose the columns that a schema asks for. Raises ValueError for one that is not ours, or of another type."""
     ours = {f"{column.name} {column.ddl}" for column in columns.COLUMNS}
     for field in schema:
         asked = f"{field.name} {field.dataType.simpleString().upper()}"

@@ -67,7 +67,7 @@ def run(
 
 
 def _about(options: dict[str, str]) -> dict[str, Any]:
-    """What a new archive is about: where it begins is said in numbers, whatever was asked for."""
+    """Say what a new archive is about: where it begins is said in numbers, whatever was asked for."""
     starting = start_in_numbers(options)
     created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     return {"format": FORMAT, "id": uuid.uuid4().hex[:8], "starting": starting, "created": created}
@@ -186,7 +186,7 @@ def _compacted(spark: SparkSession, folder: ArchiveFolder, progress: Progress) -
 
 
 def archived(spark: SparkSession, out: Path) -> DataFrame:
-    """The archive as a table with the source's columns. Raises `ArchiveError` for what is none, or is empty."""
+    """Read the archive as a table with the source's columns. Raises `ArchiveError` for what is none, or is empty."""
     folder = ArchiveFolder(out)
     folder.about()
     if not any(folder.data.resolve().rglob("*.parquet")):

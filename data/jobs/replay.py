@@ -80,7 +80,7 @@ def _shards(rows: DataFrame) -> list[tuple[int, int, int]]:
 
 
 def _messages(rows: DataFrame, into: str | None) -> DataFrame:
-    """The rows as the sink takes them: what they were produced with, but due now, and with a key of their own."""
+    """Make the rows what the sink takes: what they were produced with, but due now, and with a key of their own."""
     types = {field.name: field.dataType for field in rows.schema}
     if not isinstance(types.get("data"), BinaryType | StringType):
         raise ReplayError("the rows have no column data that is text or binary")

@@ -140,12 +140,12 @@ def _totals(queues: list[dict[str, Any]], since: datetime | None, until: datetim
 
 
 def _write(table: DataFrame, folder: Path) -> None:
-    """A table that is small."""
+    """Write a table that is small."""
     table.coalesce(1).write.parquet(str(folder))
 
 
 def _read(folder: Path) -> pa.Table:
-    """A small table that was just written; its instants are UTC without a zone, to the microsecond."""
+    """Read a small table that was just written; its instants are UTC without a zone, to the microsecond."""
     table = pq.read_table(folder)
     plain = [
         field.with_type(pa.timestamp("us")) if pa.types.is_timestamp(field.type) else field for field in table.schema
@@ -223,7 +223,7 @@ def _of(row: dict[str, Any] | None, name: str) -> float:
 
 
 def _backlog(steps: pa.Table) -> str:
-    """The longest queues, and the rest as one line, each carried on where a step has no change."""
+    """Draw the longest queues, and the rest as one line, each carried on where a step has no change."""
     peaks = steps.group_by("queue").aggregate([("size", "max")]).to_pylist()
     peaks.sort(key=lambda row: (-row["size_max"], row["queue"]))
     longest = [row["queue"] for row in peaks[:LINES_MAX]]

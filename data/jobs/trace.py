@@ -29,7 +29,7 @@ def together(archive: DataFrame | None, log: DataFrame | None) -> DataFrame:
 
 
 def run(records: DataFrame, *, msg_id: int | None, key: str | None, queue: str | None) -> list[dict[str, Any]]:
-    """The records of the message, or of all messages that had the key in the queue, in their order.
+    """Find the records of the message, or of all messages that had the key in the queue, in their order.
 
     Raises ValueError unless either an id, or a key and its queue, are given.
     """
@@ -55,7 +55,7 @@ def _is_in(name: str, values: list[int]) -> Column:
 
 
 def shown_data(data: bytes | None, encoding: str | None) -> str:
-    """A payload for people."""
+    """Make a payload what people read."""
     if data is None:
         return ""
     if encoding == "json":

@@ -2,7 +2,8 @@
 
 The log keeps its last `records_max` records, and up to a tenth more. It keeps more for its named readers: all that the
 slowest has not read yet, up to `reader_records_max` records and `reader_bytes_max` bytes. A reader that is further
-behind loses what is trimmed, which is said once; from then on nothing is kept for it until it has caught up.
+behind loses what is trimmed, which is said once; from then on nothing is kept for it until it has caught up. Nothing
+is trimmed before it is known who reads: after a start the state's owner says so, and the Checkpointer may ask first.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class Retention:
 
     def __init__(self, limits: RetentionLimits) -> None:
         self._limits = limits
-        self._readers: dict[str, ReaderPosition] = {}
+        self._readers: dict[str, ReaderPosition] | None = None
         self._lost: dict[str, int] = {}
 
     def moved(self, readers: dict[str, ReaderPosition]) -> None:
@@ -43,7 +44,7 @@ class Retention:
         """Up to which record the head may go now; None if it is to stay. `is_going_on`: in a trim that has begun."""
         limits = self._limits
         slack = 0 if is_going_on else max(limits.records_max // 10, 1)
-        if bounds.checkpointed - bounds.trimmed <= limits.records_max + slack:
+        if self._readers is None or bounds.checkpointed - bounds.trimmed <= limits.records_max + slack:
             return None
         wanted = bounds.checkpointed - limits.records_max
         needed = min((one.upto for one in self._readers.values() if one.upto >= bounds.trimmed), default=wanted)
@@ -53,6 +54,7 @@ class Retention:
 
     def trimmed(self, until: int) -> list[tuple[str, int]]:
         """Note that the head has gone up to `until`: which readers have just lost records, and behind which one."""
-        lost = [(name, at.upto) for name, at in self._readers.items() if at.upto < until and name not in self._lost]
+        readers = self._readers or {}
+        lost = [(name, at.upto) for name, at in readers.items() if at.upto < until and name not in self._lost]
         self._lost.update(lost)
         return lost

@@ -53,6 +53,8 @@ class HeadRows:
         if not describing.go_on():
             return
         self._describing = None
+        if state.readers is not self.readers:
+            self.readers_moved(ledger)  # who reads is said before what may go
         described = HeadDescribed(asked, describing.described(), state.trans_id)
         ledger.after_commit(lambda: self._settled(asked, described))
 

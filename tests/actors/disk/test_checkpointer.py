@@ -40,6 +40,7 @@ class Store:
         self.store = LogStore(MemoryTables(self._before_commit), 0)
         self.actor = Checkpointer(self.runtime, self.store, RetentionLimits(log_records_max), ShardState, 1000)
         self.actor.on_receive(Attach(ref(self.replicator), ref(self.owner)))
+        self.actor.on_receive(ReadersMoved({}))
 
     def _before_commit(self) -> None:
         if self.is_full:

@@ -11,8 +11,18 @@ def readers(**upto: int) -> dict[str, ReaderPosition]:
     return {name: ReaderPosition(at, 0.0) for name, at in upto.items()}
 
 
+def test_nothing_is_trimmed_before_it_is_known_who_reads() -> None:
+    """After a restart the head went before the state's owner had said that somebody reads it."""
+    retention = Retention(LIMITS)
+    assert retention.until(Bounds(0, 5000), 1 << 40, is_going_on=False) is None
+    assert retention.until(Bounds(0, 5000), 1 << 40, is_going_on=True) is None
+    retention.moved(readers(archive=2))
+    assert retention.until(Bounds(0, 500), 0, is_going_on=False) == 2
+
+
 def test_without_readers_the_last_records_are_kept_and_a_tenth_more() -> None:
     retention = Retention(LIMITS)
+    retention.moved({})
     assert retention.until(Bounds(0, 110), 0, is_going_on=False) is None
     assert retention.until(Bounds(0, 111), 0, is_going_on=False) == 11
     assert retention.until(Bounds(5, 110), 0, is_going_on=True) == 10

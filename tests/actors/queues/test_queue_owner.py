@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from actors.messages.call import Call
 from actors.messages.calls import Answered, Execute, Returned, StatusAsked
-from actors.messages.checkpoints import DescribeHead, HeadDescribed
+from actors.messages.checkpoints import DescribeHead, HeadDescribed, ReadersMoved
 from actors.messages.lifecycle import Stop
 from actors.messages.log import (
     Append,
@@ -149,6 +149,18 @@ def test_who_waited_for_a_list_is_given_back_when_the_lead_is_lost() -> None:
     owner.crank()
     assert [call.request.action for message in owner.router.take(Returned) for call in message.calls] == [7]
     assert owner.replies() == []
+
+
+def test_it_is_said_who_reads_the_log_before_what_may_go_of_it() -> None:
+    """Both leave at the same commit, and the Checkpointer may have all by then that the second rests on."""
+    owner = leading()
+    owner.checkpointer.take(ReadersMoved)
+    state = owner.actor._ledger.state
+    state.stretches._full.append(Stretch(0, 1, 1, range(1, 5), [], []))
+    owner.actor._rows.readers = None
+    owner.actor.actor_ref.tell(DescribeHead(0, 1))
+    owner.crank()
+    assert [type(one) for one in owner.checkpointer.take(ReadersMoved, HeadDescribed)] == [ReadersMoved, HeadDescribed]
 
 
 def test_what_is_described_in_pieces_waits_for_the_fresh_state_and_turns_nobody_round() -> None:

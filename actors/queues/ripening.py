@@ -19,28 +19,43 @@ TURN_MESSAGES: Final = 500
 """So much is done in one turn: 1.2 ms at most."""
 
 
+HELD_UP_MAX: Final = 100
+"""Of so many queues it is remembered that what is due there stands behind what expires first."""
+
+
 class Ripening:
     """Of one state. `has_more`: `go_on` has something to do."""
 
     def __init__(self, state: ShardState) -> None:
         self.has_more = False
         self._state = state
+        self._is_in_round = False
         self._next_at = 0.0
         self._behind = ""
+        self._held_up: list[str] = []
 
     def time_is(self, time: float) -> None:
-        """Note that the log has come to that time (Unix seconds)."""
+        """Note that the log has come to that time (Unix seconds), and has new records."""
         if time >= self._next_at:
-            self.has_more = True
+            self.has_more = self._is_in_round = True
             self._next_at = time + max(ROUND_S, len(self._state.queues) / QUEUES_A_ROUND_S)
+        elif self._held_up:
+            self.has_more = True
 
     def go_on(self) -> None:
-        """Look at some more queues."""
+        """Look at some more queues, and at those again where a record had to be made first."""
         if not self.has_more:
             return
         state, left, room = self._state, TURN_QUEUES, TURN_MESSAGES
+        held_up, self._held_up = self._held_up, []
+        for name in held_up:
+            if name in state.queues:
+                room -= self._ripen(name, room)
+        self.has_more = self._is_in_round
+        if not self._is_in_round:
+            return
         for name in state.names.irange(self._behind, inclusive=(False, True)):
-            room -= state.queues[name].ripen(state.messages, state.time, room)
+            room -= self._ripen(name, room)
             if room <= 0:
                 return
             self._behind = name
@@ -48,4 +63,12 @@ class Ripening:
             if left <= 0:
                 return
         self._behind = ""
-        self.has_more = False
+        self.has_more = self._is_in_round = False
+
+    def _ripen(self, name: str, room: int) -> int:
+        state = self._state
+        queue = state.queues[name]
+        done = queue.ripen(state.messages, state.time, room)
+        if done < room and queue.waiting and queue.waiting.first[0] <= state.time and len(self._held_up) < HELD_UP_MAX:
+            self._held_up.append(name)
+        return done

@@ -2,9 +2,9 @@
 
 import pytest
 
-from actors.queues.ripening import ROUND_S, TURN_MESSAGES, TURN_QUEUES, Ripening
-from storage.message_ids import message_id
-from storage.records import Configure, Deliver, Place, Produce
+from actors.queues.ripening import HELD_UP_MAX, ROUND_S, TURN_MESSAGES, TURN_QUEUES, Ripening
+from storage.message_ids import message_id, named
+from storage.records import Clear, Configure, Deliver, Expire, Place, Produce, Remove
 from storage.state import ShardState
 
 NOW = 1_800_000_000.0
@@ -86,3 +86,38 @@ def test_what_expires_waits_for_its_record() -> None:
     state.follow(trans_id, gone, NOW)
     rounds(Ripening(state), state, NOW + 200)
     assert state.messages[message_id(trans_id, 0)].place in (Place.READY_EXPIRING, Place.READY_FAR)
+
+
+def test_what_stood_behind_what_has_expired_becomes_ready_with_the_record_that_says_so() -> None:
+    """Not only a round later: on a quiet log that would be much later."""
+    state = shard(1, 1, due_in=10.0)
+    trans_id = state.trans_id + 1
+    gone = message_id(trans_id, 0)
+    state.follow(trans_id, Produce("q0", gone, b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"}), NOW)
+    ripening = Ripening(state)
+    rounds(ripening, state, NOW + 20)
+    assert [message.place == Place.DELAYED for message in state.messages.values()] == [True, False]
+    assert rounds(ripening, state, NOW + 20.05) == 1
+    state.follow(trans_id + 1, Expire("q0", [gone], [trans_id]), NOW + 20.1)
+    assert rounds(ripening, state, NOW + 20.1) == 1
+    assert [message.place for message in state.messages.values()] == [Place.READY]
+    assert rounds(ripening, state, NOW + 20.2) == 0, "it is no longer held up"
+
+
+def test_a_queue_that_is_gone_or_very_many_that_are_held_up_are_no_trouble() -> None:
+    queues = HELD_UP_MAX + 10
+    state = shard(queues, 1, due_in=10.0)
+    for index in range(queues):
+        trans_id = state.trans_id + 1
+        first = Produce(
+            f"q{index}", message_id(trans_id, 0), b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"}
+        )
+        state.follow(trans_id, first, NOW)
+    ripening = Ripening(state)
+    rounds(ripening, state, NOW + 20)
+    for name in [*state.queues][:5]:
+        ids, previous = named([one for one in state.messages.values() if one.queue == name])
+        state.follow(state.trans_id + 1, Clear(name, ids, previous), NOW + 20)
+        state.follow(state.trans_id + 1, Remove(name), NOW + 20)
+    assert rounds(ripening, state, NOW + 20.1) == 1
+    assert rounds(ripening, state, NOW + 20 + ROUND_S) == 1

@@ -195,6 +195,8 @@ class Checkpointer(BlockingActor):
             self._store.trim(trim)
         except DiskFullError:
             return  # asked again with the next checkpoint
+        if self.runtime.watcher is not None:
+            self.runtime.watcher("trimmed", described)
         self._report()
         for reader, upto in self._retention.trimmed(trim.until):
             log.warning(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 from storage.entry_codec import received_entry
@@ -15,7 +16,8 @@ READER = "archive"
 class Archive(SimulatedSession):
     """Takes part after part of a shard's log.
 
-    `entries` are what it has, by the number of the first record; `said` is its position.
+    `entries` are what it has, by the number of the first record; `said` is its position. In half of the seeds it rests
+    when it has said it, as one does that comes once an hour.
     """
 
     def __init__(self, world: World, nodes: Sequence[SimulatedNode], history: History, shard: int = 0) -> None:
@@ -24,9 +26,15 @@ class Archive(SimulatedSession):
         self.said = 0
         self._after = 0
         self._has_new = False
+        draw = Random(world.seed ^ 0xA2C417E)
+        self._draw = draw if draw.random() < 0.5 else None
+        self._rests_until = 0.0
         super().__init__(world, nodes, history)
 
     def _next(self) -> None:
+        if self._world.time < self._rests_until:
+            self._soon(self._rests_until - self._world.time)
+            return
         if self._has_new and self._world.random.random() < 0.5:
             upto = self._after
             self._request(
@@ -46,6 +54,8 @@ class Archive(SimulatedSession):
         if reply["code"] == 0:
             self.said = upto
             self._has_new = False
+            if self._draw is not None and self._draw.random() < 0.3:
+                self._rests_until = self._world.time + self._draw.choice([3.0, 10.0])
 
     def _read(self, reply: dict[str, Any]) -> None:
         if reply.get("error") == "trimmed":

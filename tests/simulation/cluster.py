@@ -365,6 +365,7 @@ class SimulatedNode:
         shard.router.serve(self.listener.actor_ref)
         self.links = shard.links
         self.runtime = runtime
+        runtime.started()
         return True
 
     def _watch(self, what: str, about: Any) -> None:

@@ -11,14 +11,14 @@ from typing import Any
 
 from actors.cluster.decisions import WriteEntries
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.checkpoints import StagePart
+from actors.messages.checkpoints import HeadDescribed, StagePart
 from actors.messages.log import Deposed, Drain, LogCut, Promoted, Propose, StateDropped, Undrain
 from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
 from storage.message_ids import newest_record
-from storage.records import Clear, Configure, Encoding, Moving, Place, Produce, Remove, Withhold
+from storage.records import Clear, Configure, Encoding, Moving, Place, Position, Produce, Remove, Withhold
 from storage.state import ShardState
 from tests.simulation.rules import Rules
 from tests.simulation.world import World
@@ -53,7 +53,7 @@ class Observer:
 
     `posed`: whom a stranger said to which node that it is: what that one is cut off for need not be its own words.
     `logs` and `states`: of each node, as it runs; `cuts`: behind which records a log was cut that its state's owner has
-    not heard of.
+    not heard of. `positions`: what the log's readers have said, by the numbers of those records.
     """
 
     def __init__(
@@ -73,6 +73,7 @@ class Observer:
         self.states: dict[int, ShardState] = {}
         self.lapsed: dict[int, dict[int, float]] = {}
         self.cuts: dict[int, deque[int]] = {}
+        self.positions: list[tuple[int, Position]] = []
         self.abstaining: set[int] = set()
         self.reached: Counter[str] = Counter()
 
@@ -86,6 +87,8 @@ class Observer:
             )
         elif what == "answered":
             self.answered(about)
+        elif what == "trimmed":
+            self.trimmed(node_id, about)
         elif what == "state":
             self.taken(node_id, *about)
         elif what == "decided":
@@ -119,9 +122,24 @@ class Observer:
     def settled(self, node_id: int, entry: StoredEntry) -> None:
         """A node takes an entry for committed."""
         first, last = entry.first_trans_id, entry.last_trans_id
+        if first not in self.committed:
+            records = decode(entry.data, "a committed entry").records
+            self.positions += [(first + at, one) for at, one in enumerate(records) if isinstance(one, Position)]
         known = self.committed.setdefault(first, (last, entry.data))
         if known != (last, entry.data):
             self.problems.append(f"node {node_id} committed other records {first}..{last} than another node did")
+
+    def trimmed(self, node_id: int, described: HeadDescribed) -> None:
+        """Check that a stretch that a node has trimmed was read by all who had said by then that they read the log."""
+        self.reached["stretches trimmed"] += 1
+        assert described.trim is not None
+        known = {one.reader: one for trans_id, one in self.positions if trans_id <= described.as_of}
+        later = {one.reader for _, one in self.positions if one.upto is None or one.upto >= described.trim.until}
+        for name, at in known.items():
+            if name not in later and at.upto is not None and described.asked.trimmed <= at.upto < described.trim.until:
+                self.problems.append(
+                    f"node {node_id} trims its log up to {described.trim.until}, and {name} has read up to {at.upto}"
+                )
 
     def taken(self, node_id: int, state: ShardState, time: float) -> None:
         """An owner goes on with a state, from that time on: it leads or follows now, or the log was cut."""

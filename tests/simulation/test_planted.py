@@ -17,6 +17,7 @@ import quorate_compiled
 from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
+from actors.disk.retention import Retention, RetentionLimits
 from actors.disk.write_place import Place as WritePlace
 from actors.disk.write_ways import WriteWays
 from actors.gateway.seeking import Seeking
@@ -24,6 +25,7 @@ from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues import moving
 from actors.queues.delivery import Delivery
+from actors.queues.head_rows import HeadRows
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.ripening import Ripening
@@ -314,6 +316,23 @@ def _leases_not_read(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ShardState, "finish_loading", forgets)
 
 
+def _readers_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """A node that starts takes it that nobody reads its log until it is told otherwise, which may be later."""
+    begin, describe = Retention.__init__, HeadRows.describe
+
+    def unread(self: Retention, limits: RetentionLimits) -> None:
+        begin(self, limits)
+        self.moved({})
+
+    def unsaid(self: HeadRows, ledger: Ledger, *, is_leading: bool) -> None:
+        seen, self.readers = self.readers, ledger.state.readers
+        describe(self, ledger, is_leading=is_leading)
+        self.readers = seen
+
+    patch.setattr(Retention, "__init__", unread)
+    patch.setattr(HeadRows, "describe", unsaid)
+
+
 @pytest.mark.parametrize(
     ("plant", "says"),
     [
@@ -391,6 +410,7 @@ def test_a_bug_planted_in_shards_is_found(
         (_confirm_not_logged, "after its confirmation"),
         (_taken_before_logged, "delivered twice"),
         (_delivered_early, "due at"),
+        (_readers_not_waited_for, "and archive has read up to"),
     ],
 )
 def test_a_planted_bug_is_found(

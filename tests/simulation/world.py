@@ -30,6 +30,7 @@ On a quick disk the loop waits for small writes if the system does not finish th
 
 WRITES_HERE = "writes by the loop"
 CRASHES_HERE = "crashes while the loop wrote"
+QUICK_THREADS = "starts with quick threads"
 WRITES_BEGUN = "writes that the system finished"
 WRITES_FAILED = "writes that the system did not finish"
 
@@ -49,7 +50,11 @@ class Event:
 
 
 class World:
-    """Time and order. `trace` hashes everything that crosses the network: one seed, one trace."""
+    """Time and order. `trace` hashes everything that crosses the network: one seed, one trace.
+
+    `starts`: draws after which starts of a node its threads are quicker than its loop; None: they never are, and wait
+    while the loop waits.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -62,6 +67,7 @@ class World:
         disk = Random(~seed)
         self.latencies = QUICK_DISK if disk.random() < 0.4 else SLOW_DISK
         self.has_async_writes = disk.random() < 0.6
+        self.starts = Random(seed ^ 0x57A2) if disk.random() < 0.4 else None
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
 
@@ -133,7 +139,8 @@ class CrashedError(Exception):
 class SimulatedRuntime(Runtime):
     """The runtime of one incarnation of a node. `on_write` is called once, when the next journal write is under way.
 
-    A write that the loop waits for itself is under way while nothing else happens on this node: `_write_here`.
+    A write that the loop waits for itself is under way while no actor of the loop has a turn: `_write_here`. In some
+    seeds the threads go on then, and after a start they do at once what they are told: `threads_first`.
     """
 
     def __init__(self, world: World, folder: MemoryFolder, clock: Clock, watcher: Watcher | None = None) -> None:
@@ -146,6 +153,7 @@ class SimulatedRuntime(Runtime):
         self.disk_slowness = 1.0
         self._paused: list[Callable[[], None]] = []
         self.is_alive = True
+        self.threads_first = world.starts is not None and world.starts.random() < 0.5
         self.on_write: Callable[[], None] | None = None
         self.blocking: list[SimulatedBlocking] = []
         self._woken: set[int] = set()
@@ -193,11 +201,32 @@ class SimulatedRuntime(Runtime):
 
     def wake(self, turn: Turn) -> None:
         """At this moment, but in any order with what else is at this moment."""
-        self.world.later(0.0, lambda: self.run(turn.take_turn))
+        if not isinstance(turn, SimulatedBlocking):
+            self.world.later(0.0, lambda: self.run(turn.take_turn))
+        elif self.threads_first:
+            turn.take_turn()
+        else:
+            self.world.later(0.0, lambda: self.run_thread(turn.take_turn))
+
+    def started(self) -> None:
+        """The actors are there. Their threads are the quicker ones for a while yet, or are not."""
+        if self.threads_first:
+            self.world.reached[QUICK_THREADS] += 1
+            self.world.later(self.world.random.choice([0.001, 0.1, 1.0]), self._slow_down)
+
+    def _slow_down(self) -> None:
+        self.threads_first = False
 
     def run(self, callback: Callable[[], None]) -> None:
         """Let something happen on this node, when it is not stopped (SIGSTOP), and unless it is dead."""
         if self.is_paused or self._busy_s:
+            self._paused.append(callback)
+        elif self.is_alive:
+            callback()
+
+    def run_thread(self, callback: Callable[[], None]) -> None:
+        """Let something happen on a thread beside the loop, when the node is not stopped, and unless it is dead."""
+        if self.is_paused or (self._busy_s and self.world.starts is None):
             self._paused.append(callback)
         elif self.is_alive:
             callback()
@@ -342,13 +371,17 @@ class SimulatedBlocking:
     def _begin(self) -> None:
         if self.in_progress is None and self._waiting:
             envelope: Envelope[Any] = self._waiting.popleft()
+            if self.runtime.threads_first and self.runtime.on_write is None:
+                self._finish(envelope)
+                return
             self.in_progress = envelope.message
             on_write = self.runtime.on_write
             if on_write is not None and isinstance(self.in_progress, WriteBytes | SaveIdentity):
                 self.runtime.on_write = None
                 self.runtime.world.later(0.0, on_write)
             latency_s = self.runtime.world.random.choice(self.runtime.world.latencies)
-            self.runtime.call_later(latency_s * self.runtime.disk_slowness, lambda: self._finish(envelope))
+            after_s = max(latency_s * self.runtime.disk_slowness / self.runtime.clock.rate, 5e-5)
+            self.runtime.world.later(after_s, lambda: self.runtime.run_thread(lambda: self._finish(envelope)))
 
     def _finish(self, envelope: Envelope[Any]) -> None:
         self.in_progress = None

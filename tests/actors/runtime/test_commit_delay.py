@@ -1,33 +1,6 @@
-"""The leader's clock and the gathering of siblings."""
+"""How long an entry waits for those whose clients the last commit has freed."""
 
-from hypothesis import given
-from hypothesis import strategies as st
-
-from actors.queues.clocks import LeaderClock
 from actors.runtime.commit_delay import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, CommitDelay
-
-
-def test_the_clock_follows_the_wall_clock() -> None:
-    clock = LeaderClock(0.0)
-    assert clock.now(100.0, 1.0) == 100.0
-    assert clock.now(101.5, 2.5) == 101.5
-
-
-def test_a_wall_clock_that_was_set_back_lets_time_pass_all_the_same() -> None:
-    clock = LeaderClock(1000.0)
-    assert clock.now(500.0, 1.0) == 1000.0
-    assert clock.now(501.0, 2.0) == 1001.0
-    assert clock.now(1002.0, 2.5) == 1002.0
-
-
-@given(st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 100)), min_size=1, max_size=30), st.floats(0, 1e9))
-def test_time_never_goes_back(steps: list[tuple[float, float]], last: float) -> None:
-    clock, monotonic, before = LeaderClock(last), 0.0, last
-    for wall, passed in steps:
-        monotonic += passed
-        now = clock.now(wall, monotonic)
-        assert now >= before
-        before = now
 
 
 def test_without_a_commit_before_it_an_entry_is_written_at_once() -> None:

@@ -1,7 +1,7 @@
 """The requests that only look: monitor, list, leader, peek, show, status. Their replies are parked like all others."""
 
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -164,13 +164,22 @@ class Queries:
         if request.state is not None or request.after is not None:
             self._peek_page(call, queue)
             return
-        live = self._state.messages
-        next_ones: Iterator[Message] = (live[msg_id] for _, _, msg_id in queue.ready)
-        waiting = islice(queue.waiting, PEEK_SCAN if queue.delayed else 0)
-        later = (live[msg_id] for _, msg_id in waiting if live[msg_id].place in LATER)
-        chosen = fitting(islice(chain(next_ones, later), request.count or PEEK_DEFAULT), call.reply_bytes_max)
+        chosen = fitting(islice(self._next_ones(queue), request.count or PEEK_DEFAULT), call.reply_bytes_max)
         messages = [view_for(call, self._state, message) for message in chosen]
         self._ledger.answer_when_committed(call, done(request, PeekReply, queue=queue.name, messages=messages))
+
+    def _next_ones(self, queue: QueueState) -> Iterator[Message]:
+        """Go through what is ready, and the delayed ones behind it.
+
+        With `yield`: of a generator expression compiled code makes the whole list at once.
+        """
+        live = self._state.messages
+        for _, _, msg_id in queue.ready:
+            yield live[msg_id]
+        for _, msg_id in islice(queue.waiting, PEEK_SCAN if queue.delayed else 0):
+            message = live[msg_id]
+            if message.place in LATER:
+                yield message
 
     def _peek_page(self, call: Call, queue: QueueState) -> None:
         """As many of one state as are wanted, fit, and are among the first `PEEK_SCAN` behind `after`."""

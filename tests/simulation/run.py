@@ -167,11 +167,11 @@ class Run:
 
     def _check_ripe(self) -> None:
         """What is due by the log's time is ready on every node, or held back; but for what comes behind a record that
-        is to be made.
+        is to be made, and on a leader whose first record is not committed yet: it serves nobody.
         """
         for node in self.nodes:
             state = self.observers[node.shard].states.get(node.node_id)
-            if not node.is_up or state is None:
+            if not node.is_up or state is None or node.log is None or node.log.committed < state.trans_id:
                 continue
             for queue in state.queues.values():
                 first = state.messages[queue.waiting.first[1]] if queue.waiting else None

@@ -32,7 +32,7 @@ class Ripening:
         self._is_in_round = False
         self._next_at = 0.0
         self._behind = ""
-        self._held_up: list[str] = []
+        self._held_up: dict[str, None] = {}
 
     def time_is(self, time: float) -> None:
         """Note that the log has come to that time (Unix seconds), and has new records."""
@@ -47,11 +47,11 @@ class Ripening:
         if not self.has_more:
             return
         state, left, room = self._state, TURN_QUEUES, TURN_MESSAGES
-        held_up, self._held_up = self._held_up, []
+        held_up, self._held_up = self._held_up, {}
         for name in held_up:
             if name in state.queues:
                 room -= self._ripen(name, room)
-        self.has_more = self._is_in_round
+        self.has_more = self._is_in_round or room <= 0
         if not self._is_in_round:
             return
         for name in state.names.irange(self._behind, inclusive=(False, True)):
@@ -69,6 +69,6 @@ class Ripening:
         state = self._state
         queue = state.queues[name]
         done = queue.ripen(state.messages, state.time, room)
-        if done < room and queue.waiting and queue.waiting.first[0] <= state.time and len(self._held_up) < HELD_UP_MAX:
-            self._held_up.append(name)
+        if queue.waiting and queue.waiting.first[0] <= state.time and len(self._held_up) < HELD_UP_MAX:
+            self._held_up[name] = None
         return done

@@ -121,3 +121,21 @@ def test_a_queue_that_is_gone_or_very_many_that_are_held_up_are_no_trouble() -> 
         state.follow(state.trans_id + 1, Remove(name), NOW + 20)
     assert rounds(ripening, state, NOW + 20.1) == 1
     assert rounds(ripening, state, NOW + 20 + ROUND_S) == 1
+
+
+def test_of_what_is_held_up_for_many_rounds_each_queue_is_remembered_once_and_all_of_it_comes() -> None:
+    state = shard(2, 2 * TURN_MESSAGES, due_in=10.0)
+    gone = {}
+    for name in ("q0", "q1"):
+        trans_id = state.trans_id + 1
+        gone[name] = trans_id
+        first = Produce(name, message_id(trans_id, 0), b"", NOW, NOW, NOW + 5, 60.0, 0, None, marks={"expire": "drop"})
+        state.follow(trans_id, first, NOW)
+    ripening = Ripening(state)
+    for number in range(2 * HELD_UP_MAX):
+        rounds(ripening, state, NOW + 20 + number * ROUND_S)
+    time = state.time + 0.1 * ROUND_S
+    for name, trans_id in gone.items():
+        state.follow(state.trans_id + 1, Expire(name, [message_id(trans_id, 0)], [trans_id]), time)
+    assert rounds(ripening, state, time) > 2
+    assert ready(state) == 4 * TURN_MESSAGES

@@ -20,6 +20,7 @@ from actors.gateway.reception import OwnSettings
 from actors.gateway.rests import Rests
 from actors.gateway.room import Room
 from actors.gateway.turned_away import TurnedAway
+from actors.gateway.turns import Turns
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
@@ -32,6 +33,7 @@ from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
+from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_order import UNORDERED
 from net.clients.udp import DatagramClient
 from net.protocols import REDIRECTED
@@ -91,7 +93,9 @@ class Listener(LoopActor):
         self.counts = ClientCounts() if counts is None else counts
         self.room = Room(limits.held_bytes_max, self._connections, ReachedLimits(log, self.counts))
         self.counts.traffic = self.room.held
-        self.strangers = Rests(runtime)
+        self.turn = ReadingTurn(runtime.monotonic, lambda: runtime.wake(self), self.room.held)
+        self.strangers = Rests(runtime, self.turn)
+        self.cut = Turns(runtime, self.turn, self.strangers).cut
         self._datagrams = Datagrams(self.room.account(), self.room.reached)
         self._gathered: list[Call] = []
         self._is_stopping = self.expects_clients = False
@@ -148,13 +152,16 @@ class Listener(LoopActor):
             return
         if self._identities.is_refused(connection, order, request):
             return
-        gathered = self._gathered
-        if not gathered:
-            self.runtime.wake(self)
-            self.counts.read_at = self.runtime.monotonic()
         call = Call(request, connection, order, self._itself, principal=connection.principal)
-        call.read_at = self.counts.read_at
-        gathered.append(call)
+        self._gather(call)
+
+    def _gather(self, call: Call) -> None:
+        """With all others of this turn; for those that are not read in it one begins."""
+        turn = self.turn
+        if not turn.is_begun:
+            turn.begin()
+        call.read_at = turn.begun_at
+        self._gathered.append(call)
 
     def received_datagram(self, client: DatagramClient, request: Request) -> None:
         """Send a datagram's request on."""
@@ -166,11 +173,7 @@ class Listener(LoopActor):
         if refused is not None:
             client.answer(UNORDERED, request, refused)
             return
-        if not self._gathered:
-            self.runtime.wake(self)
-            self.counts.read_at = self.runtime.monotonic()
-        call.read_at = self.counts.read_at
-        self._gathered.append(call)
+        self._gather(call)
 
     def ended(self, connection: Connection) -> None:
         """Keep no message waiting for a client that asks nothing more."""
@@ -210,10 +213,8 @@ class Listener(LoopActor):
             self._moving.begin(connection, message.shard)
 
     def settled(self, connection: Connection) -> None:
-        """Send first what was answered; go on with what was cut."""
-        self.runtime.call_later(0.0, lambda: self.strangers.end_turn(connection))
-        if connection.is_moving:
-            self.runtime.call_later(0.0, lambda: self._go_on_moving(connection))
+        """Send first what was answered."""
+        self.runtime.call_later(0.0, lambda: self._go_on_moving(connection))
 
     def _go_on_moving(self, connection: Connection) -> None:
         if not self._is_stopping:
@@ -223,8 +224,12 @@ class Listener(LoopActor):
 
     def take_turn(self) -> None:
         """Hand over what was read, then what the inbox holds."""
+        self.turn.end()
         self._hand_over()
         super().take_turn()
+        if self.turn.is_begun:  # replies have made room for more of their clients' requests
+            self.turn.end()
+            self._hand_over()
 
     def _reconfigure(self, message: Reconfigure) -> None:
         self.limits = message.limits

@@ -11,6 +11,7 @@ from typing import Final
 from actors.messages.call import Call
 from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
+from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_length import SHORT, reply_bytes, reply_length
 from net.clients.strangers_time import LONG_S, SMALL_BYTES, StrangersTime
 from quorate.protocol import ErrorWord, Reply
@@ -44,10 +45,11 @@ TOO_MANY: Final = "clients without a token ask for more than they have time for:
 
 
 class Rests:
-    """One Listener's."""
+    """One Listener's. What is small counts for strangers' slice of the `turn` alone."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, turn: ReadingTurn) -> None:
         self._runtime = runtime
+        self._turn = turn
         self._time = StrangersTime()
         self._own: dict[Connection, list[Timer]] = {}
         self._waiting: deque[Connection] = deque()
@@ -129,7 +131,9 @@ class Rests:
         """Answer a stranger, and reckon what that took: also one that has left, whose reply was looked up as well."""
         request = call.request
         if reply_length(request) == SHORT and not request.wait:
+            self._turn.begin_stranger(0)
             connection.answer(call.order, request, reply)
+            self._turn.end_stranger()
             return
         account = connection.account
         ledger = account.ledger
@@ -146,10 +150,7 @@ class Rests:
         self.spent(connection, took_s, size, FORWARDED if call.was_forwarded else LOOKED_UP)
 
     def end_turn(self, connection: Connection) -> None:
-        """Others have had their turn: what was cut goes on, and is reckoned if it is a stranger's."""
-        if connection.account.is_known:
-            connection.end_turn()
-            return
+        """Others have had their turn: what was cut of a stranger's goes on, and is reckoned."""
         begun = self._runtime.worked()
         connection.end_turn()
         self.spent(connection, self._runtime.worked() - begun, 0)

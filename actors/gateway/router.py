@@ -309,9 +309,9 @@ class Router(LoopActor):
         key, now = message.node_id, self._now()
         routing = self._routing_to(key)
         routing.came_back(now, key, self._asked.take_back(key))
-        send_answers(routing.link_lost(now, key, message.last_serial))
+        routing.link_lost(now, key, message.last_serial)
         self._serving.forget(key)
-        self._arm()
+        self._do(routing.tick(now))
 
     def _unheard(self, message: PeerUnheard) -> None:
         """Note that what that node said last may be lost, and so may its answers to what was forwarded to it."""
@@ -319,8 +319,8 @@ class Router(LoopActor):
         routing = self._routing_to(key)
         self._serving.forget(key)
         routing.came_back(now, key, self._asked.take_back(key))
-        send_answers(routing.link_lost(now, key))
-        self._arm()
+        routing.link_lost(now, key)
+        self._do(routing.tick(now))
 
     # -- other nodes and workers -------------------------------------------------------------------------------
 

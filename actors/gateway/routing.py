@@ -10,12 +10,13 @@ A client's requests are done in their order: as long as one of them is held, tho
 """
 
 import math
+from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
+from actors.gateway.held_calls import Held, HeldCalls
 from actors.gateway.under_way import (
     CREDIT_BYTES,
     ForwardedClient,
@@ -63,20 +64,13 @@ RETURNS_MAX: Final = 100
 
 LAST_S: Final = 1.0  # what a former leader has to answer what was forwarded to it
 
+WAS_LOST: Final = "was lost"
+IS_LATE: Final = "did not answer in time"
+
 _CANCEL: Final = int(Action.CANCEL)
 
-
-@dataclass(slots=True)
-class Held:
-    """A call that waits; it is looked at again at `look_at`, and given up at `deadline` (monotonic s).
-
-    `for_credit`: there is somewhere to go, but too much is on its way there.
-    """
-
-    call: Call
-    look_at: float
-    deadline: float
-    for_credit: bool = False
+NOT_HELD, HELD, HELD_FOR_CREDIT = range(3)
+"""What becomes of a call: it is on its way, or answered; or nobody can be asked; or too much is on its way there."""
 
 
 @dataclass(slots=True)
@@ -113,13 +107,13 @@ class Routing:
         self._hold_s = hold_s
         self._linked: set[int] = set()
         self._levels: dict[int, int] = {}
-        self._held: list[Held] = []
-        self._held_of: dict[Client, int] = {}
+        self._held = HeldCalls()
+        self._to_look_at: deque[Held] = deque()
 
     @property
     def is_direct(self) -> bool:
         """Whether every request is for this node's owner, and none waits before it."""
-        return self.leads and not self._is_draining and not self._held
+        return self.leads and not self._is_draining and not self._held.has_any
 
     @property
     def is_serving(self) -> bool:
@@ -129,7 +123,7 @@ class Routing:
     @property
     def has_open(self) -> bool:
         """Whether anything is held or waits for another node's answer."""
-        return bool(self._held or self.under_way)
+        return self._held.has_any or bool(self.under_way)
 
     # -- requests ----------------------------------------------------------------------------------------------
 
@@ -137,24 +131,30 @@ class Routing:
         """Where each of the calls goes."""
         routed = Routed()
         for call in calls:
-            self._route(now, call, now + _patience_s(call, self._hold_s), routed)
+            is_behind = not call.is_single and self._held.has_of(call.client)
+            where = self._route(now, call, routed, is_behind=is_behind)
+            if where != NOT_HELD:
+                deadline = now + _patience_s(call, self._hold_s)
+                self._hold(call, deadline, deadline, for_credit=where == HELD_FOR_CREDIT)
         return routed
 
-    def _route(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
+    def _route(self, now: float, call: Call, routed: Routed, *, is_behind: bool) -> int:
+        """Send a call where it goes, or answer it, or say why it is to be held; `is_behind`: another of its client is."""
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
         elif self._ends_waits and _may_not_wait(call, self._ends_waits):
             routed.answers.append((call, refusal(call.request, self._ends_waits, f"the node is {self._ends_waits}")))
         elif call.request.action == _CANCEL:
             self._cancel(now, call, routed)
-        elif not call.is_single and call.client in self._held_of:
-            self._hold(call, deadline, deadline)
+        elif is_behind:
+            return HELD
         elif self.is_serving or self.answers_itself(call.request.action):
             routed.own.append(call)
         elif self._is_draining or self.leads:
-            self._hold(call, deadline, deadline)
+            return HELD
         else:
-            self._send_on(now, call, deadline, routed)
+            return self._send_on(now, call, routed)
+        return NOT_HELD
 
     def _cancel(self, now: float, call: Call, routed: Routed) -> None:
         """End what waits: it may be held here, or be under way to who leads; where it is, there the answer is.
@@ -162,17 +162,16 @@ class Routing:
         One that is under way to a former leader may come back: it is asked for again then, and waits no more.
         """
         client, seq = call.client, call.request.seq
-        held = next((one for one in self._held if _is_wait(one.call, client, seq)), None)
+        held = next((one for one in self._held.of(client) if _is_wait(one.call, seq)), None)
         if held is not None:
             self._held.remove(held)
-            self._count_held()
             routed.answers.append((held.call, done(held.call.request, Reply)))
             routed.answers.append((call, done(call.request, Reply, cancelled=1)))
             return
         if self.is_serving:
             routed.own.append(call)
             return
-        there = next((one for one in self.under_way if _is_wait(one.call, client, seq)), None)
+        there = next((one for one in self.under_way.of(client) if _is_wait(one.call, seq)), None)
         if there is not None:
             there.waits_until = now
             if there.node_id == self.leader and self._levels.get(self.leader, 1) >= level_of(call.request):
@@ -182,17 +181,20 @@ class Routing:
 
     def waits(self, client: Client, seq: object) -> bool:
         """Whether a request of that client, which has that `seq`, waits here or where it was forwarded to."""
-        calls = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
-        return any(_is_wait(call, client, seq) for call in calls)
+        return any(_is_wait(call, seq) for call in self._calls_of(client))
 
-    def _send_on(self, now: float, call: Call, deadline: float, routed: Routed) -> None:
+    def _calls_of(self, client: Client) -> list[Call]:
+        """Give what a client has open here: what is held, and what was forwarded."""
+        return [*(one.call for one in self._held.of(client)), *(one.call for one in self.under_way.of(client))]
+
+    def _send_on(self, now: float, call: Call, routed: Routed) -> int:
         """Send it to another node, or another worker."""
         to = self._to(call.request.action)
         is_told = getattr(call.client, "protocol", "") in REDIRECTED
         forwards = self._forwards or to == self._sibling or call.is_part or not is_told
         if not to or (to not in self._linked if forwards else not self._port):
-            self._hold(call, deadline, deadline)  # it can't be reached, or where clients reach it is not known
-        elif not forwards:
+            return HELD  # it can't be reached, or where clients reach it is not known
+        if not forwards:
             routed.answers.append((call, _redirect(call, self.leader, self._host, self._port)))
         elif self._levels.get(to, 1) < LEVEL and self._levels.get(to, 1) < level_of(call.request):
             reason = f"{shown(to)}, which leads, runs a version that has no such action, or no such field"
@@ -200,9 +202,10 @@ class Routing:
         elif call.request.action in UNLESS_GONE and call.client.is_gone:
             routed.answers.append((call, refusal(call.request, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")))
         elif not self.under_way.has_room(to, call_bytes(call), kind_of(call)):
-            self._hold(call, deadline, deadline, for_credit=True)
+            return HELD_FOR_CREDIT
         else:
             self._forward(now, call, to, routed)
+        return NOT_HELD
 
     def _forward(self, now: float, call: Call, to: int, routed: Routed) -> None:
         forwarding, answer_by = self.under_way.send(now, call, to, call_bytes(call), self.leader, kind_of(call))
@@ -225,50 +228,45 @@ class Routing:
     # -- holding -----------------------------------------------------------------------------------------------
 
     def _hold(self, call: Call, look_at: float, deadline: float, *, for_credit: bool = False) -> None:
-        self._held.append(Held(call, look_at, deadline, for_credit))
-        if not call.is_single:
-            self._held_of[call.client] = self._held_of.get(call.client, 0) + 1
+        self._held.add(call, look_at, deadline, for_credit=for_credit)
         self.next_at = min(self.next_at, look_at, deadline)
-
-    def _count_held(self) -> None:
-        self._held_of.clear()
-        for one in self._held:
-            if not one.call.is_single:
-                self._held_of[one.call.client] = self._held_of.get(one.call.client, 0) + 1
 
     def take_held(self) -> list[Call]:
         """All that is held; it is the caller's now."""
-        held, self._held = self._held, []
-        self._held_of.clear()
+        self._to_look_at.clear()
         self.next_at = self.under_way.next_at
-        return [one.call for one in held]
+        return self._held.take_all()
 
     def _look_again(self, now: float) -> Routed:
         """Go on with what is held, in its order, if there is somewhere to go: `LOOK_MAX` calls at a time.
 
         The rest is looked at with the next tick, which is soon then.
         """
+        self._to_look_at = deque(self._held.all())
         routed = Routed()
-        part, rest = self._held[:LOOK_MAX], self._held[LOOK_MAX:]
-        self._held = []
-        self._held_of.clear()
-        self.next_at = self.under_way.next_at
-        for one in part:
-            if one.look_at > now and one.look_at < one.deadline:
-                self._hold(one.call, one.look_at, one.deadline)  # it came back just now
-            elif (missing := _missing_right(one.call)) is not None:
-                routed.answers.append((one.call, not_allowed(one.call.request, missing)))
-            else:
-                self._route(now, one.call, one.deadline, routed)
-        if rest:
-            self._held += rest
-            self._count_held()
-            self.next_at = min(self.next_at, *(one.deadline for one in self._held))
-            if not self.under_way.is_short:
-                for one in rest:
-                    one.look_at = now
-                self.next_at = now
+        self._look_on(now, routed)
         return routed
+
+    def _look_on(self, now: float, routed: Routed) -> None:
+        to_look_at = self._to_look_at
+        for _ in range(min(LOOK_MAX, len(to_look_at))):
+            one = to_look_at.popleft()
+            if not self._held.has(one) or now < one.look_at < one.deadline:
+                continue  # it was cancelled, or it came back just now
+            call = one.call
+            where = NOT_HELD
+            if (missing := _missing_right(call)) is not None:
+                routed.answers.append((call, not_allowed(call.request, missing)))
+            else:
+                where = self._route(now, call, routed, is_behind=self._held.is_behind(one))
+            if where == NOT_HELD:
+                self._held.remove(one)
+            else:
+                one.look_at = one.deadline
+                one.for_credit = where == HELD_FOR_CREDIT
+        if self.under_way.is_short:
+            to_look_at.clear()  # there will be credit again, and all is looked at then
+        self.next_at = now if to_look_at else min(self._held.next_at(), self.under_way.next_at)
 
     def credit_again(self, now: float) -> Routed:
         """Go on with what was held since too much was on its way."""
@@ -323,33 +321,27 @@ class Routing:
 
         All else that it asked is done: it may have ended its side and read on, and its requests count as open.
         """
-        if client not in self._held_of:
-            return []
-        of_client = [one for one in self._held if one.call.client is client and _consumes(one.call)]
-        given_up = [one.call for one in of_client if not _may_consume(one.call)]
-        gone = set(map(id, given_up))
-        self._held = [one for one in self._held if id(one.call) not in gone]
-        self._count_held()
-        return [(call, done(call.request, Reply)) for call in given_up]
+        answers: list[Answer] = []
+        for one in self._held.of(client):
+            if _consumes(one.call) and not _may_consume(one.call):
+                self._held.remove(one)
+                answers.append((one.call, done(one.call.request, Reply)))
+        return answers
 
     def tick(self, now: float) -> Routed:
         """Time has passed: look again at what came back, and give up what waited too long."""
+        routed = Routed()
         if now < self.next_at:
-            return Routed()
-        late = list(islice((one for one in self._held if one.deadline <= now), GIVE_UP_MAX))
-        if late:
-            gone = set(map(id, late))
-            self._held = [one for one in self._held if id(one) not in gone]
-            self._count_held()
-        has_due = len(late) < GIVE_UP_MAX and any(one.look_at <= now for one in self._held)
-        routed = self._look_again(now) if has_due else Routed()
-        routed.answers += [_given_up(one) for one in late]
-        for serial in self.under_way.late(now)[:GIVE_UP_MAX]:
-            routed.answers += self._give_up(now, serial, "did not answer in time")
-        self.next_at = min(
-            min((min(one.look_at, one.deadline) for one in self._held), default=math.inf),
-            self.under_way.next_at,
-        )
+            return routed
+        late = self._held.late(now, GIVE_UP_MAX)
+        for one in late:
+            self._held.remove(one)
+            routed.answers.append(_given_up(one))
+        for serial in self.under_way.late(now, GIVE_UP_MAX):
+            self._give_up(now, serial, routed)
+        if not self._to_look_at and len(late) < GIVE_UP_MAX and self._held.next_at() <= now:
+            self._to_look_at = deque(self._held.all())
+        self._look_on(now, routed)
         return routed
 
     # -- forwarding --------------------------------------------------------------------------------------------
@@ -367,35 +359,34 @@ class Routing:
             one.call.request = replace(request, wait=left_s)
         self.returned(now, [one.call])
 
-    def link_lost(self, now: float, node_id: int, last_serial: int | None = None) -> list[Answer]:
+    def link_lost(self, now: float, node_id: int, last_serial: int | None = None) -> None:
         """No answer of that node will come: to calls behind number `last_serial`, since they have not left.
 
-        Without `last_serial` the link to it holds, and what it says is lost: it may have done any of them.
+        Those go elsewhere, the others are given up with the next ticks. Without `last_serial` the link to it holds, and
+        what it says is lost: it may have done any of them.
         """
         if last_serial is not None:
             self._linked.discard(node_id)
-        serials = self.under_way.at(node_id)
-        kept = [] if last_serial is None else [serial for serial in serials if serial > last_serial]
-        self.came_back(now, node_id, kept)
-        answers: list[Answer] = []
-        for serial in self.under_way.at(node_id):
-            answers += self._give_up(now, serial, "was lost")
-        return answers
+        lost = self.under_way.lost(now, node_id)
+        if last_serial is not None:
+            self.came_back(now, node_id, [serial for serial in lost if serial > last_serial])
+        if lost:
+            self.next_at = now
 
-    def _give_up(self, now: float, serial: int, what: str) -> list[Answer]:
+    def _give_up(self, now: float, serial: int, routed: Routed) -> None:
         one = self.under_way.take_back(serial)
         request = one.call.request
         if request.action in LOOKS and not is_quick(one.call):
             self._again(now, one)
-            return []
+            return
+        what = WAS_LOST if one.is_lost else IS_LATE
         reason = f"{shown(one.node_id)}, which the request was forwarded to, {what}: it may have been done or not"
-        return [(one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason))]
+        routed.answers.append((one.call, refusal(request, ErrorWord.UNKNOWN_OUTCOME, reason)))
 
     def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
         """Judge what a client has open, since what it may do has changed. What other nodes know of it, if one waits
         there for what"""
-        everyone = [*(one.call for one in self._held), *(one.call for one in self.under_way)]
-        mine = [call for call in everyone if call.client is client]
+        mine = self._calls_of(client)
         for call in mine:
             call.principal = principal
         waits = any(_consumes(call) and principal.rights.missing(call.request) for call in mine)
@@ -462,5 +453,5 @@ def _consumes(call: Call) -> bool:
     return call.request.action in WAITS
 
 
-def _is_wait(call: Call, client: Client, seq: object) -> bool:
-    return call.client is client and call.request.seq == seq and _consumes(call) and bool(call.request.wait)
+def _is_wait(call: Call, seq: object) -> bool:
+    return call.request.seq == seq and _consumes(call) and bool(call.request.wait)

@@ -54,6 +54,7 @@ class Outgoing:
     """A call that was forwarded to `node_id` and is not answered; `deadline` (monotonic s).
 
     Its client waits until `waits_until`, if it does. `size`: what it takes of the credit (bytes) for its `kind`.
+    `is_lost`: its answer is not late, but will not come.
     """
 
     call: Call
@@ -62,6 +63,10 @@ class Outgoing:
     waits_until: float
     size: int
     kind: int = WORK
+    is_lost: bool = False
+
+
+NONE: Final[dict[int, Outgoing]] = {}
 
 
 @dataclass(slots=True)
@@ -97,6 +102,7 @@ class UnderWay:
         self._short: set[tuple[int, int]] = set()
         self._serial = 0
         self._calls: dict[int, Outgoing] = {}
+        self._of: dict[Client, dict[int, Outgoing]] = {}
         self._clients: dict[Client, ForwardedClient] = {}
         self._next_number = 0
 
@@ -139,7 +145,11 @@ class UnderWay:
             answer_s = patience_s
         waits_until = now + (call.request.wait or 0.0)
         deadline = waits_until + answer_s
-        self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, kind)
+        one = self._calls[self._serial] = Outgoing(call, to, deadline, waits_until, size, kind)
+        of_client = self._of.get(call.client)
+        if of_client is None:
+            of_client = self._of[call.client] = {}
+        of_client[self._serial] = one
         return Forwarding(to, self._serial, number, call), deadline
 
     def _number_of(self, client: Client, leader: int) -> int:
@@ -163,6 +173,10 @@ class UnderWay:
         """Note that it is on its way no more: there is credit for others, which are looked at when half of all is
         free."""
         one = self._calls.pop(serial)
+        of_client = self._of[one.call.client]
+        del of_client[serial]
+        if not of_client:
+            del self._of[one.call.client]
         for pool in POOLS[one.kind]:
             key = (one.node_id, pool)
             self._bytes[key] = left = self._bytes[key] - one.size
@@ -179,13 +193,29 @@ class UnderWay:
         one = self._calls.get(serial)
         return one is not None and one.node_id == node_id
 
-    def at(self, node_id: int) -> list[int]:
-        """Give the serial numbers of what that node has not answered."""
-        return [serial for serial, one in self._calls.items() if one.node_id == node_id]
+    def of(self, client: Client) -> list[Outgoing]:
+        """Give what that client waits for."""
+        return [*self._of.get(client, NONE).values()]
 
-    def late(self, now: float) -> list[int]:
-        """Give the serial numbers of those whose answer is missing."""
-        return [serial for serial, one in self._calls.items() if one.deadline <= now]
+    def lost(self, now: float, node_id: int) -> list[int]:
+        """Note that what that node has not answered it will not answer: it is late from now on. Its serial numbers."""
+        serials: list[int] = []
+        for serial, one in self._calls.items():
+            if one.node_id == node_id:
+                serials.append(serial)
+                one.is_lost = True
+                one.deadline = now
+        return serials
+
+    def late(self, now: float, most: int) -> list[int]:
+        """Give the serial numbers of those whose answer is missing, the first `most` of them."""
+        serials: list[int] = []
+        for serial, one in self._calls.items():
+            if one.deadline <= now:
+                serials.append(serial)
+                if len(serials) == most:
+                    break
+        return serials
 
     def still_there(self, node_id: int, serials: list[int]) -> list[int]:
         """Those of the calls that a node asks about that are to be done still: their clients are there."""

@@ -19,7 +19,6 @@ class ClientCounts:
 
     `limits_reached`: the limits' names, sorted; `refused_by_limit`: how often each was. `warnings`: what is less safe
     than it could be. `runs`: which code. `by_action`: of every action by its number, `other` of what is none.
-    `read_at`: when this turn began to read (monotonic s).
     `connections_begun`: since the start; `traffic`: the bytes that came and left.
     """
 
@@ -34,7 +33,6 @@ class ClientCounts:
         self.runs = ""
         self.by_action: dict[int, ActionCounts] = {number: ActionCounts(may_wait=number in WAITS) for number in NAMES}
         self.other = ActionCounts()
-        self.read_at = 0.0
         self.connections_begun = 0
         self.traffic = HeldBytes(0)
 

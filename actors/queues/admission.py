@@ -1,7 +1,8 @@
 """Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
 
-A node that serves does all that there is room for. One that is about to serve holds what comes until then. All others
-answer only what is asked about themselves, and give the rest back to the Router, which finds out who leads.
+A node that serves does all that there is room for, and puts off what one turn has no time for. One that is about to
+serve holds what comes until then. All others answer only what is asked about themselves, and give the rest back to the
+Router, which finds out who leads.
 """
 
 from actors.messages.call import Call, Client
@@ -34,15 +35,24 @@ class Admission:
         self._stage = stage
         self._low_bytes = low_bytes
         self._held: list[Call] = []
+        self._put_off: list[Call] = []
         self.disk_full: str | None = None
         self.room_bytes: float = NEVER
 
+    @property
+    def has_more(self) -> bool:
+        """Whether calls were put off."""
+        return bool(self._put_off)
+
     def admit(self, calls: list[Call]) -> list[Call] | None:
-        """Those that may be done now, held ones first; None: a node that is stopping does none."""
+        """Those that may be done now, behind those that came before; None: a node that is stopping does none."""
         stage = self._stage
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return None
+        if self._put_off:
+            before, self._put_off = self._put_off, []
+            calls = [*before, *calls]
         if not stage.serves:
             calls = self._own_view_of(calls)
         elif self._held:
@@ -67,35 +77,57 @@ class Admission:
         self.refuse(of_queues, ErrorWord.NO_LEADER, READS_AGAIN)
         return [call for call in own if call.request.action not in OF_QUEUES]
 
+    def put_off(self, calls: list[Call]) -> None:
+        """They were admitted, and not done, since it was late: they are the first to be done next."""
+        self._put_off = calls
+
     def hold(self, calls: list[Call]) -> None:
         """They are to be done when the node serves."""
         self._held += calls
 
     def take_held(self) -> list[Call]:
-        """Hand over what was held; it is the caller's now."""
-        held, self._held = self._held, []
+        """Hand over what was held, and what was put off; it is the caller's now."""
+        held = [*self._held, *self._put_off]
+        self._held, self._put_off = [], []
         return held
 
     def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
         """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed."""
         delivery.rejudge(client, principal)
-        held, self._held = self._held, []
-        for call in held:
+        if self._held:
+            self._held = self._allowed(self._held, client, principal)
+        if self._put_off:
+            self._put_off = self._allowed(self._put_off, client, principal)
+
+    def _allowed(self, calls: list[Call], client: Client, principal: Principal) -> list[Call]:
+        """Those of the calls that their clients may ask for; what the client may not is refused."""
+        allowed = []
+        for call in calls:
             if call.client is client:
                 call.principal = principal
                 missing = principal.rights.missing(call.request)
                 if missing is not None:
                     self.ledger.answer(call, not_allowed(call.request, missing))
                     continue
-            self._held.append(call)
+            allowed.append(call)
+        return allowed
 
     def forget(self, client: Client) -> None:
         """Answer those calls of a client that would only have waited: it waits for nothing any more."""
-        gone = [call for call in self._held if call.client is client and call.request.action in WAITS]
-        if gone:
-            self._held = [call for call in self._held if call not in gone]
-        for call in gone:
-            self.ledger.answer(call, done(call.request, Reply))
+        if self._held:
+            self._held = self._waiting_no_more(self._held, client)
+        if self._put_off:
+            self._put_off = self._waiting_no_more(self._put_off, client)
+
+    def _waiting_no_more(self, calls: list[Call], client: Client) -> list[Call]:
+        """Those that are not the client's consumers, which are answered."""
+        others = []
+        for call in calls:
+            if call.client is client and call.request.action in WAITS:
+                self.ledger.answer(call, done(call.request, Reply))
+            else:
+                others.append(call)
+        return others
 
     def refuse(self, calls: list[Call], error: str, reason: str) -> None:
         """None of them is done."""

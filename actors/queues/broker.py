@@ -100,6 +100,14 @@ NEARLY: Final = 20
 KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
 
+ASKED_EVERY: Final = 2
+"""Behind so many requests it is asked whether it is late: each may be one of a thousand messages, which takes 4 ms."""
+
+
+def never_late() -> bool:
+    """For a host that has all the time there is."""
+    return False
+
 
 class Broker:
     """Decides for one shard. `view` is what it knows of the node; for `lease_committed` see `Delivery`. The times that
@@ -174,11 +182,13 @@ class Broker:
 
     # -- what the host calls -----------------------------------------------------------------------------------
 
-    def execute(self, now: float, calls: list[Call]) -> None:
-        """Do the requests, in order."""
+    def execute(self, now: float, calls: list[Call], is_late: Callable[[], bool] = never_late) -> int:
+        """Do the requests, in order, the first few of them and then as many as are begun before it is late. How many
+        were done."""
         self.ledger.set_time(now)
         self.delivery.begin()
         actions = self._actions
+        done_count = 0
         for call in calls:
             number = call.request.action
             action = actions.get(number)
@@ -190,6 +200,10 @@ class Broker:
                 self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
             else:
                 action(call)
+            done_count += 1
+            if not done_count % ASKED_EVERY and is_late():
+                break
+        return done_count
 
     def commit(self, now: float, trans_id: int) -> None:
         """Note that records up to `trans_id` are committed."""

@@ -73,6 +73,7 @@ class QueueOwner(LoopActor):
         self._leftovers = Leftovers()
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._continues = False
+        self._is_late = runtime.is_late
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
@@ -147,7 +148,9 @@ class QueueOwner(LoopActor):
     def _execute(self, calls: list[Call]) -> None:
         admitted = self._admission.admit(calls)
         if admitted is not None:
-            self._broker.execute(self._now(), admitted)
+            done = self._broker.execute(self._now(), admitted, self._is_late)
+            if done < len(admitted):
+                self._admission.put_off(admitted[done:])
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)
@@ -175,6 +178,8 @@ class QueueOwner(LoopActor):
         self._continues = False
         if not self.has_ended:
             self._admission.let_go(self._leftovers.some_calls())
+            if self._admission.has_more:
+                self._execute([])
             if self._broker.has_more:
                 self._broker.go_on(self._now())
             if self._rows.has_more:
@@ -357,13 +362,13 @@ class QueueOwner(LoopActor):
             self._appender.go_on()
         if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
-        if (self._leftovers.has_any or self._rows.has_more or self._broker.has_more) and not self._continues:
+        if not self._continues and self._has_more:
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
-        has_more = self._leftovers.waiters or self._broker.has_more
+        has_more = self._leftovers.waiters or self._broker.has_more or self._admission.has_more
         if stage.is_draining and ledger.is_settled and not has_more and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
@@ -372,6 +377,12 @@ class QueueOwner(LoopActor):
             self._checkpointer.tell(message)
         if self._stopping is not None:
             self._go_on_stopping()
+
+    @property
+    def _has_more(self) -> bool:
+        """Whether there is work that was cut."""
+        is_begun = self._leftovers.has_any or self._rows.has_more or self._broker.has_more
+        return is_begun or self._admission.has_more
 
     def _send(self) -> None:
         answers = self._ledger.take_answers()

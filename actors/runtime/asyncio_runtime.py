@@ -1,7 +1,7 @@
 """The real runtime: one event loop (uvloop) of a worker process.
 
 Actors that have messages stand in a line. One callback on the loop serves the line until it is empty or has used
-`SERVE_MAX_S`, and then lets the sockets have their turn before it goes on, so neither starves the other.
+`TURN_S`, and then lets the sockets have their turn before it goes on, so neither starves the other.
 """
 
 import asyncio
@@ -19,19 +19,16 @@ import pykka
 from mypy_extensions import mypyc_attr
 
 from actors.runtime.blocking import mark_loop_thread
-from actors.runtime.contract import Runtime, Timer, Turn
+from actors.runtime.contract import TURN_S, Runtime, Timer, Turn
 from actors.runtime.loop_actor import LoopActor
 
 log = logging.getLogger("quorate.runtime")
-
-SERVE_MAX_S: Final = 0.005
-"""How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
 
 SWITCH_INTERVAL_S: Final = 0.0001
 """How long a busy thread may keep the interpreter from the others, set for the whole process.
 
 Python's 5 ms would delay each flush by that. And where the loop lets go of the interpreter as often as that by itself
-(see `SERVE_MAX_S`), a waiting thread never asks for it in earnest, and starves.
+(see `TURN_S`), a waiting thread never asks for it in earnest, and starves.
 """
 
 
@@ -66,6 +63,7 @@ class AsyncioRuntime(Runtime):
         self._thread_id = threading.get_ident()
         self._line: deque[Turn] = deque()
         self._is_serving = False
+        self._late_at = 0.0
         loop.set_exception_handler(self._loop_failed)
         mark_loop_thread(True)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -102,6 +100,10 @@ class AsyncioRuntime(Runtime):
         """Read the thread's clock, on the loop's thread."""
         return time.thread_time()
 
+    def is_late(self) -> bool:
+        """By the clock: who was kept from the processor is late as well."""
+        return _monotonic() > self._late_at
+
     def rest(self) -> None:
         """Sleep for `REST_S`."""
         time.sleep(REST_S)
@@ -115,13 +117,14 @@ class AsyncioRuntime(Runtime):
         self._loop.add_reader(descriptor, self._ring, callback)
 
     def _ring(self, callback: Callable[[], None]) -> None:
-        begun = _monotonic() if self._watchdog_s else 0.0
+        begun = _monotonic()
+        self._late_at = begun + TURN_S
         try:
             callback()
         except Exception as error:
             log.exception("a callback failed")
             self.actor_failed(getattr(callback, "__qualname__", callback), error)
-        if begun:
+        if self._watchdog_s:
             self._look(begun, callback)
 
     def _look(self, begun: float, who: object) -> None:
@@ -146,7 +149,7 @@ class AsyncioRuntime(Runtime):
 
     def _serve(self) -> None:
         line = self._line
-        until = _monotonic() + SERVE_MAX_S
+        self._late_at = until = _monotonic() + TURN_S
         while line:
             self._take(line.popleft())
             if line and _monotonic() > until:

@@ -15,6 +15,9 @@ from mypy_extensions import mypyc_attr
 TURN_MESSAGES_MAX: Final = 64
 """Messages that an actor handles before another has its turn."""
 
+TURN_S: Final = 0.005
+"""How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
+
 
 class Timer(Protocol):
     """A callback that waits for its time."""
@@ -81,6 +84,12 @@ class Runtime(ABC):
     @abstractmethod
     def worked(self) -> float:
         """Give what the loop's thread has used of the processors (s), without what it waited for one. A system call."""
+        raise NotImplementedError  # abstract: the class says why there is a body
+
+    @abstractmethod
+    def is_late(self) -> bool:
+        """Whether what runs on the loop now has taken its time (`TURN_S`): who has more to do leaves that for another
+        turn. Each turn does something all the same, also one that is late from its beginning."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod

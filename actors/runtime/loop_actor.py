@@ -1,7 +1,7 @@
 """LoopActor: pykka's Actor on an event loop instead of a thread of its own.
 
 Its inbox asks the runtime for a turn when the first message arrives; a turn handles at most `TURN_MESSAGES_MAX`
-messages and then goes to the back of the line. A message costs no thread switch, and actors on one loop never run at
+messages, and none once it is late, and then goes to the back of the line. A message costs no thread switch, and actors on one loop never run at
 the same time. Everything else is pykka's: refs, envelopes, ask and its futures, proxies, the registry, the hooks,
 what happens to messages left behind a stop.
 
@@ -159,16 +159,18 @@ class LoopActor(pykka.Actor):
         inbox = self.actor_inbox
         envelopes = inbox.envelopes
         budget = TURN_MESSAGES_MAX
-        while envelopes and budget and not inbox.is_closed and not inbox.is_paused:
-            budget -= 1
+        while envelopes and not inbox.is_closed and not inbox.is_paused:
             message = envelopes.popleft()
             if type(message) is _Envelope:
                 self._handle_envelope(message)
-                continue
-            try:
-                self.on_receive(message)
-            except Exception as error:
-                self._raised(Envelope(message), error)
+            else:
+                try:
+                    self.on_receive(message)
+                except Exception as error:
+                    self._raised(Envelope(message), error)
+            budget -= 1
+            if not budget or (envelopes and self.runtime.is_late()):
+                break
         if inbox.is_closed:
             self._actor_loop_teardown()
         if not inbox.is_paused:

@@ -24,6 +24,7 @@ Beside that it may be *stalled* (the client does not read), *full* (as much as i
 | `OpenRequests` | what was asked and is not answered |
 | `ReplyOrder` | in which order replies leave |
 | `Reading` | whether the client is read from |
+| `ReadingTurn` | how much all clients are heard in one turn |
 | `Patience` | how long it may take |
 """
 
@@ -33,6 +34,7 @@ from net.clients.connection_contract import ConnectionLimits, Sink, State, Trans
 from net.clients.open_requests import OpenRequests
 from net.clients.patience import Patience
 from net.clients.reading import Reading
+from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_length import LONG, reply_length
 from net.clients.reply_order import ReplyOrder
 from net.clients.resting import Resting
@@ -51,6 +53,9 @@ DONE_TURNS: Final = 4
 
 TURN_MAX: Final = 200
 """So many of a client's requests are begun before others have their turn: some 2 ms."""
+
+LOOK_EVERY: Final = 16
+"""Behind so many it is looked at whether there is time for more: what is answered at once may take 40 us each."""
 
 NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
@@ -79,6 +84,7 @@ class Connection:
         "_resting",
         "_sink",
         "_state",
+        "_turn",
         "_waiting",
         "account",
         "affinity",
@@ -99,6 +105,7 @@ class Connection:
         self.is_moving = False
         self.transport = transport
         self._sink = sink
+        self._turn: ReadingTurn = sink.turn
         self._state = _OPEN
         self._guard = SessionGuard(session, sink)
         self._resting = Resting()
@@ -147,15 +154,38 @@ class Connection:
                 self.transport.abort()
             return
         self._patience.was_heard = True
+        self.account.ledger.read += len(data)
+        self._hear(data)
+
+    def put_off(self, data: bytes) -> None:
+        """Bytes from the client, in a turn that has no time for them: they are looked at in one to come."""
+        if self._state is not _OPEN:
+            self.receive(data)
+            return
+        self._patience.was_heard = True
+        self.account.ledger.read += len(data)
+        self._keep(data)
+        reading = self._reading
+        if self._state is _OPEN and not reading.is_cut:
+            reading.is_cut = True
+            reading.pause(True)
+            self._sink.cut(self)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep what is to be looked at later."""
+        resting = self._resting
+        resting.unheard += data
+        if self.account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
+            self._sink.room.overdrawn(self, 0)
+
+    def _hear(self, data: bytes) -> None:
+        """Look at what came, unless something before it waits, or the client rests first."""
         account, resting = self.account, self._resting
-        account.ledger.read += len(data)
         if resting.unheard or (
             not account.is_known and len(data) > SMALL_BYTES and resting.comes_first(self, self._sink.strangers)
         ):
-            if self._state is _OPEN:  # it was not refused
-                resting.unheard += data
-                if account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
-                    self._sink.room.overdrawn(self, 0)
+            if self._state is _OPEN or self._state is _ENDED:  # it was not refused
+                self._keep(data)
             return
         self._look_at(data)
 
@@ -240,16 +270,18 @@ class Connection:
             return
         reading.is_cut = True
         taken = 0
-        while waiting and taken < TURN_MAX and self._may_begin(waiting.first):
+        is_over = False
+        while waiting and not is_over and self._may_begin(waiting.first):
             found, size = waiting.take()
             self._take(found, size)
             taken += 1
+            is_over = taken == TURN_MAX or (not taken % LOOK_EVERY and not self._turn.has_time())
         has_more = not waiting and self._guard.session.has_more
-        is_cut = taken == TURN_MAX or (has_more and not resting.is_on)  # when it has rested, it goes on
+        is_cut = is_over or (has_more and not resting.is_on)  # when it has rested, it goes on
         goes_on = self._state is _OPEN or self._state is _ENDED
         reading.is_cut = is_cut and goes_on
         if reading.is_cut:
-            self._sink.settled(self)  # others have their turn, and then it goes on
+            self._sink.cut(self)
         if goes_on:
             is_too_much = bool(waiting) and not (self.open.is_waiting_alone and waiting.are_few)
             reading.pause(is_too_much or is_cut or reading.is_stalled or resting.is_on)
@@ -261,6 +293,9 @@ class Connection:
         if not self._reading.is_cut:
             return
         self._reading.is_cut = False
+        unheard = self._resting.take_unheard()
+        if unheard and (self._state is _OPEN or self._state is _ENDED):
+            self._hear(unheard)
         may_look = not self._resting.is_on and not self._waiting and self._state in (_OPEN, _ENDED)
         if may_look and self._guard.session.has_more:
             self._look_at(b"")

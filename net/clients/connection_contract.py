@@ -4,6 +4,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from net.clients.held_bytes import Account
+from net.clients.reading_turn import ReadingTurn
 from net.protocols.session import RequestLimits
 from quorate.protocol import Request
 
@@ -87,6 +88,10 @@ class Sink(Protocol):
     def room(self) -> Room:
         """Of this worker."""
 
+    @property
+    def turn(self) -> ReadingTurn:
+        """Of this worker."""
+
     def received(self, connection: "Connection", order: int, request: Request) -> None:
         """Do what a request asks; answer it by `connection.answer(order, request, reply)`."""
 
@@ -97,7 +102,10 @@ class Sink(Protocol):
         """Forget a client that is gone."""
 
     def settled(self, connection: "Connection") -> None:
-        """All is answered, of a client that `is_moving`; or its turn was cut, and is to go on soon (`end_turn`)."""
+        """All is answered, of a client that `is_moving`."""
+
+    def cut(self, connection: "Connection") -> None:
+        """Let others have their turn: its own is over, and `end_turn` is to be called soon, so that it goes on."""
 
     def broken(self, connection: "Connection", error: Exception) -> None:
         """Refuse or cut the client: its session has raised on what it sent, or on what it is answered."""

@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 from net.accepting import WAITING_MAX, Acceptor, Intake
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits, Sink, Transport
+from net.clients.reading_turn import ReadingTurn
 from net.protocols.session import MakeSession
 from net.sockets import listening_socket
 from net.tls import names_of
@@ -79,6 +80,7 @@ class TcpProtocol(asyncio.Protocol):
         self._protocol = protocol
         self._habit = affinity
         self._sink = sink
+        self._turn: ReadingTurn = sink.turn
         self._make_session = make_session
         self._limits = limits
         self._admit = admit
@@ -112,14 +114,29 @@ class TcpProtocol(asyncio.Protocol):
         connection = self._connection
         assert connection is not None
         account = connection.account
+        if account.is_known:
+            if self._turn.may_hear():
+                connection.receive(data)
+            else:
+                connection.put_off(data)
+        elif self._turn.may_hear_stranger():
+            self._hear_stranger(connection, data)
+        else:
+            connection.put_off(data)
+
+    def _hear_stranger(self, connection: Connection, data: bytes) -> None:
+        """Reckon what that takes: all of it for strangers' slice of this turn, what is large for long."""
+        turn = self._turn
+        turn.begin_stranger(len(data))
         # the last piece of something large may be short, and takes the time of all
-        size = 0 if account.is_known else len(data) + account.partial
+        size = len(data) + connection.account.partial
         if size < TAKES_TIME_BYTES:
             connection.receive(data)
-            return
-        begun = time.thread_time()
-        connection.receive(data)
-        self._sink.strangers.spent(connection, time.thread_time() - begun, size)
+        else:
+            begun = time.thread_time()
+            connection.receive(data)
+            self._sink.strangers.spent(connection, time.thread_time() - begun, size)
+        turn.end_stranger()
 
     def eof_received(self) -> bool:
         """Note that the client sends nothing more."""

@@ -29,10 +29,12 @@ class CrankedRuntime(Runtime):
         self.time = 100.0
         self.set_back_s = 0.0
         self.rested = 0
+        self.late_after: int | None = None
         self.watched: dict[int, Callable[[], None]] = {}
         self.failures: list[BaseException] = []
         self._turns: deque[Turn] = deque()
         self._timers: list[CrankedTimer] = []
+        self._asked_late = 0
 
     def now(self) -> float:
         """The wall clock."""
@@ -57,6 +59,13 @@ class CrankedRuntime(Runtime):
     def worked(self) -> float:
         """As the monotonic clock."""
         return self.monotonic()
+
+    def is_late(self) -> bool:
+        """Never, or whenever it was asked as often as `late_after` says."""
+        if self.late_after is None:
+            return False
+        self._asked_late += 1
+        return self._asked_late % self.late_after == 0
 
     def rest(self) -> None:
         """Nobody else is there; counted in `rested`."""

@@ -31,6 +31,7 @@ On a quick disk the loop waits for small writes if the system does not finish th
 WRITES_HERE = "writes by the loop"
 CRASHES_HERE = "crashes while the loop wrote"
 QUICK_THREADS = "starts with quick threads"
+CUT_TURNS = "turns cut"
 WRITES_BEGUN = "writes that the system finished"
 WRITES_FAILED = "writes that the system did not finish"
 
@@ -68,6 +69,7 @@ class World:
         self.latencies = QUICK_DISK if disk.random() < 0.4 else SLOW_DISK
         self.has_async_writes = disk.random() < 0.6
         self.starts = Random(seed ^ 0x57A2) if disk.random() < 0.4 else None
+        self.late = Random(seed ^ 0x1A7E) if disk.random() < 0.5 else None
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
 
@@ -187,6 +189,12 @@ class SimulatedRuntime(Runtime):
     def worked(self) -> float:
         """As the monotonic clock."""
         return self.monotonic()
+
+    def is_late(self) -> bool:
+        """Now and then, in some seeds: no virtual time passes in a turn."""
+        is_late = self.world.late is not None and self.world.late.random() < 0.1
+        self.world.reached[CUT_TURNS] += is_late
+        return is_late
 
     def rest(self) -> None:
         """Nobody else is there: virtual time has passed before."""

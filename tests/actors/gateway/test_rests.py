@@ -30,7 +30,7 @@ class Hall(FakeEnd):
         self.writes_s = 0.0
         self.looks: list[tuple[Connection, int, Request]] = []
         self.runtime = CrankedRuntime()
-        self.strangers = self.rests = Rests(self.runtime)
+        self.strangers = self.rests = Rests(self.runtime, self.turn)
 
     def write(self, data: bytes) -> None:
         super().write(data)

@@ -103,7 +103,8 @@ def test_a_leader_that_hands_over_holds_what_comes() -> None:
 def test_when_the_leader_is_lost_what_may_be_done_is_unknown_and_what_looks_is_asked_again() -> None:
     routing = following()
     routing.route(0.0, [call(Action.PRODUCE), call(Action.CONSUME), call(Action.MONITOR)])
-    assert [reply.error for _, reply in routing.link_lost(1.0, 2)] == ["unknown_outcome"] * 2
+    routing.link_lost(1.0, 2)
+    assert [reply.error for _, reply in routing.tick(1.0).answers] == ["unknown_outcome"] * 2
     assert len(routing.tick(1.0 + RETURN_S).forwards) == 1
 
 
@@ -142,7 +143,8 @@ def test_a_client_has_one_number_and_a_datagram_none() -> None:
 def test_what_did_not_leave_this_node_is_not_unknown() -> None:
     routing = following()
     first, second = routing.route(0.0, [call(), call()]).forwards
-    assert [answer[0] for answer in routing.link_lost(1.0, 2, first.serial)] == [first.call]
+    routing.link_lost(1.0, 2, first.serial)
+    assert [answer[0] for answer in routing.tick(1.0).answers] == [first.call]
     assert [one.call for one in routing.linked(1.0 + RETURN_S, 2).forwards] == [second.call]
 
 

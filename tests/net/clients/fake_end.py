@@ -3,6 +3,7 @@
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits, Room, Strangers
 from net.clients.held_bytes import Account, HeldBytes
+from net.clients.reading_turn import ReadingTurn
 from net.protocols import PROTOCOLS, NodeFacts
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
@@ -33,6 +34,9 @@ class FakeEnd:
         self.strangers: Strangers = self
         self.room: Room = self
         self.asked_long: list[Connection] = []
+        self.time = 0.0
+        self.cut_ones: list[Connection] = []
+        self.turn = ReadingTurn(lambda: self.time, lambda: None, self.ledger)
 
     def write(self, data: bytes) -> None:
         self.sent.append(data)
@@ -66,6 +70,9 @@ class FakeEnd:
 
     def settled(self, connection: Connection) -> None:
         self.settled_count += 1
+
+    def cut(self, connection: Connection) -> None:
+        self.cut_ones.append(connection)
 
     def account(self) -> Account:
         return Account(self.ledger)

@@ -190,7 +190,7 @@ def test_a_large_request_is_judged_in_turns_and_its_client_is_not_read_meanwhile
     end = FakeEnd()
     connection = in_steps(end)
     connection.receive(LARGEST + ASK)
-    assert (end.requests, end.is_reading, end.settled_count) == ([], False, 1)
+    assert (end.requests, end.is_reading, len(end.cut_ones)) == ([], False, 1)
     assert connection.account.partial == len(LARGEST) + len(ASK)
     assert not connection.is_quiet, "it can't move now"
     turns = 0
@@ -222,10 +222,10 @@ def test_who_rests_while_its_request_is_judged_goes_on_behind_that_and_does_not_
     connection.receive(LARGEST)
     connection.end_turn()
     connection.rest(True)
-    asked = end.settled_count
+    asked = len(end.cut_ones)
     for _ in range(20):
         connection.end_turn()
-    assert (end.requests, end.settled_count) == ([], asked)
+    assert (end.requests, len(end.cut_ones)) == ([], asked)
     connection.rest(False)
     for _ in range(20):
         connection.end_turn()

@@ -10,6 +10,7 @@ import uvloop
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import Account, HeldBytes
+from net.clients.reading_turn import ReadingTurn
 from net.clients.tcp import TcpProtocol, listen_tcp
 from net.protocols import PROTOCOLS
 from net.sockets import listening_socket
@@ -20,6 +21,9 @@ CLIENTS = 30
 
 class Stopping:
     """Answers each request at once: the node is stopping."""
+
+    def __init__(self) -> None:
+        self.turn = ReadingTurn(lambda: 0.0, lambda: None, HeldBytes(1 << 20))
 
     @property
     def room(self) -> "Stopping":

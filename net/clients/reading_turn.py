@@ -1,0 +1,131 @@
+"""What the sockets of all clients may take of one turn of the loop, and strangers of that. A machine, with a clock.
+
+Each client's part of a turn is bounded, but a thousand may come at the same moment. So they have a budget together:
+with what comes when that is used up, a client waits in a line, and is not read from meanwhile (`actors/gateway/turns.py`
+goes through the lines). A turn of the loop begins with the first that is heard in it, and ends when its host says so.
+
+Strangers, who have proved nothing where something can be proved, have less: a slice, which comes back at a fifth of the
+pace of time while clients that are known ask for something, and with each turn while none does. So a crowd of them that
+sends what is small costs the others a fifth of the time, and loses nothing where it is alone.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from net.clients.held_bytes import HeldBytes
+from net.clients.strangers_time import SHARE
+
+READ_S: Final = 0.005
+"""Of one turn of the loop, for all clients: as much as actors have of it."""
+
+LINE_S: Final = 0.0025
+"""Of one turn of the loop, for those in the line."""
+
+SLICE_S: Final = 0.001
+"""Of one turn of the loop, for all strangers: a disk or a network delays a reply by as much."""
+
+NOBODY: Final = -1.0
+
+
+class ReadingTurn:
+    """One worker's. `clock`: monotonic seconds. `wake` is called when a turn begins: `end` is to be called then, when
+    the sockets have had their turn. `held` counts what is read.
+
+    `begun_at`: when this turn or the last began. `strangers_wait`: some stand in a line, and none is heard before them.
+    """
+
+    __slots__ = (
+        "_begun_stranger",
+        "_clock",
+        "_held",
+        "_is_refilled",
+        "_known_read",
+        "_late_at",
+        "_left_s",
+        "_refilled_at",
+        "_strangers_read",
+        "_wake",
+        "begun_at",
+        "is_begun",
+        "strangers_wait",
+    )
+
+    def __init__(self, clock: Callable[[], float], wake: Callable[[], None], held: HeldBytes) -> None:
+        self._clock = clock
+        self._wake = wake
+        self._held = held
+        self.is_begun = False
+        self.begun_at = 0.0
+        self._late_at = 0.0
+        self.strangers_wait = False
+        self._left_s = SLICE_S
+        self._is_refilled = False
+        self._refilled_at = 0.0
+        self._known_read = self._strangers_read = 0
+        self._begun_stranger = NOBODY
+
+    def begin(self, budget_s: float = READ_S) -> None:
+        """Begin a turn, or a part of one that has a budget of its own."""
+        self.begun_at = now = self._clock()
+        self._late_at = now + budget_s
+        if not self.is_begun:
+            self.is_begun = True
+            self._is_refilled = False
+            self._wake()
+
+    def end(self) -> None:
+        """All sockets have had their turn."""
+        self.is_begun = False
+
+    def may_hear(self) -> bool:
+        """Whether one more client may be heard in this turn."""
+        if self.is_begun:
+            return self._clock() < self._late_at
+        self.begin()
+        return True
+
+    def may_hear_stranger(self) -> bool:
+        """Whether one more stranger may be heard in this turn, beside those in the line."""
+        return not self.strangers_wait and self.has_slice
+
+    @property
+    def has_slice(self) -> bool:
+        """Whether strangers have time in this turn."""
+        if not self.may_hear():
+            return False
+        if not self._is_refilled:
+            self._is_refilled = True
+            self._refill()
+        return self._left_s > 0.0
+
+    def has_time(self) -> bool:
+        """Whether more may be done for the client that is heard now, or answered."""
+        if not self.may_hear():
+            return False
+        begun = self._begun_stranger
+        return begun < 0.0 or self._clock() - begun < self._left_s
+
+    def begin_stranger(self, size: int) -> None:
+        """Begin to look at so many bytes of a stranger's, or to answer it."""
+        self._strangers_read += size
+        self._begun_stranger = self._clock()
+
+    def end_stranger(self) -> None:
+        """Reckon what it took."""
+        self._left_s -= self._clock() - self._begun_stranger
+        self._begun_stranger = NOBODY
+
+    def _refill(self) -> None:
+        """Give strangers what has come back to them: all of it, if no other client was heard since the last time."""
+        now, known_read = self._clock(), self._held.read - self._strangers_read
+        if known_read == self._known_read:
+            self._left_s = SLICE_S
+        else:
+            self._known_read = known_read
+            self._left_s = min(self._left_s + (now - self._refilled_at) * SHARE, SLICE_S)
+        self._refilled_at = now
+
+    @property
+    def slice_in_s(self) -> float:
+        """In how many seconds strangers have half of a slice, while other clients are heard."""
+        return max(SLICE_S / 2 - self._left_s, 0.0) / SHARE

@@ -139,7 +139,7 @@ class Routing:
         return routed
 
     def _route(self, now: float, call: Call, routed: Routed, *, is_behind: bool) -> int:
-        """Send a call where it goes, or answer it, or say why it is to be held; `is_behind`: another of its client is."""
+        """Send a call where it goes, or answer it, or say why it is to be held; `is_behind`: one before it is."""
         if call.client.has_left and _consumes(call) and not _may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
         elif self._ends_waits and _may_not_wait(call, self._ends_waits):
@@ -181,11 +181,7 @@ class Routing:
 
     def waits(self, client: Client, seq: object) -> bool:
         """Whether a request of that client, which has that `seq`, waits here or where it was forwarded to."""
-        return any(_is_wait(call, seq) for call in self._calls_of(client))
-
-    def _calls_of(self, client: Client) -> list[Call]:
-        """Give what a client has open here: what is held, and what was forwarded."""
-        return [*(one.call for one in self._held.of(client)), *(one.call for one in self.under_way.of(client))]
+        return any(_is_wait(call, seq) for call in _calls_of(client, self._held, self.under_way))
 
     def _send_on(self, now: float, call: Call, routed: Routed) -> int:
         """Send it to another node, or another worker."""
@@ -386,7 +382,7 @@ class Routing:
     def rejudged(self, client: Client, principal: Principal) -> ForwardedClient | None:
         """Judge what a client has open, since what it may do has changed. What other nodes know of it, if one waits
         there for what"""
-        mine = self._calls_of(client)
+        mine = _calls_of(client, self._held, self.under_way)
         for call in mine:
             call.principal = principal
         waits = any(_consumes(call) and principal.rights.missing(call.request) for call in mine)
@@ -451,6 +447,11 @@ def _may_not_wait(call: Call, word: str) -> bool:
 
 def _consumes(call: Call) -> bool:
     return call.request.action in WAITS
+
+
+def _calls_of(client: Client, held: HeldCalls, under_way: UnderWay) -> list[Call]:
+    """Give what a client has open here: what is held, and what was forwarded."""
+    return [*[one.call for one in held.of(client)], *[one.call for one in under_way.of(client)]]
 
 
 def _is_wait(call: Call, seq: object) -> bool:

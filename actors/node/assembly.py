@@ -186,6 +186,7 @@ def _owner(runtime: Runtime, opened: OpenShard, settings: ShardSettings, limits:
         journal_low_bytes=settings.segment_bytes // 2,
         lease_committed=settings.is_lease_committed,
         undo_piece=settings.undo_piece,
+        commit_piece=settings.commit_piece,
     )
     view = NodeView(
         node_id=settings.own.node_id,

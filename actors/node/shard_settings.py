@@ -42,6 +42,7 @@ class ShardSettings:
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
     undo_piece: int = PIECE_STEPS
+    commit_piece: int = 2000
     own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 0))
     listed: tuple[Member, ...] = ()
     client_host: str = "127.0.0.1"

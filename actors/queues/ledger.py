@@ -28,14 +28,15 @@ class Ledger:
     """What one shard's owner has made and not yet seen committed. All times are the leader's, Unix seconds.
 
     `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
-    unless said otherwise. `new_queue` is what a new queue is set to, `level` the feature level that records may use,
-    `replicated` what waits for other nodes than a majority.
+    unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
+    `level` the feature level that records may use, `replicated` what waits for other nodes than a majority.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
         self.state = state
         self.now = state.time
         self.committed = state.trans_id if committed is None else committed
+        self.committable = self.committed
         self.new_queue = ORIGINAL
         self.level = LEVEL
         self.records: list[Made] = []
@@ -148,6 +149,7 @@ class Ledger:
         """Free the replies of records up to `trans_id`, which are committed; returns the produced messages to place
         now."""
         self.committed = trans_id = max(trans_id, self.committed)
+        self.committable = max(trans_id, self.committable)
         self.state.undo.forget(trans_id)
         parked, lease = self._parked, self.lease
         answers = self.answers

@@ -62,8 +62,10 @@ class Limits(NamedTuple):
 
 @dataclass
 class OwnerSettings:
-    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more. `undo_piece`: so
-    many steps of a lost lead are undone in one turn.
+    """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
+
+    So many steps of a lost lead are undone in one turn, `undo_piece`; so many records that are committed let go of the
+    replies and messages that wait for them in one, `commit_piece`.
 
     For `lease_committed` see `Delivery`.
     """
@@ -72,3 +74,4 @@ class OwnerSettings:
     journal_low_bytes: int = 1 << 20
     lease_committed: bool = False
     undo_piece: int = PIECE_STEPS
+    commit_piece: int = 2000

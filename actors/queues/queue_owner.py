@@ -73,7 +73,6 @@ class QueueOwner(LoopActor):
         self._leftovers = Leftovers()
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._continues = False
-        self._is_late = runtime.is_late
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
@@ -96,7 +95,7 @@ class QueueOwner(LoopActor):
             ClientGone: self._client_gone,
             RightsChanged: lambda m: self._admission.rejudge(self._broker.delivery, m.client, m.principal),
             _TimePassed: self._time_passed,
-            DescribeHead: self._describe_head,
+            DescribeHead: self._describe,
             Reconfigure: lambda m: self._broker.set_limits(m.limits),
             Stop: self._stop_asked,
         }
@@ -148,7 +147,7 @@ class QueueOwner(LoopActor):
     def _execute(self, calls: list[Call]) -> None:
         admitted = self._admission.admit(calls)
         if admitted is not None:
-            done = self._broker.execute(self._now(), admitted, self._is_late)
+            done = self._broker.execute(self._now(), admitted, self.runtime.is_late)
             if done < len(admitted):
                 self._admission.put_off(admitted[done:])
 
@@ -178,6 +177,10 @@ class QueueOwner(LoopActor):
         self._continues = False
         if not self.has_ended:
             self._admission.let_go(self._leftovers.some_calls())
+            if self._stage.leads:
+                self._commit_some()
+                if self._stage.committed(self._ledger.committed):
+                    self._pass_time()
             if self._admission.has_more:
                 self._execute([])
             if self._broker.has_more:
@@ -214,19 +217,25 @@ class QueueOwner(LoopActor):
         ledger.lease.pass_time(monotonic)
         ledger.renew_lease(message.leased_until, message.confirmed_at)
         machine.advanced(max(message.durable, committed), message.tail_bytes)
-        answers_before = len(ledger.answers)
-        is_news = committed > ledger.committed
-        if is_news:
-            self._view.committed = committed
-            self._broker.commit(self._now(), committed)
+        ledger.committable = max(committed, ledger.committable)
+        self._commit_some()
         ledger.replicated.majority = self._view.voters // 2 + 1
         ledger.replicated.durable(message.durable, message.replicas)
-        if is_news:
-            freed = len(ledger.answers) - answers_before
-            parked = ledger.parked_count
-            machine.committed(monotonic, committed, parked, freed, is_shared=ledger.replicated.majority > 1)
-        if self._stage.committed(committed):
+        if self._stage.committed(ledger.committed):
             self._pass_time()
+
+    def _commit_some(self) -> None:
+        """Let go of what waits for records that are committed, as much as one turn does."""
+        ledger = self._ledger
+        if ledger.committed >= ledger.committable:
+            return
+        answers_before = len(ledger.answers)
+        committed = min(ledger.committed + self._settings.commit_piece, ledger.committable)
+        self._view.committed = committed
+        self._broker.commit(self._now(), committed)
+        parked, freed = ledger.parked_count, len(ledger.answers) - answers_before
+        is_shared = self._view.voters > 1
+        self._appender.machine.committed(self.runtime.monotonic(), committed, parked, freed, is_shared=is_shared)
 
     def _apply(self, message: Apply) -> None:
         if self._stage.is_reloading:
@@ -269,6 +278,8 @@ class QueueOwner(LoopActor):
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
         ledger = self._ledger
+        while ledger.committed < ledger.committable:
+            self._commit_some()
         self._leftovers.add_waiters(self._broker.delivery, self._now())
         ledger.state.placed_at = ledger.now
         uncertain, undone = self._broker.take_open(self._appender.machine.logged)
@@ -362,13 +373,15 @@ class QueueOwner(LoopActor):
             self._appender.go_on()
         if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
-        if not self._continues and self._has_more:
+        has_more = self._broker.has_more or self._admission.has_more
+        has_more = has_more or (ledger.committed < ledger.committable and stage.leads)
+        if not self._continues and (has_more or self._leftovers.has_any or self._rows.has_more):
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
-        has_more = self._leftovers.waiters or self._broker.has_more or self._admission.has_more
+        has_more = has_more or bool(self._leftovers.waiters)
         if stage.is_draining and ledger.is_settled and not has_more and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
@@ -377,12 +390,6 @@ class QueueOwner(LoopActor):
             self._checkpointer.tell(message)
         if self._stopping is not None:
             self._go_on_stopping()
-
-    @property
-    def _has_more(self) -> bool:
-        """Whether there is work that was cut."""
-        is_begun = self._leftovers.has_any or self._rows.has_more or self._broker.has_more
-        return is_begun or self._admission.has_more
 
     def _send(self) -> None:
         answers = self._ledger.take_answers()
@@ -397,11 +404,9 @@ class QueueOwner(LoopActor):
 
     # -- trimming ----------------------------------------------------------------------------------------------
 
-    def _describe_head(self, message: DescribeHead) -> None:
-        self._rows.asked(message)
-        self._describe()
-
-    def _describe(self) -> None:
+    def _describe(self, asked: DescribeHead | None = None) -> None:
+        if asked is not None:
+            self._rows.asked(asked)
         if not self._stage.is_reloading:
             self._rows.describe(self._ledger, is_leading=self._stage.leads)
 

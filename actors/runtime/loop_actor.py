@@ -1,9 +1,9 @@
 """LoopActor: pykka's Actor on an event loop instead of a thread of its own.
 
 Its inbox asks the runtime for a turn when the first message arrives; a turn handles at most `TURN_MESSAGES_MAX`
-messages, and none once it is late, and then goes to the back of the line. A message costs no thread switch, and actors on one loop never run at
-the same time. Everything else is pykka's: refs, envelopes, ask and its futures, proxies, the registry, the hooks,
-what happens to messages left behind a stop.
+messages, and none once it is late, and then goes to the back of the line. A message costs no thread switch, and actors
+on one loop never run at the same time. Everything else is pykka's: refs, envelopes, ask and its futures, proxies, the
+registry, the hooks, what happens to messages left behind a stop.
 
 One thing differs on purpose: an exception that nobody asked for is reported to the runtime, which ends the worker.
 """

@@ -1,8 +1,9 @@
 """What the sockets of all clients may take of one turn of the loop, and strangers of that. A machine, with a clock.
 
 Each client's part of a turn is bounded, but a thousand may come at the same moment. So they have a budget together:
-with what comes when that is used up, a client waits in a line, and is not read from meanwhile (`actors/gateway/turns.py`
-goes through the lines). A turn of the loop begins with the first that is heard in it, and ends when its host says so.
+with what comes when that is used up, a client waits in a line, and is not read from meanwhile; who goes through the
+lines is `actors/gateway/turns.py`. A turn of the loop begins with the first that is heard in it, and ends when its host
+says so.
 
 Strangers, who have proved nothing where something can be proved, have less: a slice, which comes back at a fifth of the
 pace of time while clients that are known ask for something, and with each turn while none does. So a crowd of them that

@@ -262,6 +262,7 @@ class SimulatedNode:
             segment_bytes=limits.segment_bytes,
             is_lease_committed=limits.is_lease_committed,
             undo_piece=[1, 3, 1000][node_id % 3],
+            commit_piece=[1, 3, 1000][world.seed % 3],
             shard=shard,
             shards=limits.shards,
             balance_s=limits.balance_s,

@@ -41,6 +41,13 @@ from storage.stretches import Stretch
 from tests.actors.cranked import CrankedRuntime, Probe, ref
 
 
+def advanced(committed: int, **changed: Any) -> LogAdvanced:
+    """The log is durable and committed up to there."""
+    values: dict[str, Any] = {"durable": committed, "leased_until": 1e9, "confirmed_at": 1e9, "disk_full": None}
+    values |= {"replicas": (committed,), "tail_bytes": 0, "room_bytes": 1e9, "trimmed": 0, **changed}
+    return LogAdvanced(committed=committed, **values)
+
+
 class Owner:
     """An owner with probes around it."""
 
@@ -49,7 +56,8 @@ class Owner:
     def __init__(self, **settings: Any) -> None:
         self.runtime = CrankedRuntime()
         self.replicator, self.checkpointer, self.router, self.asker = Probe(), Probe(), Probe(), Probe()
-        owner_settings = OwnerSettings(AppendingLimits(writes_max=1), **settings)
+        appending = settings.pop("appending", AppendingLimits(writes_max=1))
+        owner_settings = OwnerSettings(appending, **settings)
         self.actor = QueueOwner(self.runtime, ShardState(), Limits(), NodeView(), owner_settings)
         self.actor.attach(ref(self.replicator), ref(self.checkpointer), ref(self.router))
         self.actor.begin()
@@ -82,13 +90,11 @@ class Owner:
 
     def advance(self, committed: int, **changed: Any) -> None:
         """The log is durable and committed up to there."""
-        values: dict[str, Any] = {"durable": committed, "leased_until": 1e9, "confirmed_at": 1e9, "disk_full": None}
-        values |= {"replicas": (committed,), "tail_bytes": 0, "room_bytes": 1e9, "trimmed": 0, **changed}
-        self.tell(LogAdvanced(committed=committed, **values))
+        self.tell(advanced(committed, **changed))
 
 
-def leading() -> Owner:
-    owner = Owner()
+def leading(**settings: Any) -> Owner:
+    owner = Owner(**settings)
     owner.tell(Promoted(5, []))
     assert owner.appended() == [Lead("", 1)]
     owner.advance(1)

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,7 +17,7 @@ from pykka import ActorDeadError, ActorRegistry
 
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.blocking import BlockedLoopError, BlockingActor, mark_loop_thread
-from actors.runtime.contract import TURN_MESSAGES_MAX, Turn
+from actors.runtime.contract import TURN_MESSAGES_MAX, TURN_S, Turn
 from actors.runtime.loop_actor import LoopActor
 
 
@@ -268,6 +269,30 @@ def test_an_actor_with_much_to_do_lets_others_and_the_sockets_have_their_turn(lo
     busy.ask("end", timeout=5)
     other.ask("end", timeout=5)
     assert order.index("other") <= TURN_MESSAGES_MAX + 1
+
+
+def test_messages_that_take_long_leave_the_others_their_turn(loop: Loop) -> None:
+    order: list[str] = []
+
+    class Slow(LoopActor):
+        def on_receive(self, message: Any) -> None:
+            order.append("slow")
+            time.sleep(TURN_S * 1.2)
+
+    class Other(LoopActor):
+        def on_receive(self, message: Any) -> None:
+            order.append("other")
+
+    slow, other = Slow.start(loop.runtime), Other.start(loop.runtime)
+
+    def flood() -> None:
+        for _ in range(6):
+            slow.tell("x")
+            other.tell("x")
+
+    loop.call(flood)
+    slow.ask("end", timeout=5)
+    assert order.index("other") == 1
 
 
 def test_a_paused_actor_handles_nothing_and_then_all_in_order(loop: Loop) -> None:

@@ -1,0 +1,93 @@
+"""Clients whose turn was cut: two lines, each of which goes on, and neither waits for the other."""
+
+from actors.gateway.rests import Rests
+from actors.gateway.turns import Turns
+from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
+from net.clients.reading_turn import LINE_S, SLICE_S, ReadingTurn
+from net.protocols.json_session import JsonSession
+from quorate.protocol import Request
+from tests.actors.cranked import CrankedRuntime
+from tests.net.clients.fake_end import FakeEnd
+
+ASK = b'{"action":4,"queue":"q"}'
+
+
+class Hall(FakeEnd):
+    """Connections whose requests take their time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runtime = CrankedRuntime()
+        self.turn = ReadingTurn(lambda: self.runtime.time, lambda: None, self.ledger)
+        self.rests = Rests(self.runtime, self.turn)
+        self.turns = Turns(self.runtime, self.turn, self.rests)
+        self.takes_s = 0.0
+        self.heard: list[Connection] = []
+
+    def cut(self, connection: Connection) -> None:
+        self.turns.cut(connection)
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        self.heard.append(connection)
+        self.runtime.time += self.takes_s
+
+    def client(self, *, is_known: bool) -> Connection:
+        limits = ConnectionLimits()
+        connection = Connection(self, self, JsonSession(limits.request), limits)
+        connection.account.know(is_known)
+        return connection
+
+
+def test_those_in_the_line_are_heard_in_their_order_some_in_each_turn() -> None:
+    hall = Hall()
+    hall.takes_s = LINE_S
+    clients = [hall.client(is_known=True) for _ in range(5)]
+    for client in clients:
+        client.put_off(ASK)
+    turns = []
+    while len(hall.heard) < 5:
+        [timer] = [timer for timer in hall.runtime._timers if timer.callback]
+        hall.runtime._timers.remove(timer)
+        assert timer.callback is not None
+        timer.callback()
+        turns.append(len(hall.heard))
+    assert hall.heard == clients
+    assert turns == [1, 2, 3, 4, 5]
+
+
+def test_strangers_in_the_line_are_heard_as_their_slice_allows_and_hold_up_nobody() -> None:
+    hall = Hall()
+    hall.takes_s = SLICE_S
+    strangers = [hall.client(is_known=False) for _ in range(5)]
+    for stranger in strangers:
+        stranger.put_off(ASK)
+    known = hall.client(is_known=True)
+    known.put_off(ASK)
+    begun = hall.runtime.time
+    hall.runtime.crank(1.0)
+    assert [one for one in hall.heard if one is not known] == strangers
+    assert known in hall.heard[:2]
+    assert not hall.turn.strangers_wait
+    assert hall.runtime.time >= begun + 6 * SLICE_S
+
+
+def test_who_is_cut_again_stands_at_the_end() -> None:
+    hall = Hall()
+    greedy, other = hall.client(is_known=True), hall.client(is_known=True)
+    hall.takes_s = LINE_S / 10
+    greedy.put_off(ASK * 40)
+    other.put_off(ASK)
+    hall.runtime.crank(1.0)
+    assert hall.heard.index(other) == 16, "behind what the first was heard in its turn"
+    assert hall.heard.count(greedy) == 40
+
+
+def test_who_is_gone_is_passed_by() -> None:
+    hall = Hall()
+    gone, other = hall.client(is_known=False), hall.client(is_known=False)
+    gone.put_off(ASK)
+    other.put_off(ASK)
+    gone.lost()
+    hall.runtime.crank(1.0)
+    assert hall.heard == [other]

@@ -1,0 +1,156 @@
+"""What arrives at one moment is more than a turn has time for: the rest is put off, and nothing of it is lost."""
+
+from typing import Any
+
+from actors.messages.call import Call
+from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
+from actors.messages.lifecycle import Stop
+from actors.messages.log import Deposed, Drain, Drained
+from actors.messages.rights import Principal, Rights
+from actors.queues.appending import AppendingLimits
+from actors.queues.broker import ASKED_EVERY
+from quorate.protocol import Action, Request
+from tests.actors.cranked import Probe, ref
+from tests.actors.gateway.test_routing import Somebody
+from tests.actors.queues.test_queue_owner import Owner, advanced, leading
+
+COUNT = 7
+
+
+def quick(**settings: Any) -> Owner:
+    """A leader who waits for nobody's next request before an entry leaves."""
+    return leading(appending=AppendingLimits(writes_max=1, waits_for_disk=False), **settings)
+
+
+def hurried() -> Owner:
+    """A leader who is late whenever it looks."""
+    owner = quick()
+    owner.runtime.late_after = 1
+    return owner
+
+
+def asks(owner: Owner, action: int = Action.CONFIGURE, client: Any = None, **fields: Any) -> Execute:
+    made = [Request(action, queue=f"q{number}", seq=number, **fields) for number in range(COUNT)]
+    return Execute([Call(request, client or owner, 0, owner.asker) for request in made])
+
+
+def told(owner: Owner, *messages: Any) -> None:
+    """All of them are there before the owner has its next turn."""
+    for message in messages:
+        owner.actor.actor_ref.tell(message)
+    owner.crank()
+
+
+def settle(owner: Owner) -> None:
+    """All that was made is committed, entry by entry."""
+    while owner.actor._ledger.committed < owner.actor._ledger.state.trans_id:
+        owner.appended()
+        owner.advance(owner.actor._appender.machine.logged)
+
+
+def seqs(owner: Owner) -> list[Any]:
+    return [reply.seq for reply in owner.replies()]
+
+
+def test_all_is_done_in_order_though_it_is_late_all_the_time() -> None:
+    owner = hurried()
+    told(owner, asks(owner, max_size=5))
+    assert [record.queue for record in owner.appended()] == ["q0", "q1"], "so many were done in the first turn"
+    settle(owner)
+    assert seqs(owner) == list(range(COUNT))
+
+
+def test_what_comes_meanwhile_is_behind_what_was_put_off() -> None:
+    owner = hurried()
+    calls = asks(owner, Action.MONITOR)
+    later = Execute([Call(Request(Action.MONITOR, queue="q", seq="last"), owner, 0, owner.asker)])
+    told(owner, calls, later)
+    assert seqs(owner) == [*range(COUNT), "last"]
+
+
+def test_who_is_not_late_puts_nothing_off() -> None:
+    owner = quick()
+    owner.actor.actor_ref.tell(asks(owner, Action.MONITOR))
+    owner.runtime._turns.popleft().take_turn()
+    assert seqs(owner) == list(range(COUNT))
+
+
+def test_a_former_leader_gives_back_what_it_has_put_off() -> None:
+    owner = hurried()
+    told(owner, asks(owner, max_size=5), Deposed(2, 1, 1))
+    [returned] = owner.router.take(Returned)
+    assert [call.request.seq for call in returned.calls] == list(range(ASKED_EVERY, COUNT))
+
+
+def test_who_hands_over_gives_it_back_as_well() -> None:
+    owner = hurried()
+    told(owner, asks(owner, max_size=5), Drain(5))
+    [returned] = owner.router.take(Returned)
+    assert [call.request.seq for call in returned.calls] == list(range(ASKED_EVERY, COUNT))
+
+
+def test_who_stops_refuses_it() -> None:
+    owner = hurried()
+    told(owner, asks(owner, max_size=5), Stop(ref(Probe())))
+    refused = [reply.seq for reply in owner.replies() if reply.error == "stopping"]
+    assert refused == list(range(ASKED_EVERY, COUNT))
+
+
+def test_consumers_of_a_client_that_is_gone_meanwhile_take_nothing_and_wait_for_nothing() -> None:
+    owner, client = hurried(), Somebody()
+    for number in range(COUNT):
+        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1")
+    settle(owner)
+    owner.replies()
+    client.has_left = client.is_gone = True
+    told(owner, asks(owner, Action.CONSUME, client, wait=9.0), ClientGone(client))
+    ready = [len(queue.ready) for queue in owner.actor._ledger.state.queues.values()]
+    assert ready[ASKED_EVERY:] == [1] * (COUNT - ASKED_EVERY)
+    assert not owner.actor._broker.delivery.lines.named
+
+
+def test_what_a_client_may_not_have_any_more_is_refused_though_it_was_admitted() -> None:
+    owner, client = hurried(), Somebody()
+    told(owner, asks(owner, Action.CONFIGURE, client, max_size=5), RightsChanged(client, Principal("w", Rights({}))))
+    settle(owner)
+    errors = {reply.seq: reply.error for reply in owner.replies()}
+    assert errors == {number: None if number < ASKED_EVERY else "not_allowed" for number in range(COUNT)}
+
+
+def test_a_node_that_does_not_lead_answers_what_is_asked_of_itself_in_turns_as_well() -> None:
+    owner = Owner()
+    owner.runtime.late_after = 1
+    told(owner, asks(owner, Action.NODE_MONITOR))
+    assert seqs(owner) == list(range(COUNT))
+
+
+def test_what_is_committed_at_once_is_let_go_of_in_turns() -> None:
+    owner = quick(commit_piece=2)
+    for number in range(5):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=number)
+    owner.actor.actor_ref.tell(advanced(6))
+    turns: list[int] = []
+    while owner.runtime._turns or not turns:
+        owner.runtime._turns.popleft().take_turn()
+        turns.append(len(owner.actor._ledger.state.queues["q"].ready))
+    assert turns == [2]
+    owner.crank()
+    assert len(owner.actor._ledger.state.queues["q"].ready) == 5
+    assert seqs(owner) == list(range(5))
+
+
+def test_what_was_committed_before_the_lead_was_lost_is_answered_though_its_turn_had_not_come() -> None:
+    owner = quick(commit_piece=1)
+    for number in range(5):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=number)
+    told(owner, advanced(6), Deposed(6, 6, 2))
+    assert [(reply.seq, reply.error) for reply in owner.replies()] == [(number, None) for number in range(5)]
+
+
+def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> None:
+    owner = quick(commit_piece=1)
+    for number in range(5):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=number)
+    told(owner, Drain(5), advanced(6))
+    assert seqs(owner) == list(range(5))
+    assert owner.replicator.take(Drained) == [Drained(5)]

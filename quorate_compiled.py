@@ -168,6 +168,7 @@ MODULES: Final = (
     "storage.queue_state",
     "storage.real_disk",
     "storage.recovery",
+    "storage.following",
     "storage.state",
     "storage.stretches",
     "storage.tables",

@@ -9,9 +9,6 @@ from storage.message import Made, Message, weight
 from storage.records import Members, messages_of
 
 SMALL_ENTRY_RECORDS: Final = 100
-ENTRY_RECORDS_MAX: Final = 2000
-"""A follower applies an entry in one turn: so many records are some 3 ms."""
-
 RECORD_BYTES: Final = 400
 """What a record takes beside its data and its lists, at most about."""
 
@@ -43,21 +40,18 @@ def make_entries(
 
 
 def _parts(records: Sequence[Made], bytes_max: int, together: Sequence[tuple[int, int]]) -> Sequence[Sequence[Made]]:
-    """Cut the records so that no entry has more than about `bytes_max` and one record, or one group, more.
-
-    Nor more than `ENTRY_RECORDS_MAX` records, and one group.
-    """
+    """Cut the records so that no entry has more than about `bytes_max` and one record, or one group, more."""
     if len(records) < SMALL_ENTRY_RECORDS:
         data_bytes = sum([weight(record) for record in records if isinstance(record, Message)])
         if data_bytes < bytes_max // 2:
             return [records]
-    if len(records) <= ENTRY_RECORDS_MAX and sum([_size(record) for record in records]) <= bytes_max:
+    if sum([_size(record) for record in records]) <= bytes_max:
         return [records]
     inside = {index for begin, end in together for index in range(begin + 1, end)}
     parts: list[list[Made]] = [[]]
     size = 0
     for index, record in enumerate(records):
-        if parts[-1] and (size > bytes_max or len(parts[-1]) >= ENTRY_RECORDS_MAX) and index not in inside:
+        if parts[-1] and size > bytes_max and index not in inside:
             parts.append([])
             size = 0
         parts[-1].append(record)

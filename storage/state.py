@@ -135,13 +135,8 @@ class ShardState:
             for msg_id in messages_of(record)[0]:
                 self._place(msg_id, time)
 
-    def follow_entry(self, entry: Entry) -> None:
-        """Apply a committed entry, unless that was done when this node led. It follows what is here."""
-        if entry.last_trans_id <= self.trans_id:
-            return
-        assert entry.first_trans_id == self.trans_id + 1, (entry.first_trans_id, self.trans_id)
-        for offset, record in enumerate(entry.records):
-            self.follow(entry.first_trans_id + offset, record, entry.time)
+    def close_entry(self, entry: Entry) -> None:
+        """Note that all records of an entry are applied (`follow`)."""
         self.time = entry.time
         self.stretches.note(entry.vote_id, entry.last_trans_id, entry.records)
         self.undo.close(entry.last_trans_id, entry.time)

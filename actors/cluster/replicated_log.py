@@ -9,7 +9,6 @@ It knows no role: a leader appends to it, a follower takes what it is sent, and 
 
 import math
 from collections import deque
-from typing import Final
 
 from actors.cluster.decisions import Decisions, WriteEntries
 from actors.cluster.membership import Membership
@@ -19,9 +18,6 @@ from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Members
-
-APPLY_RECORDS_MAX: Final = 1000
-"""With so many records or more the owner is told to apply some, and then the rest: it has a turn for each."""
 
 
 class WritesUnderWay:
@@ -164,19 +160,14 @@ class ReplicatedLog:
         return [message]
 
     def apply_committed(self) -> Decisions:
-        """Let a follower's owner apply what is committed and was not applied yet, some of it in each message."""
+        """Let a follower's owner apply what is committed and was not applied yet."""
         if self.is_reloading or self.applied >= self.committed:
             return []
         entries = self.tail.behind(self.applied, up_to=self.committed)
         if not entries:
             return []
-        decisions: Decisions = []
-        begin = 0
-        for index, entry in enumerate(entries):
-            if entry.last_trans_id - self.applied >= APPLY_RECORDS_MAX or index == len(entries) - 1:
-                decisions.append(Apply(entries[begin : index + 1]))
-                begin, self.applied = index + 1, entry.last_trans_id
-        return decisions
+        self.applied = entries[-1].last_trans_id
+        return [Apply(entries)]
 
     def promote(self, vote_id: int) -> Decisions:
         """Let the owner lead, with all that the log holds."""

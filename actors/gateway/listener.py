@@ -93,9 +93,7 @@ class Listener(LoopActor):
         self.counts = ClientCounts() if counts is None else counts
         self.room = Room(limits.held_bytes_max, self._connections, ReachedLimits(log, self.counts))
         self.counts.traffic = self.room.held
-        self.turn = ReadingTurn(runtime.monotonic, lambda: runtime.wake(self), self.room.held)
-        self.strangers = Rests(runtime, self.turn)
-        self.cut = Turns(runtime, self.turn, self.strangers).cut
+        self._turns = Turns(runtime, ReadingTurn(runtime.monotonic, lambda: runtime.wake(self), self.room.held))
         self._datagrams = Datagrams(self.room.account(), self.room.reached)
         self._gathered: list[Call] = []
         self._is_stopping = self.expects_clients = False
@@ -115,6 +113,16 @@ class Listener(LoopActor):
         self.runtime.call_later(SWEEP_S, self._sweep)
 
     # -- the sink ----------------------------------------------------------------------------------------------
+
+    @property
+    def turn(self) -> ReadingTurn:
+        """How much all clients are heard in one turn of the loop."""
+        return self._turns.turn
+
+    @property
+    def strangers(self) -> Rests:
+        """Who sees to it that strangers take no more time than they have."""
+        return self._turns.rests
 
     def admit(self, connection: Connection, address: Any = None, names: tuple[str, ...] = ()) -> str | None:
         """Why a new client, whose certificate has those `names`, can't be served; None if it is."""
@@ -211,6 +219,10 @@ class Listener(LoopActor):
         connection = message.client
         if connection in self._connections and not self._is_stopping:
             self._moving.begin(connection, message.shard)
+
+    def cut(self, connection: Connection) -> None:
+        """Hear others first, and then go on with it."""
+        self._turns.cut(connection)
 
     def settled(self, connection: Connection) -> None:
         """Send first what was answered."""

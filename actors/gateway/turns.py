@@ -13,12 +13,12 @@ from net.clients.reading_turn import LINE_S, ReadingTurn
 
 
 class Turns:
-    """One Listener's. `turn` is the worker's; `rests` reckons what strangers took."""
+    """One Listener's. `turn` is the worker's; `rests` reckons what strangers take for what is large."""
 
-    def __init__(self, runtime: Runtime, turn: ReadingTurn, rests: Rests) -> None:
+    def __init__(self, runtime: Runtime, turn: ReadingTurn) -> None:
         self._runtime = runtime
-        self._turn = turn
-        self._rests = rests
+        self.turn = turn
+        self.rests = Rests(runtime, turn)
         self._known: deque[Connection] = deque()
         self._strangers: deque[Connection] = deque()
         self._is_armed = self._is_armed_for_strangers = False
@@ -30,7 +30,7 @@ class Turns:
             self._arm()
         else:
             self._strangers.append(connection)
-            self._turn.strangers_wait = True
+            self.turn.strangers_wait = True
             self._arm_for_strangers(0.0)
 
     def _arm(self) -> None:
@@ -41,12 +41,12 @@ class Turns:
     def _go_on(self) -> None:
         """Hear those in the line: each once, since who is cut again stands at its end."""
         self._is_armed = False
-        self._turn.begin(LINE_S)
+        self.turn.begin(LINE_S)
         for _ in range(len(self._known)):
             self._known.popleft().end_turn()
-            if not self._turn.may_hear():
+            if not self.turn.may_hear():
                 break
-        self._turn.end()
+        self.turn.end()
         if self._known:
             self._arm()
 
@@ -57,13 +57,13 @@ class Turns:
 
     def _go_on_with_strangers(self) -> None:
         self._is_armed_for_strangers = False
-        turn, line = self._turn, self._strangers
+        turn, line = self.turn, self._strangers
         for _ in range(len(line)):
             if not turn.has_slice:
                 break
             connection = line.popleft()
             turn.begin_stranger(0)
-            self._rests.end_turn(connection)
+            self.rests.end_turn(connection)
             turn.end_stranger()
         turn.strangers_wait = bool(line)
         turn.end()

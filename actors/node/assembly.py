@@ -44,8 +44,9 @@ LANES: Final = 1
 ASYNC_WRITES_MAX: Final = 2
 """Writes under way at once that the system finishes by itself."""
 
-ENTRY_BYTES_MAX: Final = 8 << 20
-"""An entry is closed when it passes this, whatever a segment holds: with one request more it must fit a frame."""
+ENTRY_BYTES_MAX: Final = 512 << 10
+"""An entry is closed when it passes this, whatever a segment holds: with one request more it must fit a frame, and what
+is decoded in one turn is no more."""
 
 
 @dataclass

@@ -46,7 +46,7 @@ class AppendingLimits:
 
     writes_max: int = 2
     waits_for_disk: bool = True
-    entry_bytes_max: int = 4 << 20
+    entry_bytes_max: int = 512 << 10
     tail_bytes_max: int = 64 << 20
 
 

@@ -1,14 +1,19 @@
-"""Undoing what was not committed: where it is much that takes several turns, and nothing is asked of the state then."""
+"""What is done to a state in several turns, where it is much: undoing what was not committed, applying what is.
+
+Nothing is asked of the state meanwhile: its owner's messages wait.
+"""
 
 from collections.abc import Callable
 
 from actors.runtime.loop_actor import LoopActor
+from storage.entry import StoredEntry
+from storage.following import Following
 from storage.state import ShardState
-from storage.undo import Undoing, undoing
+from storage.undo import undoing
 
 
 class Interlude:
-    """One owner's. `is_on`: a state is being undone, `piece` steps a turn, and the owner's messages wait for that.
+    """One owner's. `is_on`: it is at work, and the owner's messages wait. `piece`: steps that are undone in one turn.
 
     `carry_out` is what the owner does behind each message.
     """
@@ -32,19 +37,30 @@ class Interlude:
                 pass
             then(True)
         else:
-            self.is_on = True
-            self._owner.pause()
-            self._owner.runtime.call_later(0.0, lambda: self._go_on(work, then))
+            self._begin(lambda: work.go_on(self._piece), lambda: then(True))
 
-    def _go_on(self, work: Undoing, then: Callable[[bool], None]) -> None:
+    def follow(self, state: ShardState, entries: list[StoredEntry], then: Callable[[], None]) -> None:
+        """Apply committed entries, which follow what is there, until it is late; and go on with that in other turns."""
+        work, is_late = Following(state, entries), self._owner.runtime.is_late
+        if work.go_on(is_late):
+            then()
+        else:
+            self._begin(lambda: work.go_on(is_late), then)
+
+    def _begin(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
+        self.is_on = True
+        self._owner.pause()
+        self._owner.runtime.call_later(0.0, lambda: self._go_on(go_on, then))
+
+    def _go_on(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
         """One piece more; behind the last, the owner hears what was said to it meanwhile."""
         owner = self._owner
         if owner.has_ended:
             return
-        if not work.go_on(self._piece):
-            owner.runtime.call_later(0.0, lambda: self._go_on(work, then))
+        if not go_on():
+            owner.runtime.call_later(0.0, lambda: self._go_on(go_on, then))
             return
         self.is_on = False
-        then(True)
+        then()
         self._carry_out()
         owner.resume()

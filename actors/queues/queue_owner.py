@@ -44,7 +44,7 @@ from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord
-from storage import entry_codec
+from storage.following import follow_all
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
@@ -242,13 +242,16 @@ class QueueOwner(LoopActor):
             for stored in message.entries:
                 stored.read = None  # the fresh state has them, or they come again behind it
             return
-        state = self._ledger.state
-        for stored in message.entries:
-            state.follow_entry(entry_codec.read(stored, "a replicated entry"))
-        self._view.committed = message.entries[-1].last_trans_id
-        self._ledger.followed(self._view.committed, state.time)
-        self._broker.ripening.time_is(state.time)
-        self._describe()
+        ledger, committed = self._ledger, message.entries[-1].last_trans_id
+
+        def follow() -> None:
+            """They are applied."""
+            self._view.committed = committed
+            ledger.followed(committed, ledger.state.time)
+            self._broker.ripening.time_is(ledger.state.time)
+            self._describe()
+
+        self._interlude.follow(ledger.state, message.entries, follow)
 
     # -- leading and following ---------------------------------------------------------------------------------
 
@@ -260,8 +263,7 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(state.trans_id)
         self._admission.hold([*uncertain, *undone])  # what was asked about this node, and waited for a commit
         state.undo.turn(state, is_on=self._view.voters > 1)
-        for entry in message.entries:
-            state.follow_entry(entry_codec.read(entry, "a replicated entry"))
+        follow_all(state, message.entries)
         self._take_state(state, committed)
         self._appender.machine.begin(state.trans_id)
         self._ledger.renew_lease(-NEVER, -NEVER)

@@ -34,7 +34,6 @@ from net.clients.connection_contract import ConnectionLimits, Sink, State, Trans
 from net.clients.open_requests import OpenRequests
 from net.clients.patience import Patience
 from net.clients.reading import Reading
-from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_length import LONG, reply_length
 from net.clients.reply_order import ReplyOrder
 from net.clients.resting import Resting
@@ -84,7 +83,6 @@ class Connection:
         "_resting",
         "_sink",
         "_state",
-        "_turn",
         "_waiting",
         "account",
         "affinity",
@@ -105,7 +103,6 @@ class Connection:
         self.is_moving = False
         self.transport = transport
         self._sink = sink
-        self._turn: ReadingTurn = sink.turn
         self._state = _OPEN
         self._guard = SessionGuard(session, sink)
         self._resting = Resting()
@@ -130,7 +127,12 @@ class Connection:
         """Whether nothing is under way: a new connection on the same stream could go on from here."""
         reading = self._reading
         is_held_up = self.open.count or self._waiting or reading.is_stalled or reading.is_paused or self._resting.is_on
-        return self._state is _OPEN and not is_held_up and self.session_state is not None and not self.unsent_bytes
+        return (
+            self._state is _OPEN
+            and not is_held_up
+            and self.session_state is not None
+            and not self.transport.get_write_buffer_size()
+        )
 
     @property
     def session_state(self) -> bytes | None:
@@ -142,52 +144,36 @@ class Connection:
         if not self._guard.resume(self, state):
             self.abort()
 
-    @property
-    def unsent_bytes(self) -> int:
-        """Replies that the client has not taken (bytes)."""
-        return 0 if self._state is _DEAD else self.transport.get_write_buffer_size()
-
-    def receive(self, data: bytes) -> None:
-        """Bytes from the client."""
+    def receive(self, data: bytes, *, in_time: bool = True) -> None:
+        """Bytes from the client; not `in_time`: this turn has no time for them, and they are looked at in another."""
         if self._state is not _OPEN:
             if self._patience.drops(len(data)) and self._state is not _DEAD:
                 self.transport.abort()
             return
         self._patience.was_heard = True
         self.account.ledger.read += len(data)
-        self._hear(data)
+        self._hear(data, in_time=in_time)
 
-    def put_off(self, data: bytes) -> None:
-        """Bytes from the client, in a turn that has no time for them: they are looked at in one to come."""
-        if self._state is not _OPEN:
-            self.receive(data)
+    def _hear(self, data: bytes, *, in_time: bool) -> None:
+        """Look at what came, unless something before it waits, or the client rests first, or others have their turn."""
+        account, resting = self.account, self._resting
+        if (
+            in_time
+            and not resting.unheard
+            and (account.is_known or len(data) <= SMALL_BYTES or not resting.comes_first(self, self._sink.strangers))
+        ):
+            self._look_at(data)
             return
-        self._patience.was_heard = True
-        self.account.ledger.read += len(data)
-        self._keep(data)
+        if self._state is not _OPEN and self._state is not _ENDED:
+            return  # it was refused
+        resting.unheard += data
+        if account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
+            self._sink.room.overdrawn(self, 0)
         reading = self._reading
-        if self._state is _OPEN and not reading.is_cut:
+        if not in_time and self._state is _OPEN and not reading.is_cut:
             reading.is_cut = True
             reading.pause(True)
             self._sink.cut(self)
-
-    def _keep(self, data: bytes) -> None:
-        """Keep what is to be looked at later."""
-        resting = self._resting
-        resting.unheard += data
-        if self.account.note_partial(self._guard.session.partial_bytes + len(resting.unheard)):
-            self._sink.room.overdrawn(self, 0)
-
-    def _hear(self, data: bytes) -> None:
-        """Look at what came, unless something before it waits, or the client rests first."""
-        account, resting = self.account, self._resting
-        if resting.unheard or (
-            not account.is_known and len(data) > SMALL_BYTES and resting.comes_first(self, self._sink.strangers)
-        ):
-            if self._state is _OPEN or self._state is _ENDED:  # it was not refused
-                self._keep(data)
-            return
-        self._look_at(data)
 
     def _look_at(self, data: bytes) -> None:
         session = self._guard.session
@@ -275,7 +261,7 @@ class Connection:
             found, size = waiting.take()
             self._take(found, size)
             taken += 1
-            is_over = taken == TURN_MAX or (not taken % LOOK_EVERY and not self._turn.has_time())
+            is_over = taken == TURN_MAX or (not taken % LOOK_EVERY and not self._sink.turn.has_time())
         has_more = not waiting and self._guard.session.has_more
         is_cut = is_over or (has_more and not resting.is_on)  # when it has rested, it goes on
         goes_on = self._state is _OPEN or self._state is _ENDED
@@ -295,7 +281,7 @@ class Connection:
         self._reading.is_cut = False
         unheard = self._resting.take_unheard()
         if unheard and (self._state is _OPEN or self._state is _ENDED):
-            self._hear(unheard)
+            self._hear(unheard, in_time=True)
         may_look = not self._resting.is_on and not self._waiting and self._state in (_OPEN, _ENDED)
         if may_look and self._guard.session.has_more:
             self._look_at(b"")
@@ -435,7 +421,8 @@ class Connection:
             if patience.has_lingered(passed_s):
                 self.transport.abort()
             return
-        unsent, before = self.unsent_bytes, self.account.unsent
+        unsent = 0 if self._state is _DEAD else self.transport.get_write_buffer_size()
+        before = self.account.unsent
         if unsent or before:
             self._note_unsent()
         if patience.owes_long(passed_s, unsent, before):

@@ -115,14 +115,11 @@ class TcpProtocol(asyncio.Protocol):
         assert connection is not None
         account = connection.account
         if account.is_known:
-            if self._turn.may_hear():
-                connection.receive(data)
-            else:
-                connection.put_off(data)
+            connection.receive(data, in_time=self._turn.may_hear())
         elif self._turn.may_hear_stranger():
             self._hear_stranger(connection, data)
         else:
-            connection.put_off(data)
+            connection.receive(data, in_time=False)
 
     def _hear_stranger(self, connection: Connection, data: bytes) -> None:
         """Reckon what that takes: all of it for strangers' slice of this turn, what is large for long."""

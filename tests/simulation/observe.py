@@ -17,6 +17,7 @@ from actors.messages.peers import SendPeers
 from net.peers.messages import Diverged, Push, SnapshotNeeded, TakeOver
 from storage.entry import StoredEntry
 from storage.entry_codec import decode
+from storage.following import follow_all
 from storage.message_ids import newest_record
 from storage.records import Clear, Configure, Encoding, Moving, Place, Position, Produce, Remove, Withhold
 from storage.state import ShardState
@@ -160,9 +161,9 @@ class Observer:
         said = ShardState(self._shard)
         for first, (last, data) in sorted(self.committed.items()):
             if first == said.trans_id + 1 and last <= min(state.trans_id, log.committed):
-                said.follow_entry(decode(data, "a committed entry"))
+                follow_all(said, [StoredEntry(first, last, 0, data)])
         for stored in log.tail.behind(said.trans_id, up_to=state.trans_id):
-            said.follow_entry(decode(stored.data, "an entry that is not known to be committed"))
+            follow_all(said, [StoredEntry(stored.first_trans_id, stored.last_trans_id, 0, stored.data)])
         self.compare(node_id, state, time, said)
 
     def compare(self, node_id: int, state: ShardState, time: float, said: ShardState) -> None:

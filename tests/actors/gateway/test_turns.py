@@ -1,6 +1,5 @@
 """Clients whose turn was cut: two lines, each of which goes on, and neither waits for the other."""
 
-from actors.gateway.rests import Rests
 from actors.gateway.turns import Turns
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
@@ -20,8 +19,7 @@ class Hall(FakeEnd):
         super().__init__()
         self.runtime = CrankedRuntime()
         self.turn = ReadingTurn(lambda: self.runtime.time, lambda: None, self.ledger)
-        self.rests = Rests(self.runtime, self.turn)
-        self.turns = Turns(self.runtime, self.turn, self.rests)
+        self.turns = Turns(self.runtime, self.turn)
         self.takes_s = 0.0
         self.heard: list[Connection] = []
 
@@ -44,7 +42,7 @@ def test_those_in_the_line_are_heard_in_their_order_some_in_each_turn() -> None:
     hall.takes_s = LINE_S
     clients = [hall.client(is_known=True) for _ in range(5)]
     for client in clients:
-        client.put_off(ASK)
+        client.receive(ASK, in_time=False)
     turns = []
     while len(hall.heard) < 5:
         [timer] = [timer for timer in hall.runtime._timers if timer.callback]
@@ -61,9 +59,9 @@ def test_strangers_in_the_line_are_heard_as_their_slice_allows_and_hold_up_nobod
     hall.takes_s = SLICE_S
     strangers = [hall.client(is_known=False) for _ in range(5)]
     for stranger in strangers:
-        stranger.put_off(ASK)
+        stranger.receive(ASK, in_time=False)
     known = hall.client(is_known=True)
-    known.put_off(ASK)
+    known.receive(ASK, in_time=False)
     begun = hall.runtime.time
     hall.runtime.crank(1.0)
     assert [one for one in hall.heard if one is not known] == strangers
@@ -76,8 +74,8 @@ def test_who_is_cut_again_stands_at_the_end() -> None:
     hall = Hall()
     greedy, other = hall.client(is_known=True), hall.client(is_known=True)
     hall.takes_s = LINE_S / 10
-    greedy.put_off(ASK * 40)
-    other.put_off(ASK)
+    greedy.receive(ASK * 40, in_time=False)
+    other.receive(ASK, in_time=False)
     hall.runtime.crank(1.0)
     assert hall.heard.index(other) == 16, "behind what the first was heard in its turn"
     assert hall.heard.count(greedy) == 40
@@ -86,8 +84,8 @@ def test_who_is_cut_again_stands_at_the_end() -> None:
 def test_who_is_gone_is_passed_by() -> None:
     hall = Hall()
     gone, other = hall.client(is_known=False), hall.client(is_known=False)
-    gone.put_off(ASK)
-    other.put_off(ASK)
+    gone.receive(ASK, in_time=False)
+    other.receive(ASK, in_time=False)
     gone.lost()
     hall.runtime.crank(1.0)
     assert hall.heard == [other]

@@ -5,14 +5,15 @@ from typing import Any
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
-from actors.messages.log import Deposed, Drain, Drained
+from actors.messages.log import Apply, Deposed, Drain, Drained
 from actors.messages.rights import Principal, Rights
 from actors.queues.appending import AppendingLimits
 from actors.queues.broker import ASKED_EVERY
-from quorate.protocol import Action, Request
+from quorate.protocol import Action, MonitorReply, Request
+from storage.entry_making import make_entries
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
-from tests.actors.queues.test_queue_owner import Owner, advanced, leading
+from tests.actors.queues.test_queue_owner import Owner, advanced, leading, produce
 
 COUNT = 7
 
@@ -154,3 +155,19 @@ def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> No
     told(owner, Drain(5), advanced(6))
     assert seqs(owner) == list(range(5))
     assert owner.replicator.take(Drained) == [Drained(5)]
+
+
+def test_a_follower_applies_what_is_committed_in_turns_and_answers_behind_it() -> None:
+    leader = leading()
+    for _ in range(20):
+        produce(leader)
+    records = leader.appended()
+    owner = Owner()
+    owner.runtime.late_after = 1
+    [entry] = make_entries(5, 1, 1_800_000_000.0, records, 1 << 20)
+    told(owner, Apply([entry]), Execute([Call(Request(Action.NODE_MONITOR, queue="q"), owner, 0, owner.asker)]))
+    [reply] = owner.replies()
+    assert isinstance(reply, MonitorReply)
+    assert reply.ready == 20
+    assert len(owner.actor._ledger.state.messages) == len(records)
+    assert owner.actor._view.committed == len(records)

@@ -104,10 +104,10 @@ def test_it_is_said_when_there_is_time_for_strangers_again() -> None:
 
 def test_what_is_put_off_is_kept_and_looked_at_later_in_its_order() -> None:
     end, connection = connected()
-    connection.put_off(b'{"action":4,"queue":"a"}{"acti')
+    connection.receive(b'{"action":4,"queue":"a"}{"acti', in_time=False)
     assert (end.requests, end.is_reading, end.cut_ones) == ([], False, [connection])
     assert end.ledger.used == 30
-    connection.put_off(b'on":4,"queue":"b"}')
+    connection.receive(b'on":4,"queue":"b"}', in_time=False)
     assert end.cut_ones == [connection], "it stands in the line already"
     connection.end_turn()
     assert [request.queue for _, request in end.requests] == ["a", "b"]
@@ -116,7 +116,7 @@ def test_what_is_put_off_is_kept_and_looked_at_later_in_its_order() -> None:
 
 def test_who_ends_its_side_while_it_is_put_off_is_answered() -> None:
     end, connection = connected()
-    connection.put_off(b'{"action":4,"queue":"a"}')
+    connection.receive(b'{"action":4,"queue":"a"}', in_time=False)
     connection.end()
     connection.end_turn()
     [(order, request)] = end.requests
@@ -126,7 +126,7 @@ def test_who_ends_its_side_while_it_is_put_off_is_answered() -> None:
 
 def test_who_is_gone_while_it_is_put_off_holds_nothing() -> None:
     end, connection = connected()
-    connection.put_off(b'{"action":4,"queue":"a"}')
+    connection.receive(b'{"action":4,"queue":"a"}', in_time=False)
     connection.lost()
     connection.end_turn()
     assert (end.requests, end.ledger.used) == ([], 0)
@@ -135,7 +135,7 @@ def test_who_is_gone_while_it_is_put_off_holds_nothing() -> None:
 def test_who_rests_while_it_is_put_off_goes_on_behind_that() -> None:
     end, connection = connected()
     connection.rest(True)
-    connection.put_off(b'{"action":4,"queue":"a"}')
+    connection.receive(b'{"action":4,"queue":"a"}', in_time=False)
     connection.end_turn()
     assert end.requests == []
     connection.rest(False)

@@ -1,0 +1,63 @@
+"""What is committed is applied in pieces, and comes to the same."""
+
+from typing import Any
+
+import pytest
+
+from storage.entry import StoredEntry
+from storage.entry_making import make_entries
+from storage.following import LOOK_EVERY, Following, follow_all
+from storage.records import Confirm, Produce
+from storage.state import ShardState
+
+PRODUCED = 20
+
+
+def entries() -> list[StoredEntry]:
+    records: list[Any] = [
+        Produce("q", number * 512, b"x", 1.0, 1.0, 1e9, 60.0, 0, None) for number in range(1, PRODUCED + 1)
+    ]
+    first = make_entries(1, 1, 1.0, records, 1 << 20)
+    second = make_entries(1, PRODUCED + 1, 2.0, [Confirm("q", [512, 1024], [0, 0])], 1 << 20)
+    return [*first, *second]
+
+
+def late(answers: list[bool]) -> Any:
+    return lambda: answers.pop(0) if answers else False
+
+
+def whole() -> ShardState:
+    state = ShardState()
+    follow_all(state, entries())
+    return state
+
+
+def shown(state: ShardState) -> Any:
+    return (sorted(state.messages), state.trans_id, state.time, len(state.queues["q"].ready))
+
+
+def test_all_at_once() -> None:
+    state = ShardState()
+    assert Following(state, entries()).go_on(late([]))
+    assert shown(state) == shown(whole())
+
+
+def test_some_in_each_piece() -> None:
+    state = ShardState()
+    following = Following(state, entries())
+    seen = []
+    while not following.go_on(late([True])):
+        seen.append(state.trans_id)
+    assert seen == [*range(LOOK_EVERY, PRODUCED, LOOK_EVERY), PRODUCED]
+    assert shown(state) == shown(whole())
+
+
+def test_what_the_state_has_is_passed_over() -> None:
+    state = whole()
+    assert Following(state, entries()).go_on(late([True] * 9)) is False, "it is asked behind each entry"
+    assert shown(state) == shown(whole())
+
+
+def test_a_gap_is_a_fault_of_ours() -> None:
+    with pytest.raises(AssertionError):
+        Following(ShardState(), entries()[1:]).go_on(late([]))

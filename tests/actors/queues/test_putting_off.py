@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec import Raw
+
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
@@ -13,7 +15,7 @@ from quorate.protocol import Action, MonitorReply, Request
 from storage.entry_making import make_entries
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
-from tests.actors.queues.test_queue_owner import Owner, advanced, leading, produce
+from tests.actors.queues.test_queue_owner import Owner, advanced, leading
 
 COUNT = 7
 
@@ -159,8 +161,8 @@ def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> No
 
 def test_a_follower_applies_what_is_committed_in_turns_and_answers_behind_it() -> None:
     leader = leading()
-    for _ in range(20):
-        produce(leader)
+    made = [Request(Action.PRODUCE, queue="q", data=Raw(b"1")) for _ in range(20)]
+    leader.tell(Execute([Call(request, leader, 0, leader.asker) for request in made]))
     records = leader.appended()
     owner = Owner()
     owner.runtime.late_after = 1

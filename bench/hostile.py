@@ -3,7 +3,8 @@
 Each attack runs for some seconds, in a process of its own, against the node that is asked by the good client (of three
 nodes: a follower, so that all of it is forwarded as well). Told of each: workers that ended, changes of leader, the
 most memory that a worker took beyond what it had, and the good client's p99 as a multiple of what it was before.
-`python -m bench.hostile deep flood` runs only those that are named; `--seconds 20`.
+`python -m bench.hostile deep flood` runs only those that are named; `--seconds 20`. What speaks Disque is run against
+the one node alone, which listens for it.
 """
 
 import argparse
@@ -33,6 +34,10 @@ LIMITS: Final[dict[str, object]] = {
     "stalled_timeout_s": 5,
     "max_memory_bytes": 256 << 20,
 }
+DISQUE: Final = PORT + 1
+CROWD: Final = 250
+"""Connections that all send at one moment."""
+
 PAUSE_S: Final = 0.01
 CALM_S: Final = 5.0
 
@@ -194,7 +199,87 @@ def audit(port: int, token: str) -> None:
     _again(once)
 
 
-ATTACKS: Final = {one.__name__: one for one in (deep, doubled, replies, waiting, flood, places, partial, unread, audit)}
+def _crowd(port: int, body: bytes, pause_s: float) -> None:
+    """Many connections, each of which sends that at the same moment as all others, again and again."""
+    socks = [_dial(port) for _ in range(CROWD)]
+    while True:
+        for at, sock in enumerate(socks):
+            sock.setblocking(False)
+            try:
+                sock.send(body)
+            except BlockingIOError:
+                pass
+            except OSError:
+                sock.close()
+                with contextlib.suppress(OSError):
+                    socks[at] = _dial(port)
+        time.sleep(pause_s)
+        for sock in socks:
+            with contextlib.suppress(OSError):
+                while sock.recv(1 << 20):
+                    pass
+
+
+def tiny(port: int, token: str) -> None:
+    """What is no request, two hundred times in 400 bytes."""
+    _crowd(port, b"{}" * 200, 0.5)
+
+
+def commands(port: int, token: str) -> None:
+    """Disque's longest answer that needs no right."""
+    _crowd(DISQUE, b"COMMAND\r\n" * 100, 0.5)
+
+
+def batches(port: int, token: str) -> None:
+    """A thousand messages in each request, and as many taken again."""
+    body = b'{"action":1,"queue":"public","ttl":1,"messages":[' + b",".join([b'{"data":1}'] * 1000) + b"]}"
+    _crowd(port, body + b'{"action":2,"queue":"public","count":1000}', 1.0)
+
+
+def cancels(port: int, token: str) -> None:
+    """Consumers that wait, and cancels of some that do not."""
+    waits = [
+        b"".join(b'{"action":2,"queue":"public-none","wait":3600,"seq":%d}' % seq for seq in range(120))
+        for _ in range(CROWD // 2)
+    ]
+    socks = [_dial(port) for _ in waits]
+    for sock, body in zip(socks, waits, strict=True):
+        sock.sendall(body)
+    body = b"".join(b'{"action":19,"seq":"x%d"}' % seq for seq in range(400))
+
+    def once() -> None:
+        with _dial(port) as sock:
+            sock.sendall(body)
+            sock.settimeout(5)
+            left = 400
+            while left > 0 and (data := sock.recv(65536)):
+                left -= data.count(b"\n")
+
+    _again(once)
+
+
+def leaving(port: int, token: str) -> None:
+    """Consumers that wait, all of whose connections are reset at one moment, again and again."""
+    body = b"".join(b'{"action":2,"queue":"public-none","wait":3600,"seq":%d}' % seq for seq in range(120))
+
+    def once() -> None:
+        socks = [_dial(port) for _ in range(CROWD)]
+        for sock in socks:
+            sock.sendall(body)
+        time.sleep(0.5)
+        for sock in socks:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            sock.close()
+
+    _again(once)
+
+
+ALONE: Final = frozenset({"commands"})
+ATTACKS: Final = {
+    one.__name__: one
+    for one in (deep, doubled, replies, waiting, flood, places, partial, unread, audit)
+    + (tiny, commands, batches, cancels, leaving)
+}
 
 
 def _beside(name: str, port: int, token: str) -> None:
@@ -318,7 +403,8 @@ def main() -> None:
         for size in (1, 3):
             with contextlib.ExitStack() as stack:
                 if size == 1:
-                    nodes = [stack.enter_context(running_node(PORT, **settings))]
+                    listeners = [{"protocol": "disque", "host": "127.0.0.1", "port": DISQUE}]
+                    nodes = [stack.enter_context(running_node(PORT, listeners=listeners, **settings))]
                     asked = nodes[0]
                 else:
                     cluster = stack.enter_context(running_cluster(PORT + 10, size, **settings))
@@ -327,6 +413,8 @@ def main() -> None:
                         leader = int(client.request(8)["leader_node_id"])
                     asked = next(node for node_id, node in cluster.nodes.items() if node_id != leader)
                 for name in names:
+                    if size > 1 and name in ALONE:
+                        continue
                     row = _attack(name, nodes, asked, tokens, arguments.seconds)
                     print(
                         json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True

@@ -1,12 +1,14 @@
 """python -m bench.turns: the longest turn of a node's loop while it does what takes long.
 
 Two million messages are cleared, a hundred thousand queues listed and sorted, fifty thousand consumers wait while the
-lead goes to another node, and a log of large messages is trimmed. Whoever holds the loop for longer than the watchdog
+lead goes to another node, a log of large messages is trimmed, and hundreds of clients ask for as much as one may at the
+same moment. Whoever holds the loop for longer than the watchdog
 allows (`QUORATE_WATCHDOG`, 5 ms here) is named in the node's log; the longest are told. `python -m bench.turns clear
 list` runs what is named; `--scale 0.1` makes all of it smaller.
 """
 
 import argparse
+import json
 import os
 import re
 import socket
@@ -23,14 +25,15 @@ PORT: Final = 11_640
 WATCHDOG_MS: Final = 5
 WANTED_MS: Final = 20
 BATCH: Final = 1000
-TURN: Final = re.compile(r"a turn of (\S+) took ([\d.]+) ms")
+TURN: Final = re.compile(r"(?:a turn of (\S+) took|the loop was) ([\d.]+) ms")
+CROWD: Final = 300
 LIMITS: Final[dict[str, object]] = {"max_waiters": 200_000, "max_open_requests": 200_000, "max_memory_bytes": 8 << 30}
 
 
 def turns(node: BenchNode) -> list[tuple[float, str]]:
     """What the watchdog has named in the node's log (ms, whose turn)."""
     text = (node.folder / "node.log").read_text()
-    return [(float(found[2]), found[1]) for found in TURN.finditer(text)]
+    return [(float(found[2]), found[1] or "all") for found in TURN.finditer(text)]
 
 
 def told(what: str, nodes: list[BenchNode], before: list[int], took_s: float) -> None:
@@ -114,11 +117,44 @@ def trimmed(scale: float) -> None:
         told(f"{count} messages of 200 kB trimmed", [node], before, time.monotonic() - begun)
 
 
+def crowded(scale: float) -> None:
+    """Three hundred connections, each with one request of a thousand messages or rows, all at the same moment."""
+    count = int(CROWD * scale)
+    items = b",".join([b'{"data":1}'] * BATCH)
+    with running_node(PORT, **LIMITS) as node, Client(port=node.port, timeout=60) as client:
+        socks = [socket.create_connection(("127.0.0.1", node.port), 5) for _ in range(count)]
+
+        def ask(what: str, bodies: list[bytes]) -> list[bytes]:
+            time.sleep(1.0)
+            before, begun = counted([node]), time.monotonic()
+            for sock, body in zip(socks, bodies, strict=True):
+                sock.sendall(body)
+            replies = [b""] * count
+            for at, sock in enumerate(socks):
+                sock.settimeout(60)
+                while not replies[at].endswith(b"\n"):
+                    replies[at] += sock.recv(1 << 20)
+            told(f"{what}, {count} at once", [node], before, time.monotonic() - begun)
+            return replies
+
+        ask("produce of 1,000", [b'{"action":1,"queue":"q","ttl":999,"retry":99,"messages":[' + items + b"]}"] * count)
+        ask("peek of 1,000", [b'{"action":11,"queue":"q","count":1000}'] * count)
+        taken = ask("consume of 1,000", [b'{"action":2,"queue":"q","count":1000}'] * count)
+        ids = [[message["msg_id"] for message in json.loads(reply)["messages"]] for reply in taken]
+        ask("confirm of 1,000", [json.dumps({"action": 3, "msg_ids": some}).encode() for some in ids])
+        for first in range(int(20_000 * scale)):
+            client.produce(f"queue-{first:06}", b"x", ttl=86_400)
+        ask("list of 1,000, full", [b'{"action":7,"count":1000,"full":1}'] * count)
+        ask("status", [b'{"action":108}'] * count)
+        ask("two hundred that are none", [b"{}" * 199 + b'{"action":8}'] * count)
+
+
 PARTS: Final[dict[str, Callable[[float], None]]] = {
     "clear": clear,
     "list": listed,
     "hand-over": handed_over,
     "trim": trimmed,
+    "crowd": crowded,
 }
 
 

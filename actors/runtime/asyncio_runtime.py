@@ -36,6 +36,10 @@ REST_S: Final = 0.0002
 """How long a thread beside the loop sleeps when it rests: some 5 to 10 times what it computed before."""
 
 
+BEAT_S: Final = 0.005
+"""How often it is looked at whether the loop comes back in time, where somebody looks."""
+
+
 _monotonic: Final = time.monotonic
 _time: Final = time.time
 _thread_id: Final = threading.get_ident
@@ -46,7 +50,8 @@ class AsyncioRuntime(Runtime):
     """Runs actors on `loop`. Made on the loop's thread.
 
     `on_failure` is called once, with who raised and what, when anything on the loop did. A turn or a timer that takes
-    more than `watchdog_s` is logged with whose it was; 0: nobody looks.
+    more than `watchdog_s` is logged with whose it was, and so is that the loop did not come back for so long, whoever
+    had it: sockets have turns of their own. 0: nobody looks.
     """
 
     def __init__(
@@ -64,6 +69,8 @@ class AsyncioRuntime(Runtime):
         self._line: deque[Turn] = deque()
         self._is_serving = False
         self._late_at = 0.0
+        if watchdog_s:
+            loop.call_later(BEAT_S, self._beat, _monotonic() + BEAT_S)
         loop.set_exception_handler(self._loop_failed)
         mark_loop_thread(True)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -133,6 +140,13 @@ class AsyncioRuntime(Runtime):
         if took_s > self._watchdog_s:
             name = getattr(who, "__qualname__", None) or type(who).__name__
             log.warning("a turn of %s took %.1f ms", name, took_s * 1000)
+
+    def _beat(self, expected_at: float) -> None:
+        """Log that the loop comes back late: some turn of it was long, of actors, timers or sockets."""
+        now = _monotonic()
+        if now - expected_at > self._watchdog_s:
+            log.warning("the loop was %.1f ms late", (now - expected_at) * 1000)
+        self._loop.call_later(BEAT_S, self._beat, now + BEAT_S)
 
     def wake(self, turn: Turn) -> None:
         """Put `turn` at the end of the line."""

@@ -277,9 +277,11 @@ def leaving(port: int, token: str) -> None:
 ALONE: Final = frozenset({"commands"})
 ATTACKS: Final = {
     one.__name__: one
-    for one in (deep, doubled, replies, waiting, flood, places, partial, unread, audit)
-    + (tiny, commands, batches, cancels, leaving)
-}
+    for one in (
+        deep, doubled, replies, waiting, flood, places, partial, unread, audit,
+        tiny, commands, batches, cancels, leaving,
+    )
+}  # fmt: skip
 
 
 def _beside(name: str, port: int, token: str) -> None:

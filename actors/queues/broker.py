@@ -100,9 +100,6 @@ NEARLY: Final = 20
 KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
 
-ASKED_EVERY: Final = 2
-"""Behind so many requests it is asked whether it is late: each may be one of a thousand messages, which takes 4 ms."""
-
 
 def never_late() -> bool:
     """For a host that has all the time there is."""
@@ -183,8 +180,7 @@ class Broker:
     # -- what the host calls -----------------------------------------------------------------------------------
 
     def execute(self, now: float, calls: list[Call], is_late: Callable[[], bool] = never_late) -> int:
-        """Do the requests, in order, the first few of them and then as many as are begun before it is late. How many
-        were done."""
+        """Do the requests, in order, the first and then as many as are begun before it is late. How many were done."""
         self.ledger.set_time(now)
         self.delivery.begin()
         actions = self._actions
@@ -201,7 +197,7 @@ class Broker:
             else:
                 action(call)
             done_count += 1
-            if not done_count % ASKED_EVERY and is_late():
+            if is_late():
                 break
         return done_count
 

@@ -93,7 +93,7 @@ class Listener(LoopActor):
         self.counts = ClientCounts() if counts is None else counts
         self.room = Room(limits.held_bytes_max, self._connections, ReachedLimits(log, self.counts))
         self.counts.traffic = self.room.held
-        self._turns = Turns(runtime, ReadingTurn(runtime.monotonic, lambda: runtime.wake(self), self.room.held))
+        self._turns = Turns(runtime, ReadingTurn(runtime.monotonic_clock, lambda: runtime.wake(self), self.room.held))
         self._datagrams = Datagrams(self.room.account(), self.room.reached)
         self._gathered: list[Call] = []
         self._is_stopping = self.expects_clients = False

@@ -54,8 +54,8 @@ log = logging.getLogger("quorate.worker")
 
 COLLECT_AT: Final = (5_000, 4, 2500)
 """With so many new objects the garbage collector looks through them, with four times as many once more: 1 and 4 ms, or
-20 where they are lists of a thousand. Where messages pile up, all of them are new ones. Old ones are looked through with
-every 50 million: that takes long."""
+20 where they are lists of a thousand. Where messages pile up, all of them are new ones. Old ones are looked through
+with every 50 million: that takes long."""
 
 EXIT_FAILED: Final = 70
 EXIT_NO_SPACE: Final = 75

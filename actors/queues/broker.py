@@ -1,6 +1,6 @@
 """The broker: what each request does to a shard. A machine: requests and the time in, records and answers out.
 
-The host calls `execute`, `commit`, `pass_time` and `go_on`, and after each of them takes the records and the answers
+The host calls `begin` and `execute`, `commit`, `pass_time` and `go_on`, and then takes the records and the answers
 from the ledger. Records are applied when they are made; answers come out when they may be told.
 """
 
@@ -101,11 +101,6 @@ KEPT_AT_ONCE: Final = 100
 """So many of the messages that are kept go where there is no room for another."""
 
 
-def never_late() -> bool:
-    """For a host that has all the time there is."""
-    return False
-
-
 class Broker:
     """Decides for one shard. `view` is what it knows of the node; for `lease_committed` see `Delivery`. The times that
     the host tells it while it leads are those of `clock`.
@@ -179,27 +174,23 @@ class Broker:
 
     # -- what the host calls -----------------------------------------------------------------------------------
 
-    def execute(self, now: float, calls: list[Call], is_late: Callable[[], bool] = never_late) -> int:
-        """Do the requests, in order, the first and then as many as are begun before it is late. How many were done."""
+    def begin(self, now: float) -> None:
+        """Begin a turn, at that time by the host's clock: requests follow."""
         self.ledger.set_time(now)
         self.delivery.begin()
-        actions = self._actions
-        done_count = 0
-        for call in calls:
-            number = call.request.action
-            action = actions.get(number)
-            if action is None:
-                self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
-            elif self.disk_full is not None and number in NEEDS_SPACE:
-                self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
-            elif number in UNLESS_GONE and call.client.is_gone:  # it may have asked for something else since
-                self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
-            else:
-                action(call)
-            done_count += 1
-            if is_late():
-                break
-        return done_count
+
+    def execute(self, call: Call) -> None:
+        """Do a request."""
+        number = call.request.action
+        action = self._actions.get(number)
+        if action is None:
+            self.ledger.refuse(call, ErrorWord.NOT_SUPPORTED, f"there is no action {number}")
+        elif self.disk_full is not None and number in NEEDS_SPACE:
+            self.ledger.refuse(call, ErrorWord.DISK_FULL, f"nothing can be stored now: {self.disk_full}")
+        elif number in UNLESS_GONE and call.client.is_gone:  # it may have asked for something else since
+            self.ledger.refuse(call, ErrorWord.UNKNOWN_OUTCOME, "its client is gone")
+        else:
+            action(call)
 
     def commit(self, now: float, trans_id: int) -> None:
         """Note that records up to `trans_id` are committed."""

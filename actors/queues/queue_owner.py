@@ -145,11 +145,17 @@ class QueueOwner(LoopActor):
     # -- requests ----------------------------------------------------------------------------------------------
 
     def _execute(self, calls: list[Call]) -> None:
+        """Do the calls, in order, the first and then as many as are begun before it is late; the rest is put off."""
         admitted = self._admission.admit(calls)
-        if admitted is not None:
-            done = self._broker.execute(self._now(), admitted, self.runtime.is_late)
-            if done < len(admitted):
-                self._admission.put_off(admitted[done:])
+        if admitted is None:
+            return
+        broker, runtime, last = self._broker, self.runtime, len(admitted) - 1
+        broker.begin(self._now())
+        for index, call in enumerate(admitted):
+            broker.execute(call)
+            if runtime.is_late() and index < last:
+                self._admission.put_off(admitted[index + 1 :])
+                break
 
     def _client_gone(self, message: ClientGone) -> None:
         self._broker.delivery.forget(message.client)

@@ -61,6 +61,7 @@ class AsyncioRuntime(Runtime):
         watchdog_s: float = 0.0,
     ) -> None:
         super().__init__()
+        self.monotonic_clock = _monotonic
         self._watchdog_s = watchdog_s
         self._loop = loop
         self._on_failure = on_failure

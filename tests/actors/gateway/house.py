@@ -74,7 +74,7 @@ class House:
         while calls := [call for message in self.router.take(Execute) for call in message.calls]:
             calls, refused = self.virtual.split(calls, ref(self.router))
             send_answers(refused)
-            self.shard.broker.execute(self.shard.now, calls)
+            self.shard.execute(calls)
             self.shard.settle()
             for message in self.router.take(Answered):  # copies of a produce to a virtual queue
                 for call, reply in message.answers:

@@ -16,6 +16,7 @@ from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 from quorate.shards import shard_of_queue
 from storage.state import ShardState
 from tests.actors.cranked import Probe, ref
+from tests.actors.queues.shard import execute
 
 NOW = 1_800_000_000.0
 
@@ -42,7 +43,7 @@ class Shards:
 
     def produce(self, shard: int) -> None:
         request = Request(Action.PRODUCE, queue=f"q{shard}", data=msgspec.Raw(b"1"), retry=1000.0)
-        self.brokers[shard].execute(NOW + self.time, [Call(request, Asker(), 0, ref(Probe()))])
+        execute(self.brokers[shard], NOW + self.time, [Call(request, Asker(), 0, ref(Probe()))])
         self.settle(shard)
 
     def consume(self, groups: list[tuple[int, list[str]]], wait: float | None, action: Action = Action.CONSUME) -> None:
@@ -87,7 +88,7 @@ class Shards:
             self.under_way.append((shard, (what.order, refusal(what.request, ErrorWord.NO_LEADER, "down"))))
             return
         else:
-            broker.execute(NOW + self.time, [what])
+            execute(broker, NOW + self.time, [what])
         self.settle(shard)
 
     def settle(self, shard: int) -> None:

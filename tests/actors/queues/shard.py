@@ -16,6 +16,13 @@ from storage.state import ShardState
 from tests.net.protocols.decoding import decoded
 
 
+def execute(broker: Broker, now: float, calls: list[Call]) -> None:
+    """Do all of the calls, as a host does that is not late."""
+    broker.begin(now)
+    for call in calls:
+        broker.execute(call)
+
+
 class Shard:
     """One broker at `now` (Unix seconds). `commits` False: nothing is durable before `commit` is called."""
 
@@ -36,9 +43,13 @@ class Shard:
         assert isinstance(request, Request)
         self._calls += 1
         call = Call(request, client or self, self._calls, NOBODY)
-        self.broker.execute(self.now, [call])
+        self.execute([call])
         self.settle()
         return self._calls
+
+    def execute(self, calls: list[Call]) -> None:
+        """Do what came in one turn; not `settle`."""
+        execute(self.broker, self.now, calls)
 
     def ask(self, action: int, **fields: Any) -> dict[str, Any]:
         """Send a request and return its reply."""

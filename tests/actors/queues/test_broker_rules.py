@@ -462,10 +462,10 @@ def test_what_is_buried_into_a_queue_while_that_is_cleared_stays() -> None:
         shard.ask(Action.PRODUCE, queue="dead", messages=[{"data": 1}] * 1000)
     first = shard.ask(Action.PRODUCE, queue="work", data="buried", retry=1)["msg_id"]
     shard.ask(Action.CONSUME, queue="work")
-    shard.broker.execute(shard.now, [])
+    shard.execute([])
     request = Request(6, queue="dead")
     call = Call(request, shard, 999, NOBODY)
-    shard.broker.execute(shard.now, [call])
+    shard.execute([call])
     assert shard.broker.has_more, "it is under way"
     shard.now += 5.0
     shard.broker.pass_time(shard.now)
@@ -487,7 +487,7 @@ def test_of_a_dead_letter_queue_all_goes_that_was_there_however_much_is_buried_i
     old = {message.msg_id for message in shard.state.messages.values() if message.queue == "dead"}
     for _ in range(3):
         shard.ask(Action.CONSUME, queue="work", count=1000)
-    shard.broker.execute(shard.now, [Call(Request(6, queue="dead"), shard, 999, NOBODY)])
+    shard.execute([Call(Request(6, queue="dead"), shard, 999, NOBODY)])
     shard.now += 5.0
     while shard.broker.next_event_at <= shard.now:
         shard.broker.pass_time(shard.now)
@@ -502,10 +502,10 @@ def test_a_clear_looks_at_what_has_come_since_in_pieces() -> None:
     shard = Shard()
     for _ in range(5):
         shard.ask(Action.PRODUCE, queue="q", messages=[{"data": 1}] * 1000)
-    shard.broker.execute(shard.now, [Call(Request(6, queue="q"), shard, 999, NOBODY)])
+    shard.execute([Call(Request(6, queue="q"), shard, 999, NOBODY)])
     items = [ProduceItem(data=Raw(b"1"))] * 1000
     for _ in range(40):
-        shard.broker.execute(shard.now, [Call(Request(1, queue="q", messages=items), shard, 1000, NOBODY)])
+        shard.execute([Call(Request(1, queue="q", messages=items), shard, 1000, NOBODY)])
         shard.broker.commit(shard.now, shard.state.trans_id)
     shard.broker.ledger.take_answers()
     pieces = 0
@@ -525,7 +525,7 @@ def test_a_list_of_very_many_queues_goes_in_pieces_and_is_the_same() -> None:
         shard.state.queue(name)
     assert shard.ask(Action.LIST, count=3)["queue_count"] == len(names)
     call = Call(Request(7, pattern="q*7", count=1000), shard, 998, NOBODY)
-    shard.broker.execute(shard.now, [call])
+    shard.execute([call])
     assert shard.broker.has_more
     shard.settle()
     wanted = [name for name in names if name.endswith("7")]

@@ -64,7 +64,7 @@ def test_a_sorted_list_of_very_many_is_made_in_pieces() -> None:
     for number in range(LIST_NAMES):
         shard.state.queue(f"q{number:05}")
     shard.ask(Action.PRODUCE, queue="q03000", data=1)
-    shard.broker.execute(shard.now, [])
+    shard.execute([])
     call = shard.send(Action.LIST, sort="size", descending=True, count=2)
     assert [row["name"] for row in shard.replies[call]["queue_list"]] == ["q03000", "q00000"]
     assert shard.ask(Action.LIST, pattern="q0[01]*", descending=True, count=2)["next"] == "q01998"

@@ -144,7 +144,7 @@ def test_who_may_not_produce_where_they_came_from_moves_none_back() -> None:
     request = decoded(msgspec.json.encode({"action": 21, "queue": "dead", "count": 5}), RequestLimits())
     assert isinstance(request, Request)
     who = Principal("ann", Rights({"consume": ["*"], "produce": ["other*"]}))
-    shard.broker.execute(shard.now, [Call(request, shard, 999, NOBODY, principal=who)])
+    shard.execute([Call(request, shard, 999, NOBODY, principal=who)])
     shard.settle()
     reply = shard.replies[999]
     assert (reply["moved"], reply["stayed"]) == (0, 1)

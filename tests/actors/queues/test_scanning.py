@@ -10,7 +10,7 @@ def test_each_piece_waits_for_a_turn_of_its_own_and_others_go_first() -> None:
     shard = Shard()
     shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(3 * SCAN_PIECE)])
     calls = [Call(Request(23, full=True, count=1000), shard, order, NOBODY) for order in (1001, 1002)]
-    shard.broker.execute(shard.now, [*calls, Call(Request(5, "q"), shard, 1003, NOBODY)])
+    shard.execute([*calls, Call(Request(5, "q"), shard, 1003, NOBODY)])
     assert [order for order in (1001, 1002, 1003) if order in _answered(shard)] == [1003]
     shard.broker.go_on(shard.now)
     assert 1001 in _answered(shard)
@@ -22,7 +22,7 @@ def test_each_piece_waits_for_a_turn_of_its_own_and_others_go_first() -> None:
 def test_a_scan_that_is_not_done_when_the_lead_is_lost_is_given_back_like_all_others() -> None:
     shard = Shard()
     call = Call(Request(23), shard, 1001, NOBODY)
-    shard.broker.execute(shard.now, [call])
+    shard.execute([call])
     assert shard.broker.queries.take_open() == [call]
     assert not shard.broker.has_more
 

@@ -86,7 +86,7 @@ def test_what_is_in_flight_is_found_at_once_behind_any_delayed_ones() -> None:
     for n in range(2 * SOONEST_LOOKED // 1000 + 1):
         shard.ask(Action.PRODUCE, queue="b", messages=[{"data": n}] * 1000, delay=1000)
     call = Call(Request(23, full=True, state="in_flight", sort="due"), shard, 1000, NOBODY)
-    shard.broker.execute(shard.now, [call])
+    shard.execute([call])
     shard.broker.go_on(shard.now)
     assert not shard.broker.has_more
     shard.settle()

@@ -31,7 +31,7 @@ def execute(
     call = Call(request, client or shard, order, NOBODY)
     if principal is not None:
         call.principal = principal
-    shard.broker.execute(shard.now, [call])
+    shard.execute([call])
 
 
 def turns(shard: Shard) -> int:

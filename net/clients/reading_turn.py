@@ -38,6 +38,7 @@ class ReadingTurn:
     __slots__ = (
         "_begun_stranger",
         "_clock",
+        "_depth",
         "_held",
         "_is_refilled",
         "_known_read",
@@ -64,6 +65,7 @@ class ReadingTurn:
         self._refilled_at = 0.0
         self._known_read = self._strangers_read = 0
         self._begun_stranger = NOBODY
+        self._depth = 0
 
     def begin(self, budget_s: float = READ_S) -> None:
         """Begin a turn, or a part of one that has a budget of its own."""
@@ -107,14 +109,18 @@ class ReadingTurn:
         return begun < 0.0 or self._clock() - begun < self._left_s
 
     def begin_stranger(self, size: int) -> None:
-        """Begin to look at so many bytes of a stranger's, or to answer it."""
+        """Begin to look at so many bytes of a stranger's, or to answer one: meanwhile another may be answered, too."""
         self._strangers_read += size
-        self._begun_stranger = self._clock()
+        self._depth += 1
+        if self._depth == 1:
+            self._begun_stranger = self._clock()
 
     def end_stranger(self) -> None:
         """Reckon what it took."""
-        self._left_s -= self._clock() - self._begun_stranger
-        self._begun_stranger = NOBODY
+        self._depth -= 1
+        if self._depth == 0:
+            self._left_s -= self._clock() - self._begun_stranger
+            self._begun_stranger = NOBODY
 
     def _refill(self) -> None:
         """Give strangers what has come back to them: all of it, if no other client was heard since the last time."""

@@ -83,6 +83,18 @@ def test_strangers_have_a_fifth_of_the_time_while_others_are_heard() -> None:
     assert took == pytest.approx(SHARE, rel=0.05)
 
 
+def test_what_is_done_for_one_stranger_while_another_is_heard_counts_once() -> None:
+    """The inner end reckoned from no beginning: strangers, and whoever was about to show a token, were never heard again."""
+    clocked = Clocked()
+    clocked.turn.begin_stranger(1)
+    clocked.turn.begin_stranger(0)
+    clocked.time += SLICE_S / 4
+    clocked.turn.end_stranger()
+    clocked.turn.end_stranger()
+    assert clocked.turn.has_slice
+    assert clocked.turn.slice_in_s == 0.0
+
+
 def test_strangers_that_wait_are_heard_before_others_of_them() -> None:
     clocked = Clocked()
     clocked.turn.strangers_wait = True

@@ -113,6 +113,7 @@ MODULES: Final = (
     "actors.queues.summing",
     "actors.queues.node_view",
     "actors.queues.owner_stage",
+    "actors.queues.put_off",
     "actors.runtime.asyncio_runtime",
     "actors.runtime.contract",
     "actors.runtime.commit_delay",

@@ -13,6 +13,7 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
+from actors.queues.put_off import PutOff
 from quorate.actions import ASKS_NODE, WAITS, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER
@@ -35,14 +36,15 @@ class Admission:
         self._stage = stage
         self._low_bytes = low_bytes
         self._held: list[Call] = []
-        self._put_off: list[Call] = []
+        self._put_off = PutOff()
+        self._has_taken = False
         self.disk_full: str | None = None
         self.room_bytes: float = NEVER
 
     @property
     def has_more(self) -> bool:
         """Whether calls were put off."""
-        return bool(self._put_off)
+        return self._put_off.has_any
 
     def admit(self, calls: list[Call]) -> list[Call] | None:
         """Those that may be done now, behind those that came before; None: a node that is stopping does none."""
@@ -50,13 +52,17 @@ class Admission:
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return None
-        if self._put_off:
-            before, self._put_off = self._put_off, []
-            calls = [*before, *calls]
+        self._has_taken = self._put_off.has_any
+        if self._has_taken:
+            self._put_off.add(calls)
+            calls = self._put_off.take()
+            if self._put_off.gone:
+                calls = self._of_those_who_wait(calls)
         if not stage.serves:
             calls = self._own_view_of(calls)
         elif self._held:
-            calls = [*self.take_held(), *calls]
+            held, self._held = self._held, []
+            calls = [*held, *calls]
         if self.disk_full is not None and self.room_bytes < self._low_bytes:
             reason = f"nothing can be written now: {self.disk_full}"
             self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
@@ -78,8 +84,11 @@ class Admission:
         return [call for call in own if call.request.action not in OF_QUEUES]
 
     def put_off(self, calls: list[Call]) -> None:
-        """They were admitted, and not done, since it was late: they are the first to be done next."""
-        self._put_off = calls
+        """Do the last of those that were admitted in the turns to come, since it was late."""
+        if self._has_taken:
+            self._put_off.put_back(calls)
+        else:
+            self._put_off.add(calls)
 
     def hold(self, calls: list[Call]) -> None:
         """They are to be done when the node serves."""
@@ -87,8 +96,8 @@ class Admission:
 
     def take_held(self) -> list[Call]:
         """Hand over what was held, and what was put off; it is the caller's now."""
-        held = [*self._held, *self._put_off]
-        self._held, self._put_off = [], []
+        held = [*self._held, *self._put_off.take_all()]
+        self._held = []
         return held
 
     def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
@@ -96,8 +105,8 @@ class Admission:
         delivery.rejudge(client, principal)
         if self._held:
             self._held = self._allowed(self._held, client, principal)
-        if self._put_off:
-            self._put_off = self._allowed(self._put_off, client, principal)
+        if self._put_off.has_any:
+            self._put_off.add(self._allowed(self._put_off.take_all(), client, principal))
 
     def _allowed(self, calls: list[Call], client: Client, principal: Principal) -> list[Call]:
         """Those of the calls that their clients may ask for; what the client may not is refused."""
@@ -116,8 +125,18 @@ class Admission:
         """Answer those calls of a client that would only have waited: it waits for nothing any more."""
         if self._held:
             self._held = self._waiting_no_more(self._held, client)
-        if self._put_off:
-            self._put_off = self._waiting_no_more(self._put_off, client)
+        if self._put_off.has_any:
+            self._put_off.gone.add(client)
+
+    def _of_those_who_wait(self, calls: list[Call]) -> list[Call]:
+        """Those of the calls that are not consumers of clients that wait for nothing any more, which are answered."""
+        gone = self._put_off.gone
+        for client in {call.client for call in calls}:
+            if client in gone:
+                calls = self._waiting_no_more(calls, client)
+        if not self._put_off.has_any:
+            gone.clear()
+        return calls
 
     def _waiting_no_more(self, calls: list[Call], client: Client) -> list[Call]:
         """Those that are not the client's consumers, which are answered."""

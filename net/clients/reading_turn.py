@@ -25,6 +25,9 @@ LINE_S: Final = 0.0025
 SLICE_S: Final = 0.001
 """Of one turn of the loop, for all strangers: a disk or a network delays a reply by as much."""
 
+WRITE_S_PER_BYTE: Final = 1e-9
+"""What a reply takes once more when its socket takes it, at the end of the turn: a memory's pace."""
+
 NOBODY: Final = -1.0
 
 
@@ -47,6 +50,7 @@ class ReadingTurn:
         "_refilled_at",
         "_strangers_read",
         "_wake",
+        "_written",
         "begun_at",
         "is_begun",
         "strangers_wait",
@@ -66,6 +70,7 @@ class ReadingTurn:
         self._known_read = self._strangers_read = 0
         self._begun_stranger = NOBODY
         self._depth = 0
+        self._written = 0
 
     def begin(self, budget_s: float = READ_S) -> None:
         """Begin a turn, or a part of one that has a budget of its own."""
@@ -114,12 +119,14 @@ class ReadingTurn:
         self._depth += 1
         if self._depth == 1:
             self._begun_stranger = self._clock()
+            self._written = self._held.written
 
     def end_stranger(self) -> None:
-        """Reckon what it took."""
+        """Reckon what it took, and what it takes to send what was answered."""
         self._depth -= 1
         if self._depth == 0:
-            self._left_s -= self._clock() - self._begun_stranger
+            written = self._held.written - self._written
+            self._left_s -= self._clock() - self._begun_stranger + written * WRITE_S_PER_BYTE
             self._begun_stranger = NOBODY
 
     def _refill(self) -> None:

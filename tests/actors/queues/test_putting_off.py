@@ -8,8 +8,9 @@ from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Apply, Deposed, Drain, Drained
-from actors.messages.rights import Principal, Rights
+from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.queues.appending import AppendingLimits
+from actors.queues.put_off import AT_ONCE, PutOff
 from quorate.protocol import Action, MonitorReply, Request
 from storage.entry_making import make_entries
 from tests.actors.cranked import Probe, ref
@@ -172,3 +173,30 @@ def test_a_follower_applies_what_is_committed_in_turns_and_answers_behind_it() -
     assert reply.ready == 20
     assert len(owner.actor._ledger.state.messages) == len(records)
     assert owner.actor._view.committed == len(records)
+
+
+def test_clients_without_a_token_yield_to_all_others() -> None:
+    owner = hurried()
+    nobody = Principal(ANONYMOUS, Rights({"look": ["*"]}))
+    stranger, known = Somebody(), Somebody()
+
+    def call(seq: int, client: Any, principal: Principal) -> Call:
+        return Call(Request(Action.MONITOR, queue="q", seq=seq), client, 0, owner.asker, principal=principal)
+
+    mine = [call(number, stranger, nobody) for number in range(3)]
+    others = [call(number, known, ITSELF) for number in range(10, 13)]
+    has_shown_a_token = call(3, stranger, ITSELF)
+    told(owner, Execute(mine), Execute([*others, has_shown_a_token]))
+    assert seqs(owner) == [0, 10, 11, 12, 1, 2, 3]
+
+
+def test_what_is_put_off_is_put_back_in_its_order() -> None:
+    put_off, owner = PutOff(), Owner()
+    calls = [Call(Request(1, seq=number), Somebody(), 0, owner.asker) for number in range(AT_ONCE * 2)]
+    put_off.add(calls)
+    first = put_off.take()
+    assert first == calls[:AT_ONCE]
+    put_off.put_back(first[10:])
+    assert put_off.take() == calls[10 : 10 + AT_ONCE]
+    assert put_off.take_all() == calls[10 + AT_ONCE :]
+    assert not put_off.has_any

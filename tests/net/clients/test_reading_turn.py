@@ -5,7 +5,7 @@ import pytest
 from net.clients.connection import LOOK_EVERY, Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import HeldBytes
-from net.clients.reading_turn import LINE_S, READ_S, SLICE_S, ReadingTurn
+from net.clients.reading_turn import LINE_S, READ_S, SLICE_S, WRITE_S_PER_BYTE, ReadingTurn
 from net.clients.strangers_time import SHARE
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Request
@@ -84,7 +84,7 @@ def test_strangers_have_a_fifth_of_the_time_while_others_are_heard() -> None:
 
 
 def test_what_is_done_for_one_stranger_while_another_is_heard_counts_once() -> None:
-    """The inner end reckoned from no beginning: strangers, and whoever was about to show a token, were never heard again."""
+    """The inner end reckoned from no beginning, and nobody without a token was heard again."""
     clocked = Clocked()
     clocked.turn.begin_stranger(1)
     clocked.turn.begin_stranger(0)
@@ -93,6 +93,15 @@ def test_what_is_done_for_one_stranger_while_another_is_heard_counts_once() -> N
     clocked.turn.end_stranger()
     assert clocked.turn.has_slice
     assert clocked.turn.slice_in_s == 0.0
+
+
+def test_long_answers_to_strangers_count_for_what_it_takes_to_send_them() -> None:
+    clocked = Clocked()
+    assert clocked.turn.has_slice
+    clocked.turn.begin_stranger(1)
+    clocked.held.written += int(1.01 * SLICE_S / WRITE_S_PER_BYTE)
+    clocked.turn.end_stranger()
+    assert not clocked.turn.has_slice
 
 
 def test_strangers_that_wait_are_heard_before_others_of_them() -> None:

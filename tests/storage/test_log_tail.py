@@ -2,11 +2,13 @@
 
 import pytest
 
+import quorate_compiled
 from storage import entry_codec
 from storage.entry import LogEnd, StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Remove
 from storage.recovery import standing_entries
+from tests.steps import steps
 
 
 def made(first: int, last: int, vote_id: int) -> StoredEntry:
@@ -74,3 +76,14 @@ def test_a_later_entry_stands_in_the_place_of_an_older_one_even_without_a_cut() 
     entries = [made(1, 2, 1), made(3, 9, 1), made(3, 3, 4)]
     standing = standing_entries([entry.data for entry in entries])
     assert [(one[0].first_trans_id, one[0].vote_id) for one in standing if one[0]] == [(1, 1), (3, 4)]
+
+
+@pytest.mark.skipif(quorate_compiled.running() == "compiled", reason="compiled code has no lines")
+def test_what_is_behind_a_record_is_found_at_the_same_cost_in_a_long_log() -> None:
+    """It went through all from LMDB's end at each commit: where LMDB stalls, a follower's work grew with the square."""
+    costs = []
+    for count in (64, 8192):
+        long = LogTail([], 0, [made(number, number, 1) for number in range(1, count + 1)])
+        costs.append(steps(lambda: long.behind(count - 3)))  # noqa: B023  # called at once
+        assert [entry.first_trans_id for entry in long.behind(count - 3)] == [count - 2, count - 1, count]
+    assert costs[1] <= costs[0] + 3 * 7, "seven halvings more, each with its key"

@@ -1,6 +1,9 @@
 """A shard's leader gives its place to the node that should have it, when that one has been well for a while."""
 
+import pytest
+
 from actors.cluster.balancing import Balancing
+from actors.cluster.following import ReplicationLimits
 from actors.cluster.progress import Progress
 from storage.records import Member, Members
 
@@ -64,3 +67,18 @@ def test_who_should_lead_stays_and_one_shard_or_no_time_moves_nothing() -> None:
             assert target(balancing, leader, float(now)) is None
     assert Balancing(1, 3, 0.0).wanted(THREE, 1) == 2, "told to, it moves all the same"
     assert Balancing(1, 3, 0.0).wanted(THREE, 2) is None
+
+
+@pytest.mark.parametrize("timeout_s", [0.1, 0.4, 2.0, 8.0, 10.0, 30.0])
+def test_a_healthy_follower_counts_as_heard_whatever_the_election_time_out_is(timeout_s: float) -> None:
+    """It had to be heard within a second; with a time-out of 10 s a heartbeat leaves every 1.25: half of all transfers
+    found no other node, and balancing never did."""
+    limits = ReplicationLimits(timeout_s)
+    balancing, leader = Balancing(1, 3, 10.0, limits.heard_s), Leader()
+    now, targets = 0.0, []
+    while now < 60.0:
+        leader.well(now)
+        now += limits.heartbeat_s
+        targets.append(target(balancing, leader, now - 1e-6))  # just before it is heard again
+    assert 2 in targets
+    assert limits.heard_s >= 3 * limits.heartbeat_s, "some heartbeats may be lost"

@@ -1,6 +1,5 @@
 """Where requests go, and what is said when their answers can't come."""
 
-import sys
 from typing import Any
 
 import pykka
@@ -15,6 +14,7 @@ from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, Rights
 from net.clients.reply_length import reply_length
 from quorate.protocol import Action, Reply, Request
+from tests.steps import steps
 
 
 class _Nobody(pykka.ThreadingActor):
@@ -431,24 +431,6 @@ def test_who_has_lost_the_right_while_the_request_was_elsewhere_is_told_so() -> 
     routed = routing.tick(RETURN_S)
     assert [(one, reply.error) for one, reply in routed.answers] == [(asked, "not_allowed")]
     assert [one.call for one in routed.forwards] == [allowed]
-
-
-def steps(work: Any) -> int:
-    """How many lines of the gateway's code that takes: what does not depend on the machine."""
-    count = 0
-
-    def trace(frame: Any, event: str, _argument: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.skipif(quorate_compiled.running() == "compiled", reason="compiled code has no lines")

@@ -157,6 +157,8 @@ class Listener(LoopActor):
         if request.action in _OF_CLIENT:
             self._hand_over()
             self.counts.answered(request.action, self._identities.asked(connection, order, request))
+            if connection.account.is_known:
+                self.strangers.is_known(connection)
             return
         if self._identities.is_refused(connection, order, request):
             return

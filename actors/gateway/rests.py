@@ -61,7 +61,7 @@ class Rests:
         """Reckon a stranger's `size` bytes, which took so much of each of `turns` turns: it rests until that and what
         was owed before is paid."""
         rest_s = self._time.spent(self._runtime.monotonic(), took_s, size, turns)
-        if rest_s > 0.0 and not connection.is_gone:
+        if rest_s > 0.0 and not connection.is_gone and not connection.account.is_known:
             connection.rest(True)
             timer = self._runtime.call_later(rest_s, lambda: self._has_paid(connection))
             self._own.setdefault(connection, []).append(timer)
@@ -79,6 +79,12 @@ class Rests:
         if timer is not None:
             timer.cancel()
             self._arm()
+
+    def is_known(self, connection: Connection) -> None:
+        """Let a client go on that has shown a token: it is no stranger any more, whatever it owes."""
+        for timer in self._own.pop(connection, ()):
+            timer.cancel()
+            connection.rest(False)
 
     def _has_paid(self, connection: Connection) -> None:
         timers = self._own.get(connection)
@@ -150,10 +156,14 @@ class Rests:
         self.spent(connection, took_s, size, FORWARDED if call.was_forwarded else LOOKED_UP)
 
     def end_turn(self, connection: Connection) -> None:
-        """Others have had their turn: what was cut of a stranger's goes on, and is reckoned."""
+        """Others have had their turn: what was cut of a stranger's goes on, and is reckoned if it is large."""
+        size = connection.account.partial
+        if size <= SMALL_BYTES:
+            connection.end_turn()  # the slice of a turn that strangers have is enough
+            return
         begun = self._runtime.worked()
         connection.end_turn()
-        self.spent(connection, self._runtime.worked() - begun, 0)
+        self.spent(connection, self._runtime.worked() - begun, size)
 
     def closed(self, connection: Connection) -> None:
         """Forget a client that is gone; a long reply that was asked for comes all the same."""

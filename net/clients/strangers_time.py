@@ -27,6 +27,9 @@ SMALL_BYTES: Final = 16 << 10
 QUANTUM_S: Final = 0.005
 """What strangers may owe before one of them rests: to stop reading and begin again costs as much as to read 64 KiB."""
 
+OWED_MAX_S: Final = 20.0
+"""More is forgotten: what is large is refused long before, and nobody is kept waiting for what a crowd has done."""
+
 FREE_S: Final = 0.001
 """What something small may take and is not reckoned for."""
 
@@ -44,7 +47,7 @@ class StrangersTime:
             return 0.0
         beyond_s = max(took_s - LONG_S, 0.0)
         rest_s = (took_s - beyond_s) * (1.0 / SHARE - 1.0) + beyond_s * (1.0 / LONG_SHARE - 1.0)
-        self._paid_at = max(now, self._paid_at) + turns * rest_s
+        self._paid_at = min(max(now, self._paid_at) + turns * rest_s, now + OWED_MAX_S)
         return self.owed(now)
 
     def owed(self, now: float) -> float:

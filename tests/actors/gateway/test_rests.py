@@ -11,7 +11,7 @@ from actors.gateway.rests import AT_ONCE, FORWARDED, HEARD_AT_ONCE, LOOKED_UP, R
 from actors.messages.call import Call
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.strangers_time import LONG_S, SHARE, SMALL_BYTES
+from net.clients.strangers_time import LONG_S, OWED_MAX_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import DeliveredItem, DeliveredReply, Reply, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref
@@ -293,3 +293,35 @@ def test_two_that_ask_for_one_long_reply_after_the_other_do_not_keep_others_out(
             hall.writes_s = 0.0
             regulars[asker] = True
     pytest.fail("the third was not heard within 10 s")
+
+
+def test_who_shows_a_token_does_not_wait_for_what_strangers_owe() -> None:
+    hall = Hall()
+    one = hall.stranger()
+    hall.rests.spent(one, LONG_S, LARGE_SIZE, 500)
+    one.receive(b'{"action":4,"queue":"q"}', in_time=False)
+    one.account.know(True)
+    hall.rests.is_known(one)
+    one.end_turn()
+    assert [request.action for _, request in hall.requests] == [4]
+    hall.rests.spent(one, LONG_S, LARGE_SIZE, 500)
+    one.receive(b'{"action":4,"queue":"q"}')
+    assert len(hall.requests) == 2
+
+
+def test_what_is_small_and_was_cut_costs_its_slice_alone() -> None:
+    """Each piece of a crowd's small requests that took more than 1 ms was a debt; soon all rested for minutes."""
+    hall = Hall(took_s=0.01)
+    for _ in range(1000):
+        one = hall.stranger()
+        one.receive(b'{"action":4,"queue":"q"}', in_time=False)
+        hall.rests.end_turn(one)
+    assert len(hall.requests) == 1000
+    assert hall.rests._time.owed(hall.runtime.time) == 0.0
+
+
+def test_what_strangers_owe_is_forgotten_beyond_a_bound() -> None:
+    hall = Hall()
+    for _ in range(100):
+        hall.rests.spent(hall.stranger(), 1.0, LARGE_SIZE)
+    assert hall.rests._time.owed(hall.runtime.time) == OWED_MAX_S

@@ -15,8 +15,9 @@ from mypy_extensions import mypyc_attr
 TURN_MESSAGES_MAX: Final = 64
 """Messages that an actor handles before another has its turn."""
 
-TURN_S: Final = 0.005
-"""How long actors may run before the sockets are looked at: short against the 50 ms that a due message may be late."""
+TURN_S: Final = 0.002
+"""How long actors may run before the sockets are looked at. A request has some four turns of the loop before its reply
+leaves: where others have work for all of them, it takes four times as long as actors and sockets may have of each."""
 
 
 class Timer(Protocol):

@@ -16,10 +16,10 @@ from typing import Final
 from net.clients.held_bytes import HeldBytes
 from net.clients.strangers_time import SHARE
 
-READ_S: Final = 0.005
+READ_S: Final = 0.002
 """Of one turn of the loop, for all clients: as much as actors have of it."""
 
-LINE_S: Final = 0.0025
+LINE_S: Final = 0.001
 """Of one turn of the loop, for those in the line."""
 
 SLICE_S: Final = 0.001

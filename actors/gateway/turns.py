@@ -58,6 +58,7 @@ class Turns:
     def _go_on_with_strangers(self) -> None:
         self._is_armed_for_strangers = False
         turn, line = self.turn, self._strangers
+        turn.begin(LINE_S)  # sockets may have used up their part: it is not those in the line who pay for that
         for _ in range(len(line)):
             if not turn.has_slice:
                 break

@@ -5,6 +5,8 @@ serve holds what comes until then. All others answer only what is asked about th
 Router, which finds out who leads.
 """
 
+from msgspec.structs import replace
+
 from actors.messages.call import Call, Client
 from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
@@ -56,8 +58,7 @@ class Admission:
         if self._has_taken:
             self._put_off.add(calls)
             calls = self._put_off.take()
-            if self._put_off.gone:
-                calls = self._of_those_who_wait(calls)
+            calls = self._still_wanted(calls)
         if not stage.serves:
             calls = self._own_view_of(calls)
         elif self._held:
@@ -94,6 +95,11 @@ class Admission:
         """They are to be done when the node serves."""
         self._held += calls
 
+    def take_unserved(self) -> list[Call]:
+        """Hand over what waits until the node serves; it is the caller's now."""
+        held, self._held = self._held, []
+        return held
+
     def take_held(self) -> list[Call]:
         """Hand over what was held, and what was put off; it is the caller's now."""
         held = [*self._held, *self._put_off.take_all()]
@@ -125,18 +131,22 @@ class Admission:
         """Answer those calls of a client that would only have waited: it waits for nothing any more."""
         if self._held:
             self._held = self._waiting_no_more(self._held, client)
-        if self._put_off.has_any:
-            self._put_off.gone.add(client)
+        if self._put_off.has_any and not client.has_left:  # who has left is looked at when its turn comes
+            self._put_off.add(self._waiting_no_more(self._put_off.take_all(), client))
 
-    def _of_those_who_wait(self, calls: list[Call]) -> list[Call]:
-        """Those of the calls that are not consumers of clients that wait for nothing any more, which are answered."""
-        gone = self._put_off.gone
-        for client in {call.client for call in calls}:
-            if client in gone:
-                calls = self._waiting_no_more(calls, client)
-        if not self._put_off.has_any:
-            gone.clear()
-        return calls
+    def _still_wanted(self, calls: list[Call]) -> list[Call]:
+        """All but consumers that are gone; who only reads on takes a message that is there, and waits for none."""
+        wanted = []
+        for call in calls:
+            client, request = call.client, call.request
+            if client.has_left and request.action in WAITS:
+                if client.is_gone:
+                    self.ledger.answer(call, done(request, Reply))
+                    continue
+                if request.wait:
+                    call.request = replace(request, wait=0.001)
+            wanted.append(call)
+        return wanted
 
     def _waiting_no_more(self, calls: list[Call], client: Client) -> list[Call]:
         """Those that are not the client's consumers, which are answered."""

@@ -15,10 +15,9 @@ AT_ONCE: Final = 64
 
 
 class PutOff:
-    """Of one owner. What it does costs what it is given, however many wait. `gone`: clients that wait for nothing."""
+    """Of one owner. What it does costs what it is given, however many wait."""
 
     def __init__(self) -> None:
-        self.gone: set[Client] = set()
         self._known: deque[Call] = deque()
         self._strangers: deque[Call] = deque()
         self._of_strangers: dict[Client, int] = {}
@@ -48,11 +47,10 @@ class PutOff:
         return known, strangers
 
     def take(self) -> list[Call]:
-        """Those that are to be done next; `put_back` takes back what was not done."""
+        """Those that are to be done next, one of a stranger's at least; `put_back` takes back what was not done."""
         calls: list[Call] = []
-        while self._known and len(calls) < AT_ONCE:
-            calls.append(self._known.popleft())
-        while self._strangers and len(calls) < AT_ONCE:
+        known = min(len(self._known), AT_ONCE)
+        while self._strangers and (not calls or len(calls) + known < AT_ONCE):
             call = self._strangers.popleft()
             calls.append(call)
             count = self._of_strangers[call.client]
@@ -60,6 +58,8 @@ class PutOff:
                 del self._of_strangers[call.client]
             else:
                 self._of_strangers[call.client] = count - 1
+        if known:  # behind the first of a stranger's, which else might be put back for ever
+            calls[1:1] = [self._known.popleft() for _ in range(known)]
         return calls
 
     def put_back(self, rest: list[Call]) -> None:

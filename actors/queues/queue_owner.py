@@ -357,7 +357,7 @@ class QueueOwner(LoopActor):
     def _drain(self, message: Drain) -> None:
         if self._stage.drain(message.vote_id):
             self._leftovers.add_waiters(self._broker.delivery, self._now())
-            self._admission.give_back(self._admission.take_held())
+            self._admission.give_back(self._admission.take_unserved())
 
     def _undrain(self, message: Undrain) -> None:
         if self._stage.undrain():

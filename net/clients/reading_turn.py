@@ -76,9 +76,9 @@ class ReadingTurn:
         """Begin a turn, or a part of one that has a budget of its own."""
         self.begun_at = now = self._clock()
         self._late_at = now + budget_s
+        self._is_refilled = False
         if not self.is_begun:
             self.is_begun = True
-            self._is_refilled = False
             self._wake()
 
     def end(self) -> None:
@@ -112,6 +112,10 @@ class ReadingTurn:
             return False
         begun = self._begun_stranger
         return begun < 0.0 or self._clock() - begun < self._left_s
+
+    def note_stranger(self, size: int) -> None:
+        """So many bytes came from a stranger, and wait: nobody who is known was heard."""
+        self._strangers_read += size
 
     def begin_stranger(self, size: int) -> None:
         """Begin to look at so many bytes of a stranger's, or to answer one: meanwhile another may be answered, too."""

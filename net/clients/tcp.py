@@ -119,6 +119,7 @@ class TcpProtocol(asyncio.Protocol):
         elif self._turn.may_hear_stranger():
             self._hear_stranger(connection, data)
         else:
+            self._turn.note_stranger(len(data))
             connection.receive(data, in_time=False)
 
     def _hear_stranger(self, connection: Connection, data: bytes) -> None:

@@ -89,3 +89,14 @@ def test_who_is_gone_is_passed_by() -> None:
     gone.lost()
     hall.runtime.crank(1.0)
     assert hall.heard == [other]
+
+
+def test_strangers_in_the_line_are_heard_though_the_sockets_have_used_up_the_turn() -> None:
+    hall = Hall()
+    stranger = hall.client(is_known=False)
+    stranger.receive(ASK, in_time=False)
+    hall.turn.begin()
+    hall.runtime.time += 1.0
+    assert not hall.turn.may_hear()
+    hall.runtime.crank(0.0)
+    assert hall.heard == [stranger]

@@ -85,11 +85,27 @@ def test_a_former_leader_gives_back_what_it_has_put_off() -> None:
     assert [call.request.seq for call in returned.calls] == list(range(1, COUNT))
 
 
-def test_who_hands_over_gives_it_back_as_well() -> None:
+def test_who_hands_over_does_it_first() -> None:
+    """Given back, it stood behind what its clients had asked later."""
     owner = hurried()
     told(owner, asks(owner, max_size=5), Drain(5))
-    [returned] = owner.router.take(Returned)
-    assert [call.request.seq for call in returned.calls] == list(range(1, COUNT))
+    settle(owner)
+    assert seqs(owner) == list(range(COUNT))
+    assert owner.router.take(Returned) == []
+    assert owner.replicator.take(Drained) == [Drained(5)]
+
+
+def test_a_consumer_that_has_ended_its_side_and_reads_on_takes_a_message_that_is_there() -> None:
+    owner, client = hurried(), Somebody()
+    for number in range(COUNT):
+        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1")
+    settle(owner)
+    owner.replies()
+    owner.actor.actor_ref.tell(asks(owner, Action.CONSUME, client))
+    client.has_left = True
+    told(owner, ClientGone(client))
+    settle(owner)
+    assert all(reply.msg_id for reply in owner.replies())
 
 
 def test_who_stops_refuses_it() -> None:
@@ -187,7 +203,10 @@ def test_clients_without_a_token_yield_to_all_others() -> None:
     others = [call(number, known, ITSELF) for number in range(10, 13)]
     has_shown_a_token = call(3, stranger, ITSELF)
     told(owner, Execute(mine), Execute([*others, has_shown_a_token]))
-    assert seqs(owner) == [0, 10, 11, 12, 1, 2, 3]
+    done = seqs(owner)
+    assert [seq for seq in done if seq < 10] == [0, 1, 2, 3], "each client's are done in their order"
+    assert [seq for seq in done if seq >= 10] == [10, 11, 12]
+    assert done.index(12) < done.index(3)
 
 
 def test_what_is_put_off_is_put_back_in_its_order() -> None:

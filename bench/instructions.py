@@ -9,7 +9,8 @@ What compiled code pays for looking things up by name is listed by who does it:
 | a global that is no `Final` of the module | 130 | a `Final` |
 | a method through a Protocol, or of what is not compiled | 200 and more | a base class |
 
-The node runs some 40 times slower, so all clients' requests wait when it reads: turns are as full as they can be.
+The node runs some 40 times slower, so all clients' requests wait when it reads, and each turn is late behind its first
+request (`Runtime.is_late`): what it costs to put the others off is counted, which hardly ever happens at full speed.
 Needs valgrind.
 """
 

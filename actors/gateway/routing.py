@@ -27,13 +27,13 @@ from actors.gateway.under_way import (
     is_quick,
     kind_of,
 )
-from actors.messages.call import Answer, Call, Client
+from actors.messages.call import Answer, Call, Client, consumes, may_consume
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, not_allowed
 from actors.messages.worker_keys import node_of, shown
 from net.peers.forwarding import level_of
 from net.protocols import REDIRECTED
-from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE, WAITS
+from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE
 from quorate.protocol import (
     Action,
     Code,
@@ -140,7 +140,7 @@ class Routing:
 
     def _route(self, now: float, call: Call, routed: Routed, *, is_behind: bool) -> int:
         """Send a call where it goes, or answer it, or say why it is to be held; `is_behind`: one before it is."""
-        if call.client.has_left and _consumes(call) and not _may_consume(call):
+        if call.client.has_left and consumes(call) and not may_consume(call):
             routed.answers.append((call, done(call.request, Reply)))
         elif self._ends_waits and _may_not_wait(call, self._ends_waits):
             routed.answers.append((call, refusal(call.request, self._ends_waits, f"the node is {self._ends_waits}")))
@@ -319,7 +319,7 @@ class Routing:
         """
         answers: list[Answer] = []
         for one in self._held.of(client):
-            if _consumes(one.call) and not _may_consume(one.call):
+            if consumes(one.call) and not may_consume(one.call):
                 self._held.remove(one)
                 answers.append((one.call, done(one.call.request, Reply)))
         return answers
@@ -385,7 +385,7 @@ class Routing:
         mine = _calls_of(client, self._held, self.under_way)
         for call in mine:
             call.principal = principal
-        waits = any(_consumes(call) and principal.rights.missing(call.request) for call in mine)
+        waits = any(consumes(call) and principal.rights.missing(call.request) for call in mine)
         return self.under_way.client_gone(client) if waits else None
 
 
@@ -429,24 +429,11 @@ def _missing_right(call: Call) -> str | None:
     return call.principal.rights.missing(call.request)
 
 
-def _may_consume(call: Call) -> bool:
-    """Whether a consumer whose client asks nothing more still takes a message: if it reads, but it waits for none."""
-    if call.client.is_gone:
-        return False
-    if call.request.wait:
-        call.request = replace(call.request, wait=0.001)  # not None: its connection knows the reply as one that waits
-    return True
-
-
 def _may_not_wait(call: Call, word: str) -> bool:
     """Whether it would wait where no consumer does, or none of those that can be told that the node is leaving."""
-    if not _consumes(call) or not call.request.wait:
+    if not consumes(call) or not call.request.wait:
         return False
     return word == ErrorWord.STOPPING or bool(call.request.as_job)
-
-
-def _consumes(call: Call) -> bool:
-    return call.request.action in WAITS
 
 
 def _calls_of(client: Client, held: HeldCalls, under_way: UnderWay) -> list[Call]:
@@ -455,4 +442,4 @@ def _calls_of(client: Client, held: HeldCalls, under_way: UnderWay) -> list[Call
 
 
 def _is_wait(call: Call, seq: object) -> bool:
-    return call.request.seq == seq and _consumes(call) and bool(call.request.wait)
+    return call.request.seq == seq and consumes(call) and bool(call.request.wait)

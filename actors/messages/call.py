@@ -2,8 +2,11 @@
 
 from typing import Any, Final, Protocol
 
+from msgspec.structs import replace
+
 from actors.messages.mailbox import Mailbox
 from actors.messages.rights import ITSELF, Principal
+from quorate.actions import WAITS
 from quorate.protocol import BATCH_MAX, Reply, Request
 
 
@@ -80,6 +83,20 @@ class Call:
         self.principal = principal
         self.was_forwarded = False
         self.read_at = 0.0
+
+
+def consumes(call: Call) -> bool:
+    """Whether it takes messages, or waits for one."""
+    return call.request.action in WAITS
+
+
+def may_consume(call: Call) -> bool:
+    """Whether a consumer whose client asks nothing more still takes a message: if it reads, but it waits for none."""
+    if call.client.is_gone:
+        return False
+    if call.request.wait:
+        call.request = replace(call.request, wait=0.001)  # not None: its connection knows the reply as one that waits
+    return True
 
 
 Answer = tuple[Call, Reply]

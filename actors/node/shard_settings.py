@@ -7,6 +7,7 @@ from actors.cluster.progress import WINDOW_BYTES
 from actors.gateway.asked import FORWARD_BYTES
 from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
+from actors.queues.node_view import COMMIT_PIECE
 from net.node_facts import NodeFacts
 from net.peers.link import FRAME_BYTES_MAX, LinkTerms
 from net.peers.messages import Listening
@@ -42,7 +43,7 @@ class ShardSettings:
     flush_interval_s: float | None = None
     is_lease_committed: bool = False
     undo_piece: int = PIECE_STEPS
-    commit_piece: int = 2000
+    commit_piece: int = COMMIT_PIECE
     own: Member = field(default_factory=lambda: Member(1, "127.0.0.1", 0))
     listed: tuple[Member, ...] = ()
     client_host: str = "127.0.0.1"

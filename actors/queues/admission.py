@@ -5,9 +5,7 @@ serve holds what comes until then. All others answer only what is asked about th
 Router, which finds out who leads.
 """
 
-from msgspec.structs import replace
-
-from actors.messages.call import Call, Client
+from actors.messages.call import Call, Client, consumes, may_consume
 from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
@@ -16,7 +14,7 @@ from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
 from actors.queues.put_off import PutOff
-from quorate.actions import ASKS_NODE, WAITS, WRITES
+from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER
 
@@ -57,13 +55,11 @@ class Admission:
         self._has_taken = self._put_off.has_any
         if self._has_taken:
             self._put_off.add(calls)
-            calls = self._put_off.take()
-            calls = self._still_wanted(calls)
+            calls = self._still_wanted(self._put_off.take())
         if not stage.serves:
             calls = self._own_view_of(calls)
         elif self._held:
-            held, self._held = self._held, []
-            calls = [*held, *calls]
+            calls = [*self.take_unserved(), *calls]
         if self.disk_full is not None and self.room_bytes < self._low_bytes:
             reason = f"nothing can be written now: {self.disk_full}"
             self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
@@ -102,9 +98,7 @@ class Admission:
 
     def take_held(self) -> list[Call]:
         """Hand over what was held, and what was put off; it is the caller's now."""
-        held = [*self._held, *self._put_off.take_all()]
-        self._held = []
-        return held
+        return [*self.take_unserved(), *self._put_off.take_all()]
 
     def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
         """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed."""
@@ -138,21 +132,17 @@ class Admission:
         """All but consumers that are gone; who only reads on takes a message that is there, and waits for none."""
         wanted = []
         for call in calls:
-            client, request = call.client, call.request
-            if client.has_left and request.action in WAITS:
-                if client.is_gone:
-                    self.ledger.answer(call, done(request, Reply))
-                    continue
-                if request.wait:
-                    call.request = replace(request, wait=0.001)
-            wanted.append(call)
+            if call.client.has_left and consumes(call) and not may_consume(call):
+                self.ledger.answer(call, done(call.request, Reply))
+            else:
+                wanted.append(call)
         return wanted
 
     def _waiting_no_more(self, calls: list[Call], client: Client) -> list[Call]:
         """Those that are not the client's consumers, which are answered."""
         others = []
         for call in calls:
-            if call.client is client and call.request.action in WAITS:
+            if call.client is client and consumes(call):
                 self.ledger.answer(call, done(call.request, Reply))
             else:
                 others.append(call)

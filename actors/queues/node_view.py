@@ -1,7 +1,7 @@
 """What a shard's owner is set to, and what it has been told of the world around it, for queries and checks."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
@@ -9,6 +9,9 @@ from actors.queues.handing_out import KEPT_MAX
 from actors.queues.idle_queues import IDLE_S
 from storage.queue_state import ORIGINAL, NewQueue
 from storage.undo import PIECE_STEPS
+
+COMMIT_PIECE: Final = 2000
+"""The replies and messages of so many records that are committed are let go of in one turn: some 3 ms."""
 
 
 @dataclass(slots=True)
@@ -74,4 +77,4 @@ class OwnerSettings:
     journal_low_bytes: int = 1 << 20
     lease_committed: bool = False
     undo_piece: int = PIECE_STEPS
-    commit_piece: int = 2000
+    commit_piece: int = COMMIT_PIECE

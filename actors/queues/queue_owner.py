@@ -381,16 +381,16 @@ class QueueOwner(LoopActor):
             self._appender.go_on()
         if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
-        has_more = self._broker.has_more or self._admission.has_more
-        has_more = has_more or (ledger.committed < ledger.committable and stage.leads)
-        if not self._continues and (has_more or self._leftovers.has_any or self._rows.has_more):
+        has_to_commit = ledger.committed < ledger.committable and stage.leads
+        has_calls = self._broker.has_more or self._admission.has_more
+        if not self._continues and (has_to_commit or has_calls or self._leftovers.has_any or self._rows.has_more):
             self._continues = True
             self.runtime.call_later(0.0, self._continue)
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
-        has_more = has_more or bool(self._leftovers.waiters)
-        if stage.is_draining and ledger.is_settled and not has_more and stage.drained():
+        is_done = ledger.is_settled and not has_calls and not self._leftovers.waiters
+        if stage.is_draining and is_done and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
             self._rows.readers_moved(ledger)

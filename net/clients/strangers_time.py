@@ -1,13 +1,13 @@
 """What strangers may take of a worker's time, so that they hold nobody up who has shown a token. A machine.
 
 All strangers together have a share of the loop's time. Who has made the loop work for something large is not heard
-again before that has been paid for: what he took, and all others before him, makes the share. Small requests cost
-nothing. Who comes with something large while there is a debt waits until that is paid before he is heard at all: else
-a new connection for each such request would be a way around.
+again before that has been paid for: what he took, and all others before him, makes the share. What is small counts for
+one turn alone (`ReadingTurn`). Who comes with something large while there is a debt waits until that is paid before he
+is heard at all: else a new connection for each such request would be a way around.
 
 A turn that takes long delays whoever asks meanwhile, so the share is another for what is long at once: with a fifth of
 the time spent in turns of 20 ms, one request of five waits for 10 ms; with a two-hundredth, one of two hundred does,
-and the p99 of all others stays what it was. Who sends a megabyte in small requests is as quick as ever.
+and the p99 of all others stays what it was.
 """
 
 from typing import Final

@@ -8,7 +8,7 @@ from storage.entry import LogEnd, StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Remove
 from storage.recovery import standing_entries
-from tests.steps import steps
+from tests.cost import lines_of
 
 
 def made(first: int, last: int, vote_id: int) -> StoredEntry:
@@ -84,6 +84,6 @@ def test_what_is_behind_a_record_is_found_at_the_same_cost_in_a_long_log() -> No
     costs = []
     for count in (64, 8192):
         long = LogTail([], 0, [made(number, number, 1) for number in range(1, count + 1)])
-        costs.append(steps(lambda: long.behind(count - 3)))  # noqa: B023  # called at once
+        costs.append(lines_of(lambda: long.behind(count - 3)))  # noqa: B023  # called at once
         assert [entry.first_trans_id for entry in long.behind(count - 3)] == [count - 2, count - 1, count]
     assert costs[1] <= costs[0] + 3 * 7, "seven halvings more, each with its key"

@@ -14,7 +14,7 @@ from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, Rights
 from net.clients.reply_length import reply_length
 from quorate.protocol import Action, Reply, Request
-from tests.steps import steps
+from tests.cost import lines_of
 
 
 class _Nobody(pykka.ThreadingActor):
@@ -445,11 +445,11 @@ def test_what_a_client_ends_costs_the_same_however_many_others_wait(is_held: boo
             routing.route(0.0, [call(Action.CONSUME, client, queue="q", wait=60.0, seq=1, patience=60.0)])
         client = clients[-1]
         cancel = call(Action.CANCEL, client, seq=2)
-        costs.append(steps(lambda: routing.route(0.0, [cancel])))  # noqa: B023  # called at once
+        costs.append(lines_of(lambda: routing.route(0.0, [cancel])))  # noqa: B023  # called at once
         assert routing.waits(client, 1)
-        costs[-1] += steps(lambda: routing.waits(client, 1))  # noqa: B023  # called at once
+        costs[-1] += lines_of(lambda: routing.waits(client, 1))  # noqa: B023  # called at once
         client.has_left = client.is_gone = True
-        costs[-1] += steps(lambda: routing.forget(client))  # noqa: B023  # called at once
+        costs[-1] += lines_of(lambda: routing.forget(client))  # noqa: B023  # called at once
     assert costs[0] == costs[1]
 
 

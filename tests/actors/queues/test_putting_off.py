@@ -51,6 +51,14 @@ def settle(owner: Owner) -> None:
         owner.advance(owner.actor._appender.machine.logged)
 
 
+def stock(owner: Owner) -> None:
+    """A message in each of the queues that `asks` is about."""
+    for number in range(COUNT):
+        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1")
+    settle(owner)
+    owner.replies()
+
+
 def seqs(owner: Owner) -> list[Any]:
     return [reply.seq for reply in owner.replies()]
 
@@ -97,10 +105,7 @@ def test_who_hands_over_does_it_first() -> None:
 
 def test_a_consumer_that_has_ended_its_side_and_reads_on_takes_a_message_that_is_there() -> None:
     owner, client = hurried(), Somebody()
-    for number in range(COUNT):
-        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1")
-    settle(owner)
-    owner.replies()
+    stock(owner)
     owner.actor.actor_ref.tell(asks(owner, Action.CONSUME, client))
     client.has_left = True
     told(owner, ClientGone(client))
@@ -117,10 +122,7 @@ def test_who_stops_refuses_it() -> None:
 
 def test_consumers_of_a_client_that_is_gone_meanwhile_take_nothing_and_wait_for_nothing() -> None:
     owner, client = hurried(), Somebody()
-    for number in range(COUNT):
-        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1")
-    settle(owner)
-    owner.replies()
+    stock(owner)
     client.has_left = client.is_gone = True
     told(owner, asks(owner, Action.CONSUME, client, wait=9.0), ClientGone(client))
     ready = [len(queue.ready) for queue in owner.actor._ledger.state.queues.values()]
@@ -219,3 +221,15 @@ def test_what_is_put_off_is_put_back_in_its_order() -> None:
     assert put_off.take() == calls[10 : 10 + AT_ONCE]
     assert put_off.take_all() == calls[10 + AT_ONCE :]
     assert not put_off.has_any
+
+
+def test_who_waits_for_nothing_now_may_ask_again() -> None:
+    """A node that is leaving says so of clients that stay, and what they asked later was answered empty."""
+    owner, client = hurried(), Somebody()
+    stock(owner)
+    later = Execute([Call(Request(Action.CONSUME, queue="q6", seq="later"), client, 0, owner.asker)])
+    told(owner, asks(owner, Action.CONSUME, client, wait=9.0), ClientGone(client), later)
+    settle(owner)
+    found = {reply.seq: reply.msg_id for reply in owner.replies()}
+    assert found["later"]
+    assert [number for number in range(COUNT) if found[number]] == [0], "the others were put off, and wait for nothing"

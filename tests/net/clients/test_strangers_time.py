@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
+from net.clients.reading_turn import SLICE_S
 from net.clients.strangers_time import (
     FREE_S,
     LONG_S,
@@ -269,3 +270,23 @@ def test_the_last_piece_of_something_large_is_reckoned_however_short_it_is() -> 
     protocol.data_received(body[-100:])
     assert end.spent_s > before
     assert end.requests == [], "and it was a fault"
+
+
+def test_bytes_of_strangers_that_wait_are_nobody_elses() -> None:
+    """They counted as somebody's who is known: a crowd that was alone got a fifth of the time."""
+    end = Socket()
+    limits = ConnectionLimits(request=RequestLimits())
+
+    def admit(connection: Connection, _address: object, _names: object) -> None:
+        connection.account.know(False)
+
+    protocol = TcpProtocol(end, lambda one: JsonSession(one), lambda: limits, admit)
+    protocol.connection_made(end)  # type: ignore[arg-type]  # all that is asked of a transport
+    end.turn.strangers_wait = True
+    protocol.data_received(b'{"action":4,"queue":"q"}')
+    assert (end.requests, len(end.cut_ones)) == ([], 1)
+    end.turn.begin_stranger(0)
+    end.time += 2 * SLICE_S
+    end.turn.end_stranger()
+    end.turn.begin()
+    assert end.turn.has_slice, "nobody else was heard"

@@ -12,7 +12,7 @@ from net.protocols.gmq_session import GONE, GmqSession, number_in
 from net.protocols.session import Ask, Close, Found, RequestLimits, Say
 from quorate.go_json import compact, escaped, readable
 from quorate.protocol import TIME_MAX_S, Action, Code, ErrorWord, Reply, Request, Told
-from tests.net.protocols.cost import calls_of, growth, peak_of
+from tests.cost import calls_of, growth, peak_of
 
 NOW = 1_800_000_000.0
 OF_STRING = "json: cannot unmarshal {} into Go value of type string"

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from net.protocols.json_payload import unreadable
-from tests.net.protocols.cost import growth
+from tests.cost import growth
 
 DIGITS = st.text("0123456789", min_size=1, max_size=30)
 WHOLE = st.one_of(st.just("0"), st.from_regex(r"[1-9][0-9]{0,20}", fullmatch=True), st.just("9" * 308))

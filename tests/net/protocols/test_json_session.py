@@ -15,7 +15,7 @@ from net.protocols import json_reading
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply
 from net.protocols.session import Fault, RequestLimits
 from quorate.protocol import PLAIN, MessageView, Reply, Request, ScanReply
-from tests.net.protocols.cost import peak_of
+from tests.cost import peak_of
 from tests.net.protocols.decoding import decoded
 
 LIMITS = RequestLimits(request_bytes_max=2000, depth_max=8)

@@ -12,7 +12,7 @@ from net.protocols.disque_session import DisqueSession
 from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession
 from net.protocols.session import Fault, RequestLimits, Session
-from tests.net.protocols.cost import calls_of, growth, peak_of
+from tests.cost import calls_of, growth, peak_of
 from tests.net.protocols.line_session import LineSession
 from tests.net.protocols.session_kit import Words, check_replies, check_stream, mutated, said
 

@@ -1,4 +1,4 @@
-"""What a session pays for hostile bytes, without a clock's word for it.
+"""What some work costs, without a clock's word for it.
 
 A time in seconds says as much of the machine as of the code: it fails where others run, and says nothing where it has
 room. Calls are counted instead (of Python's functions and of C's), and bytes that are held at a time; the growth from a
@@ -14,18 +14,31 @@ from typing import Any
 
 def calls_of(work: Callable[[], object]) -> int:
     """How many functions `work` calls. Compiled code's calls of its own functions are not seen."""
+    return _events(work, ("call", "c_call"), sys.getprofile, sys.setprofile)
+
+
+def lines_of(work: Callable[[], object]) -> int:
+    """How many lines `work` runs. Compiled code has none."""
+    return _events(work, ("line",), sys.gettrace, sys.settrace)
+
+
+def _events(
+    work: Callable[[], object], wanted: tuple[str, ...], get: Callable[[], Any], put: Callable[[Any], None]
+) -> int:
+    """How many of the wanted events the interpreter tells of, to whoever is put there."""
     count = 0
 
-    def seen(_frame: Any, event: str, _argument: Any) -> None:
+    def seen(_frame: Any, event: str, _argument: Any) -> Any:
         nonlocal count
-        count += event in ("call", "c_call")
+        count += event in wanted
+        return seen
 
-    before = sys.getprofile()
-    sys.setprofile(seen)
+    before = get()
+    put(seen)
     try:
         work()
     finally:
-        sys.setprofile(before)
+        put(before)
     return count
 
 

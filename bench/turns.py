@@ -1,7 +1,7 @@
 """python -m bench.turns: the longest turn of a node's loop while it does what takes long.
 
 Two million messages are cleared, a hundred thousand queues listed and sorted, fifty thousand consumers wait while the
-lead goes to another node, a log of large messages is trimmed, and hundreds of clients ask for as much as one may at the
+lead goes to another node, or is lost, a log of large messages is trimmed, and hundreds of clients ask for as much as one may at the
 same moment. Whoever holds the loop for longer than the watchdog
 allows (`QUORATE_WATCHDOG`, 5 ms here) is named in the node's log; the longest are told. `python -m bench.turns clear
 list` runs what is named; `--scale 0.1` makes all of it smaller.
@@ -11,13 +11,14 @@ import argparse
 import json
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from bench.cluster_nodes import running_cluster, wait_for
+from bench.cluster_nodes import role, running_cluster, wait_for
 from bench.node import BenchNode, running_node
 from quorate import Client
 
@@ -104,6 +105,37 @@ def handed_over(scale: float) -> None:
         time.sleep(3)
 
 
+def lost(scale: float) -> None:
+    """Fifty thousand consumers wait and many produces come in at a leader that stands still for too long."""
+    count, connections = int(50_000 * scale), 400
+    each, produces = count // connections, int(40 * scale) or 1
+    waits = b"".join(b'{"action":2,"queue":"none%d","wait":600,"seq":%d}' % (n, n) for n in range(each))
+    with running_cluster(PORT + 200, 3, **LIMITS) as cluster:
+        nodes, old = list(cluster.nodes.values()), cluster.leader()
+        others = [node.port for number, node in cluster.nodes.items() if number != old]
+        socks = [socket.create_connection(("127.0.0.1", cluster.nodes[old].port), 5) for _ in range(connections)]
+        for sock in socks:
+            sock.sendall(waits)
+        time.sleep(5)
+        before, begun = counted(nodes), time.monotonic()
+        for sock in socks:
+            sock.sendall(b'{"action":1,"queue":"q","data":1,"seq":1}' * produces)
+        time.sleep(0.05)
+        for pid in cluster.nodes[old].worker_pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            wait_for(lambda: any(role(port) == "leader" for port in others))
+        finally:
+            for pid in cluster.nodes[old].worker_pids:
+                os.kill(pid, signal.SIGCONT)
+        time.sleep(5)
+        what = f"{each * connections} consumers and {produces * connections} produces at a lost lead"
+        told(what, nodes, before, time.monotonic() - begun)
+        for sock in socks:
+            sock.close()
+        time.sleep(3)
+
+
 def trimmed(scale: float) -> None:
     """A thousand messages of 200 kB, whose records leave the log while they live."""
     count = int(1000 * scale)
@@ -153,6 +185,7 @@ PARTS: Final[dict[str, Callable[[float], None]]] = {
     "clear": clear,
     "list": listed,
     "hand-over": handed_over,
+    "lost": lost,
     "trim": trimmed,
     "crowd": crowded,
 }

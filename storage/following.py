@@ -15,11 +15,6 @@ LOOK_EVERY: Final = 4
 """Behind so many records it is asked whether it is late: each may be about a thousand messages, which takes 2 ms."""
 
 
-def follow_all(state: ShardState, entries: list[StoredEntry]) -> None:
-    """Apply all of the entries at once."""
-    Following(state, entries).go_on(lambda: False)
-
-
 class Following:
     """Of one state, which the `entries` follow; those that it has are passed over."""
 

@@ -43,6 +43,12 @@ class Appender:
         self._is_looking_again = False
         self._again()
 
+    def rest(self) -> None:
+        """Nothing is to leave any more but what is sent at once."""
+        if self._linger is not None:
+            self._linger.cancel()
+            self._linger = None
+
     def _linger_over(self) -> None:
         self._linger = None
         if self.machine.may_append:

@@ -243,7 +243,7 @@ class Broker:
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """All calls that are open: those that may have been done or not, and those that certainly were not.
 
-        But for consumers that wait: see `Delivery.take_waiting`.
+        But for consumers that wait: see `Delivery.take_lines`.
 
         Records up to `logged` have left for the log; this node does not lead any more.
         """

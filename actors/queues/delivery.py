@@ -240,12 +240,12 @@ class Delivery:
                 self._leave(waiter)
                 self._ledger.answer(waiter.call, not_allowed(waiter.call.request, missing))
 
-    def take_waiting(self) -> list[Waiter]:
-        """All consumers that wait; they do not any more. There may be very many: see `Leftovers`."""
-        waiters = self.lines.all()
-        if waiters:
+    def take_lines(self) -> WaitQueues:
+        """Hand over the lines with all consumers that wait: nobody does here any more. See `Leftovers`."""
+        lines = self.lines
+        if len(lines):
             self.lines = WaitQueues()
-        return waiters
+        return lines
 
     # -- placing -----------------------------------------------------------------------------------------------
 

@@ -42,10 +42,14 @@ class Interlude:
     def follow(self, state: ShardState, entries: list[StoredEntry], then: Callable[[], None]) -> None:
         """Apply committed entries, which follow what is there, until it is late; and go on with that in other turns."""
         work, is_late = Following(state, entries), self._owner.runtime.is_late
-        if work.go_on(is_late):
+        self.do(lambda: work.go_on(is_late), then)
+
+    def do(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
+        """One piece with each call of `go_on`, the first at once, until it says that it is done; and `then`."""
+        if go_on():
             then()
         else:
-            self._begin(lambda: work.go_on(is_late), then)
+            self._begin(go_on, then)
 
     def _begin(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:
         self.is_on = True

@@ -44,7 +44,6 @@ from actors.queues.owner_stage import OwnerStage
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord
-from storage.following import follow_all
 from storage.queue_state import NEVER
 from storage.records import FIRST_LEVEL, Lead
 from storage.state import ShardState
@@ -182,7 +181,7 @@ class QueueOwner(LoopActor):
             return
         self._continues = False
         if not self.has_ended:
-            self._admission.let_go(self._leftovers.some_calls())
+            self._leftovers.let_go(self._admission)
             if self._stage.leads:
                 self._commit_some()
                 if self._stage.committed(self._ledger.committed):
@@ -269,33 +268,46 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(state.trans_id)
         self._admission.hold([*uncertain, *undone])  # what was asked about this node, and waited for a commit
         state.undo.turn(state, is_on=self._view.voters > 1)
-        follow_all(state, message.entries)
-        self._take_state(state, committed)
-        self._appender.machine.begin(state.trans_id)
-        self._ledger.renew_lease(-NEVER, -NEVER)
-        self._ledger.set_time(self._now())
-        self._ledger.append(Lead("", self._view.node_id))
-        self._stage.promoted(message.vote_id, state.trans_id)
-        self._appender.append()
-        self._describe()
+
+        def follow() -> None:
+            """They are applied."""
+            self._take_state(state, committed)
+            self._appender.machine.begin(state.trans_id)
+            self._ledger.renew_lease(-NEVER, -NEVER)
+            self._ledger.set_time(self._now())
+            self._ledger.append(Lead("", self._view.node_id))
+            self._stage.promoted(message.vote_id, state.trans_id)
+            self._appender.append()
+            self._describe()
+
+        self._interlude.follow(state, message.entries, follow)
 
     def _deposed(self, message: Deposed) -> None:
-        """Answer all that is open as far as it is known, and go on as a follower."""
+        """Let go of what is committed, answer all else that is open as far as it is known, and follow."""
         if not self._stage.leads:
             return
+        self._appender.rest()
+        ledger = self._ledger
+
+        def commit() -> bool:
+            self._commit_some()
+            self._send()
+            return ledger.committed >= ledger.committable
+
+        self._interlude.do(commit, lambda: self._stop_leading(message))
+
+    def _stop_leading(self, message: Deposed) -> None:
         who = f"node {message.leader}" if message.leader else "another node"
         unknown = f"this node stopped leading while the request was being committed; {who} may have it or not"
-        ledger = self._ledger
-        while ledger.committed < ledger.committable:
-            self._commit_some()
-        self._leftovers.add_waiters(self._broker.delivery, self._now())
-        ledger.state.placed_at = ledger.now
+        ledger, state, leftovers = self._ledger, self._ledger.state, self._leftovers
+        leftovers.add_waiters(self._broker.delivery, self._now())
+        state.placed_at = ledger.now
         uncertain, undone = self._broker.take_open(self._appender.machine.logged)
-        self._admission.refuse(uncertain, ErrorWord.UNKNOWN_OUTCOME, unknown)
-        self._admission.give_back([*undone, *self._admission.take_held()])
+        leftovers.add_uncertain(uncertain, unknown)
+        leftovers.add_undone([*undone, *self._admission.take_held()])
+        leftovers.let_go(self._admission)
         self._send()
         self._stage.deposed()
-        state = ledger.state
         state.undo.turn(state, is_on=False)
 
         def follow(is_undone: bool) -> None:
@@ -389,7 +401,7 @@ class QueueOwner(LoopActor):
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())
-        is_done = ledger.is_settled and not has_calls and not self._leftovers.waiters
+        is_done = ledger.is_settled and not has_calls and not self._leftovers.has_calls
         if stage.is_draining and is_done and stage.drained():
             self._replicator.tell(Drained(stage.vote_id))
         if ledger.state.readers is not self._rows.readers and not stage.is_reloading:
@@ -428,7 +440,7 @@ class QueueOwner(LoopActor):
 
     def _go_on_stopping(self) -> None:
         """Stop when all is committed. The Replicator sees to it that LMDB has it."""
-        if self._leftovers.waiters or (self._stage.leads and (not self._ledger.is_settled or self._broker.has_more)):
+        if self._leftovers.has_calls or (self._stage.leads and (not self._ledger.is_settled or self._broker.has_more)):
             return
         stopping, self._stopping = self._stopping, None
         assert stopping is not None

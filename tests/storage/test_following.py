@@ -6,7 +6,7 @@ import pytest
 
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries
-from storage.following import LOOK_EVERY, Following, follow_all
+from storage.following import LOOK_EVERY, Following
 from storage.records import Confirm, Produce
 from storage.state import ShardState
 
@@ -28,7 +28,7 @@ def late(answers: list[bool]) -> Any:
 
 def whole() -> ShardState:
     state = ShardState()
-    follow_all(state, entries())
+    Following(state, entries()).go_on(late([]))
     return state
 
 

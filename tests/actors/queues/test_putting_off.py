@@ -7,12 +7,14 @@ from msgspec import Raw
 from actors.messages.call import Call
 from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
-from actors.messages.log import Apply, Deposed, Drain, Drained
+from actors.messages.log import Apply, Deposed, Drain, Drained, Promoted
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.queues.appending import AppendingLimits
+from actors.queues.leftovers import LET_GO_MAX
 from actors.queues.put_off import AT_ONCE, PutOff
 from quorate.protocol import Action, MonitorReply, Request
 from storage.entry_making import make_entries
+from storage.records import Lead
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
 from tests.actors.queues.test_queue_owner import Owner, advanced, leading
@@ -166,6 +168,72 @@ def test_what_was_committed_before_the_lead_was_lost_is_answered_though_its_turn
         owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=number)
     told(owner, advanced(6), Deposed(6, 6, 2))
     assert [(reply.seq, reply.error) for reply in owner.replies()] == [(number, None) for number in range(5)]
+
+
+def in_one_turn(owner: Owner) -> None:
+    """Take the turns that were asked for, and ring for none that are to come."""
+    while owner.runtime._turns:
+        owner.runtime._turns.popleft().take_turn()
+
+
+def test_what_was_committed_when_the_lead_was_lost_is_let_go_of_in_turns() -> None:
+    owner = quick(commit_piece=2)
+    for number in range(5):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=number)
+    owner.actor.actor_ref.tell(advanced(6))
+    owner.actor.actor_ref.tell(Deposed(6, 6, 2))
+    in_one_turn(owner)
+    assert seqs(owner) == [0, 1, 2, 3], "a piece with each of the two messages"
+    owner.crank()
+    assert seqs(owner) == [4]
+
+
+def test_nothing_leaves_for_the_log_while_a_lost_lead_lets_go_of_what_is_committed() -> None:
+    """Consumers are served then: their deliveries may linger, and are nobody's any more."""
+    owner = leading(commit_piece=1)
+    owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=0)
+    owner.appended()
+    owner.ask(Action.CONSUME, queue="q", wait=9.0, seq=1)
+    owner.ask(Action.PRODUCE, queue="p", data=b"1", seq=2)
+    for message in (advanced(2), Deposed(2, 2, 2)):
+        owner.actor.actor_ref.tell(message)
+    owner.crank(1.0)
+    late = owner.appended()
+    assert not [record for record in late if type(record).__name__ != "Produce"], late
+
+
+def test_what_was_open_when_the_lead_was_lost_is_let_go_of_in_turns() -> None:
+    owner = quick()
+    made = [Request(Action.PRODUCE, queue="q", data=Raw(b"1"), seq=number) for number in range(2 * LET_GO_MAX)]
+    told(owner, Execute([Call(request, owner, 0, owner.asker) for request in made]))
+    told(owner, Execute([Call(request, owner, 0, owner.asker) for request in made]))
+    owner.actor.actor_ref.tell(Deposed(1, 1, 2))
+    in_one_turn(owner)
+    first = owner.replies()
+    assert [reply.error for reply in first] == ["unknown_outcome"] * LET_GO_MAX
+    assert owner.router.take(Returned) == []
+    owner.crank()
+    assert [reply.seq for reply in [*first, *owner.replies()]] == [*range(2 * LET_GO_MAX)], "those that were logged"
+    assert [len(message.calls) for message in owner.router.take(Returned)] == [LET_GO_MAX] * 2, "the others"
+
+
+def test_a_new_leader_applies_what_its_log_holds_beyond_the_commit_point_in_turns() -> None:
+    other = leading()
+    made = [Request(Action.PRODUCE, queue="q", data=Raw(b"1")) for _ in range(20)]
+    other.tell(Execute([Call(request, other, 0, other.asker) for request in made]))
+    records = other.appended()
+    owner = Owner()
+    owner.runtime.late_after = 1
+    [entry] = make_entries(5, 1, 1_800_000_000.0, records, 1 << 20)
+    owner.actor.actor_ref.tell(Promoted(6, [entry]))
+    owner.actor.actor_ref.tell(Execute([Call(made[0], owner, 0, owner.asker)]))
+    in_one_turn(owner)
+    assert 0 < len(owner.actor._ledger.state.messages) < len(records)
+    owner.crank()
+    assert owner.appended() == [Lead("", 1)]
+    assert len(owner.actor._ledger.state.messages) == len(records)
+    owner.advance(len(records) + 1)
+    assert len(owner.appended()) == 1, "what was asked meanwhile is done when it leads"
 
 
 def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> None:

@@ -28,7 +28,7 @@ from actors.messages.log import (
 )
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.appending import AppendingLimits
-from actors.queues.leftovers import DROP_MAX, GIVE_BACK_MAX
+from actors.queues.leftovers import DROP_MAX, LET_GO_MAX
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.queue_admin import CLEAR_CHUNK
 from actors.queues.queue_owner import QueueOwner
@@ -512,14 +512,14 @@ def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
 def test_tens_of_thousands_of_waiting_consumers_are_given_back_some_in_each_turn() -> None:
     owner = leading()
     clients = [Owner.__new__(Owner) for _ in range(60)]
-    for index in range(GIVE_BACK_MAX * 3):
+    for index in range(LET_GO_MAX * 3):
         request = Request(2, queue=f"w{index % 100}", wait=600.0)
         call = Call(request, clients[index % 60], index, owner.asker)
         owner.actor.actor_ref.tell(Execute([call]))
     owner.crank()
-    assert len(owner.actor._broker.delivery.lines) == GIVE_BACK_MAX * 3
+    assert len(owner.actor._broker.delivery.lines) == LET_GO_MAX * 3
     owner.tell(Drain(5))
-    assert [len(message.calls) for message in owner.router.take(Returned)] == [GIVE_BACK_MAX] * 3
+    assert [len(message.calls) for message in owner.router.take(Returned)] == [LET_GO_MAX] * 3
     assert len(owner.replicator.take(Drained)) == 1
 
 

@@ -86,6 +86,7 @@ MODULES: Final = (
     "actors.queues.broker",
     "actors.queues.handing_out",
     "actors.queues.delivery",
+    "actors.queues.departures",
     "actors.queues.ending",
     "actors.queues.idle_queues",
     "actors.queues.lease",

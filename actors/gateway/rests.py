@@ -136,6 +136,9 @@ class Rests:
     def answer(self, connection: Connection, call: Call, reply: Reply) -> None:
         """Answer a stranger, and reckon what that took: also one that has left, whose reply was looked up as well."""
         request = call.request
+        if type(reply) is Reply and reply.data is None and connection.is_gone and not connection.open.has_long:
+            connection.answer(call.order, request, reply)  # nothing was found, and nobody is there to be told so
+            return
         if reply_length(request) == SHORT and not request.wait:
             self._turn.begin_stranger(0)
             connection.answer(call.order, request, reply)

@@ -199,6 +199,9 @@ class Delivery:
                 self.alarms.set(queue.name, self._ledger.now)
                 return
             self._work -= 1
+            if waiter.call.client.has_left:
+                self._give_up(waiter)
+                continue
             if waiter.only_watches:
                 self._leave(waiter)
                 self._tell(waiter.call, queue)

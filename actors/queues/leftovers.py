@@ -4,6 +4,7 @@ So no turn is long, however much there was when the lead was lost.
 """
 
 from collections import deque
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -11,6 +12,7 @@ from msgspec.structs import replace
 from actors.messages.call import Call
 from actors.queues.admission import Admission
 from actors.queues.delivery import Delivery
+from actors.queues.departures import Departures
 from actors.queues.wait_queues import Waiter, WaitQueues
 from quorate.protocol import ErrorWord
 from storage.state import ShardState
@@ -48,10 +50,15 @@ class _Line:
 
 
 class Leftovers:
-    """Of one owner. `is_awaited`: somebody wants to know when no state is left."""
+    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `is_late`: whether its turn should end.
 
-    def __init__(self) -> None:
+    `departures`: clients that are gone.
+    """
+
+    def __init__(self, admission: Admission, is_late: Callable[[], bool]) -> None:
         self.is_awaited = False
+        self.departures = Departures(admission, is_late)
+        self._admission = admission
         self._uncertain: deque[tuple[Call, str]] = deque()
         self._undone: deque[Call] = deque()
         self._waiting: deque[_Line] = deque()
@@ -60,7 +67,7 @@ class Leftovers:
     @property
     def has_any(self) -> bool:
         """Whether there is more to do."""
-        return self.has_calls or bool(self._states)
+        return self.has_calls or bool(self._states) or self.departures.has_any
 
     @property
     def has_calls(self) -> bool:
@@ -90,13 +97,13 @@ class Leftovers:
         """Forget it: it counts no more."""
         self._states.append(state)
 
-    def let_go(self, admission: Admission) -> None:
+    def let_go(self) -> None:
         """Let go of some calls: of the uncertain first, and of those that wait last."""
         left = LET_GO_MAX
         uncertain, undone = self._uncertain, self._undone
         while uncertain and left:
             call, reason = uncertain.popleft()
-            admission.refuse([call], ErrorWord.UNKNOWN_OUTCOME, reason)
+            self._admission.refuse([call], ErrorWord.UNKNOWN_OUTCOME, reason)
             left -= 1
         calls: list[Call] = []
         while undone and len(calls) < left:
@@ -107,7 +114,7 @@ class Leftovers:
             if not len(line):
                 self._waiting.popleft()
         if calls:
-            admission.let_go(calls)
+            self._admission.let_go(calls)
 
     def drop(self) -> None:
         """Let go of some messages."""

@@ -69,7 +69,7 @@ class QueueOwner(LoopActor):
         self._admission = Admission(self._stage, settings.journal_low_bytes)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
-        self._leftovers = Leftovers()
+        self._leftovers = Leftovers(self._admission, runtime.is_late)
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
         self._continues = False
         self._stopping: Stop | None = None
@@ -91,7 +91,7 @@ class QueueOwner(LoopActor):
             Propose: self._propose,
             Drain: self._drain,
             Undrain: self._undrain,
-            ClientGone: self._client_gone,
+            ClientGone: lambda m: self._leftovers.departures.note(m.client, self._broker.delivery, self._ledger),
             RightsChanged: lambda m: self._admission.rejudge(self._broker.delivery, m.client, m.principal),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
@@ -156,12 +156,6 @@ class QueueOwner(LoopActor):
                 self._admission.put_off(admitted[index + 1 :])
                 break
 
-    def _client_gone(self, message: ClientGone) -> None:
-        self._broker.delivery.forget(message.client)
-        if message.client.is_gone:
-            self._ledger.replicated.forget(message.client)
-        self._admission.forget(message.client)
-
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
         if self._stage.lets_time_pass:
@@ -181,7 +175,7 @@ class QueueOwner(LoopActor):
             return
         self._continues = False
         if not self.has_ended:
-            self._leftovers.let_go(self._admission)
+            self._leftovers.let_go()
             if self._stage.leads:
                 self._commit_some()
                 if self._stage.committed(self._ledger.committed):
@@ -190,6 +184,7 @@ class QueueOwner(LoopActor):
                 self._execute([])
             if self._broker.has_more:
                 self._broker.go_on(self._now())
+            self._leftovers.departures.go_on(self._broker.delivery, self._ledger)
             if self._rows.has_more:
                 self._describe()
             self._leftovers.drop()
@@ -305,7 +300,7 @@ class QueueOwner(LoopActor):
         uncertain, undone = self._broker.take_open(self._appender.machine.logged)
         leftovers.add_uncertain(uncertain, unknown)
         leftovers.add_undone([*undone, *self._admission.take_held()])
-        leftovers.let_go(self._admission)
+        leftovers.let_go()
         self._send()
         self._stage.deposed()
         state.undo.turn(state, is_on=False)

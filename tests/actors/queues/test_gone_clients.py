@@ -44,3 +44,20 @@ def test_what_a_client_that_is_gone_produced_or_confirmed_is_done() -> None:
     assert shard.replies[shard.send(Action.CONFIRM, Gone(), msg_id=msg_id)]["confirmed"] == 1
     assert shard.replies[shard.send(Action.PRODUCE, Gone(), queue="q", data=2)]["code"] == 0
     assert shard.ask(Action.MONITOR, queue="q")["size"] == 1
+
+
+def test_a_message_goes_to_nobody_who_has_left_and_stands_in_line_still() -> None:
+    """Hundreds may leave at one moment, and are forgotten in turns."""
+    shard, gone = Shard(), Leaving()
+    left = shard.send(Action.CONSUME, gone, queue="q", wait=60.0)
+    stays = shard.send(Action.CONSUME, queue="q", wait=60.0)
+    gone.has_left = True
+    msg_id = shard.ask(Action.PRODUCE, queue="q", data=1, retry=9)["msg_id"]
+    assert "msg_id" not in shard.replies[left]
+    assert shard.replies[stays]["msg_id"] == msg_id
+
+
+class Leaving(Gone):
+    """One that is there, for now."""
+
+    has_left = is_gone = False

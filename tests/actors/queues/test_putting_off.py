@@ -301,3 +301,21 @@ def test_who_waits_for_nothing_now_may_ask_again() -> None:
     found = {reply.seq: reply.msg_id for reply in owner.replies()}
     assert found["later"]
     assert [number for number in range(COUNT) if found[number]] == [0], "the others were put off, and wait for nothing"
+
+
+def test_clients_that_leave_at_one_moment_are_forgotten_in_turns_and_others_are_heard_between() -> None:
+    """Seven hundred of them with sixty waits each were 0.3 s, and whoever came behind them waited for as long."""
+    owner = quick()
+    clients = [Somebody() for _ in range(COUNT)]
+    told(owner, *[asks(owner, Action.CONSUME, client, wait=9.0) for client in clients])
+    assert len(owner.actor._broker.delivery.lines) == COUNT * COUNT
+    owner.runtime.late_after = 1
+    for client in clients:
+        client.has_left = client.is_gone = True
+        owner.actor.actor_ref.tell(ClientGone(client))
+    owner.actor.actor_ref.tell(Execute([Call(Request(Action.MONITOR, queue="q", seq="known"), owner, 0, owner.asker)]))
+    owner.crank()
+    seen = seqs(owner)
+    assert seen[0] == "known", "it waits for none of them"
+    assert len(seen) == COUNT * COUNT + 1
+    assert not owner.actor._broker.delivery.lines

@@ -87,6 +87,8 @@ MODULES: Final = (
     "actors.queues.handing_out",
     "actors.queues.delivery",
     "actors.queues.departures",
+    "actors.queues.pieces",
+    "actors.queues.strangers_slice",
     "actors.queues.ending",
     "actors.queues.idle_queues",
     "actors.queues.lease",

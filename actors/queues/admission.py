@@ -1,9 +1,12 @@
 """Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
 
-A node that serves does all that there is room for, and puts off what one turn has no time for. One that is about to
+A node that serves does all that there is room for, and puts off what one turn has no time for, and what strangers ask
+for beyond their part of it. One that is about to
 serve holds what comes until then. All others answer only what is asked about themselves, and give the rest back to the
 Router, which finds out who leads.
 """
+
+from collections.abc import Callable
 
 from actors.messages.call import Call, Client, consumes, may_consume
 from actors.messages.calls import Returned
@@ -13,7 +16,8 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
-from actors.queues.put_off import PutOff
+from actors.queues.put_off import AT_ONCE, PutOff, some_are_strangers
+from actors.queues.strangers_slice import StrangersSlice
 from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER
@@ -26,18 +30,18 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 class Admission:
     """Of one owner. `ledger` answers, `router` takes back; the disk is full for the reason `disk_full`, with so much
-    room left, of which the last `low_bytes` are for what nobody asked for.
+    room left, of which the last `low_bytes` are for what nobody asked for. `slice`: what strangers may take of a turn.
     """
 
     ledger: Ledger
     router: Mailbox[ToRouter]
 
-    def __init__(self, stage: OwnerStage, low_bytes: int) -> None:
+    def __init__(self, stage: OwnerStage, low_bytes: int, clock: Callable[[], float]) -> None:
+        self.slice = StrangersSlice(clock)
         self._stage = stage
         self._low_bytes = low_bytes
         self._held: list[Call] = []
         self._put_off = PutOff()
-        self._has_taken = False
         self.disk_full: str | None = None
         self.room_bytes: float = NEVER
 
@@ -46,25 +50,54 @@ class Admission:
         """Whether calls were put off."""
         return self._put_off.has_any
 
+    @property
+    def more_in_s(self) -> float:
+        """In how many seconds those that were put off go on: strangers' when they have time again."""
+        return 0.0 if self._put_off.has_known or not self._stage.serves else self.slice.in_s
+
     def admit(self, calls: list[Call]) -> list[Call] | None:
-        """Those that may be done now, behind those that came before; None: a node that is stopping does none."""
-        stage = self._stage
+        """Those that may be done now, behind those that came before, but for strangers': see `execute_strangers`.
+
+        None: a node that is stopping does none.
+        """
+        stage, put_off = self._stage, self._put_off
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return None
-        self._has_taken = self._put_off.has_any
-        if self._has_taken:
-            self._put_off.add(calls)
-            calls = self._still_wanted(self._put_off.take())
         if not stage.serves:
-            calls = self._own_view_of(calls)
-        elif self._held:
-            calls = [*self.take_unserved(), *calls]
-        if self.disk_full is not None and self.room_bytes < self._low_bytes:
-            reason = f"nothing can be written now: {self.disk_full}"
-            self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
-            calls = [call for call in calls if call.request.action not in WRITES]
-        return calls
+            if put_off.has_any:
+                put_off.add(calls)
+                calls = self._still_wanted([*put_off.take(), *put_off.take_strangers(AT_ONCE)])
+            return self._own_view_of(calls)
+        if self._held:
+            put_off.put_first(self.take_unserved())
+        if put_off.has_any or some_are_strangers(calls):
+            put_off.add(calls)
+            calls = self._still_wanted(put_off.take())
+        if calls:
+            self.slice.others_ask()
+        return self._writable(calls)
+
+    def execute_strangers(self, execute: Callable[[Call], None], is_late: Callable[[], bool]) -> None:
+        """Have some of strangers' calls done behind those that were admitted, as many as they have time for."""
+        put_off, part = self._put_off, self.slice
+        if not put_off.has_strangers or not self._stage.serves:
+            return
+        at = part.begin()
+        while put_off.has_strangers and part.has_time:
+            for call in self._writable(self._still_wanted(put_off.take_strangers(1))):
+                execute(call)
+            at = part.spent(at)
+            if is_late():
+                break
+
+    def _writable(self, calls: list[Call]) -> list[Call]:
+        """Refuse those that write where nothing can be written."""
+        if self.disk_full is None or self.room_bytes >= self._low_bytes:
+            return calls
+        reason = f"nothing can be written now: {self.disk_full}"
+        self.refuse([call for call in calls if call.request.action in WRITES], ErrorWord.DISK_FULL, reason)
+        return [call for call in calls if call.request.action not in WRITES]
 
     def _own_view_of(self, calls: list[Call]) -> list[Call]:
         """Give the calls that can be answered though this node does not serve; hold the others, or refuse them."""
@@ -82,10 +115,7 @@ class Admission:
 
     def put_off(self, calls: list[Call]) -> None:
         """Do the last of those that were admitted in the turns to come, since it was late."""
-        if self._has_taken:
-            self._put_off.put_back(calls)
-        else:
-            self._put_off.add(calls)
+        self._put_off.put_first(calls)
 
     def hold(self, calls: list[Call]) -> None:
         """They are to be done when the node serves."""

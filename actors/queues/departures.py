@@ -1,10 +1,10 @@
 """Clients that are gone: what they waited for ends some in each turn, since hundreds may go at one moment.
 
-Until then they stand in line; no message goes to one that has left (`Delivery`).
+Until then they stand in line; no message goes to one that has left (`Delivery`). It is done in the strangers' part of a
+turn: nobody waits for it.
 """
 
 from collections import deque
-from collections.abc import Callable
 
 from actors.messages.call import Client
 from actors.queues.admission import Admission
@@ -13,11 +13,10 @@ from actors.queues.ledger import Ledger
 
 
 class Departures:
-    """Of one owner. `is_late`: whether its turn should end."""
+    """Of one owner."""
 
-    def __init__(self, admission: Admission, is_late: Callable[[], bool]) -> None:
+    def __init__(self, admission: Admission) -> None:
         self._admission = admission
-        self._is_late = is_late
         self._gone: deque[Client] = deque()
 
     @property
@@ -34,10 +33,14 @@ class Departures:
 
     def go_on(self, delivery: Delivery, ledger: Ledger) -> None:
         """Forget some that are gone, one at least."""
-        gone = self._gone
+        gone, part = self._gone, self._admission.slice
+        if not gone:
+            return
+        at = part.begin()
         while gone:
             self._forget(gone.popleft(), delivery, ledger)
-            if self._is_late():
+            at = part.spent(at)
+            if not part.has_time:
                 break
 
     def _forget(self, client: Client, delivery: Delivery, ledger: Ledger) -> None:

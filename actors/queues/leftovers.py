@@ -4,7 +4,6 @@ So no turn is long, however much there was when the lead was lost.
 """
 
 from collections import deque
-from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -50,14 +49,12 @@ class _Line:
 
 
 class Leftovers:
-    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `is_late`: whether its turn should end.
-
-    `departures`: clients that are gone.
+    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `departures`: clients that are gone.
     """
 
-    def __init__(self, admission: Admission, is_late: Callable[[], bool]) -> None:
+    def __init__(self, admission: Admission) -> None:
         self.is_awaited = False
-        self.departures = Departures(admission, is_late)
+        self.departures = Departures(admission)
         self._admission = admission
         self._uncertain: deque[tuple[Call, str]] = deque()
         self._undone: deque[Call] = deque()
@@ -66,8 +63,8 @@ class Leftovers:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is more to do."""
-        return self.has_calls or bool(self._states) or self.departures.has_any
+        """Whether there is more to do at once; `departures` are for later."""
+        return self.has_calls or bool(self._states)
 
     @property
     def has_calls(self) -> bool:

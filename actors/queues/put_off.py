@@ -1,14 +1,15 @@
-"""Calls that one turn had no time for. A machine, of the Admission's.
+"""Calls that wait for their turn. A machine, of the Admission's.
 
-They are done in their order, but for those of clients without a token, where there is a file of who may do what: these
-stand behind all others, and behind them what their clients ask once they have shown one.
+Those that one turn had no time for are done in their order. Those of clients without a token, where there is a file of
+who may do what, stand in a line of their own (`StrangersSlice`), and behind them what their clients ask once they have
+shown one.
 """
 
 from collections import deque
 from typing import Final
 
 from actors.messages.call import Call, Client
-from actors.messages.rights import ANONYMOUS
+from actors.messages.rights import ANONYMOUS, ITSELF
 
 AT_ONCE: Final = 64
 """So many are taken for one turn; those that are not done have to be put back."""
@@ -27,11 +28,27 @@ class PutOff:
         """Whether there are any."""
         return bool(self._known or self._strangers)
 
+    @property
+    def has_known(self) -> bool:
+        """Whether there are any but those of strangers."""
+        return bool(self._known)
+
+    @property
+    def has_strangers(self) -> bool:
+        """Whether there are any of strangers."""
+        return bool(self._strangers)
+
     def add(self, calls: list[Call]) -> None:
         """Put these off, behind those that were before."""
         known, strangers = self._sorted(calls)
         self._known.extend(known)
         self._strangers.extend(strangers)
+
+    def put_first(self, calls: list[Call]) -> None:
+        """Put these off, before all others."""
+        known, strangers = self._sorted(calls)
+        self._known.extendleft(reversed(known))
+        self._strangers.extendleft(reversed(strangers))
 
     def _sorted(self, calls: list[Call]) -> tuple[list[Call], list[Call]]:
         """Tell those of strangers from the others; they are counted."""
@@ -39,7 +56,7 @@ class PutOff:
         strangers: list[Call] = []
         of_strangers = self._of_strangers
         for call in calls:
-            if call.principal.name == ANONYMOUS or call.client in of_strangers:
+            if is_strangers(call) or call.client in of_strangers:
                 strangers.append(call)
                 of_strangers[call.client] = of_strangers.get(call.client, 0) + 1
             else:
@@ -47,26 +64,23 @@ class PutOff:
         return known, strangers
 
     def take(self) -> list[Call]:
-        """Those that are to be done next, one of a stranger's at least; `put_back` takes back what was not done."""
+        """Those that are to be done next, but for strangers'; `put_first` takes back what was not done."""
+        known = self._known
+        return [known.popleft() for _ in range(min(len(known), AT_ONCE))]
+
+    def take_strangers(self, most: int) -> list[Call]:
+        """The next of strangers', so many at most."""
         calls: list[Call] = []
-        known = min(len(self._known), AT_ONCE)
-        while self._strangers and (not calls or len(calls) + known < AT_ONCE):
+        of_strangers = self._of_strangers
+        while self._strangers and len(calls) < most:
             call = self._strangers.popleft()
             calls.append(call)
-            count = self._of_strangers[call.client]
+            count = of_strangers[call.client]
             if count == 1:
-                del self._of_strangers[call.client]
+                del of_strangers[call.client]
             else:
-                self._of_strangers[call.client] = count - 1
-        if known:  # behind the first of a stranger's, which else might be put back for ever
-            calls[1:1] = [self._known.popleft() for _ in range(known)]
+                of_strangers[call.client] = count - 1
         return calls
-
-    def put_back(self, rest: list[Call]) -> None:
-        """Have the last of those that were taken be the first again."""
-        known, strangers = self._sorted(rest)
-        self._known.extendleft(reversed(known))
-        self._strangers.extendleft(reversed(strangers))
 
     def take_all(self) -> list[Call]:
         """Every one; they are the caller's now."""
@@ -75,3 +89,16 @@ class PutOff:
         self._strangers.clear()
         self._of_strangers.clear()
         return calls
+
+
+def is_strangers(call: Call) -> bool:
+    """Whether nobody knows whose it is, where that can be known."""
+    return call.principal is not ITSELF and call.principal.name == ANONYMOUS
+
+
+def some_are_strangers(calls: list[Call]) -> bool:
+    """Whether one of them is a stranger's."""
+    for call in calls:
+        if call.principal is not ITSELF and call.principal.name == ANONYMOUS:  # for each request: no call of a function
+            return True
+    return False

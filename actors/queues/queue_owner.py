@@ -41,6 +41,7 @@ from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.owner_stage import OwnerStage
+from actors.queues.pieces import Pieces
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord
@@ -66,12 +67,12 @@ class QueueOwner(LoopActor):
         self._rows = HeadRows()
         machine = Appending(settings.appending, state.trans_id)
         self._appender = Appender(runtime, machine, self._stage, self._carry_out)
-        self._admission = Admission(self._stage, settings.journal_low_bytes)
+        self._admission = Admission(self._stage, settings.journal_low_bytes, runtime.monotonic_clock)
         self._replicator: Mailbox[ToReplicator]
         self._checkpointer: Mailbox[ToCheckpointer]
-        self._leftovers = Leftovers(self._admission, runtime.is_late)
+        self._leftovers = Leftovers(self._admission)
         self._alarm = Alarm(runtime, lambda: self.actor_ref.tell(_TimePassed()))
-        self._continues = False
+        self._pieces = Pieces(runtime, self._continue)
         self._stopping: Stop | None = None
         self._broker: Broker
         self._ledger: Ledger
@@ -155,6 +156,8 @@ class QueueOwner(LoopActor):
             if runtime.is_late() and index < last:
                 self._admission.put_off(admitted[index + 1 :])
                 break
+        if self._admission.has_more:
+            self._admission.execute_strangers(broker.execute, runtime.is_late)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -171,10 +174,8 @@ class QueueOwner(LoopActor):
     def _continue(self) -> None:
         """One piece more of work that was cut; the loop has looked at sockets and timers since the one before."""
         if self._interlude.is_on:
-            self.runtime.call_later(0.0, self._continue)
-            return
-        self._continues = False
-        if not self.has_ended:
+            self._pieces.ask(0.0)
+        elif not self.has_ended:
             self._leftovers.let_go()
             if self._stage.leads:
                 self._commit_some()
@@ -390,9 +391,12 @@ class QueueOwner(LoopActor):
             self._alarm.set(self._broker.next_event_at, self._now())
         has_to_commit = ledger.committed < ledger.committable and stage.leads
         has_calls = self._broker.has_more or self._admission.has_more
-        if not self._continues and (has_to_commit or has_calls or self._leftovers.has_any or self._rows.has_more):
-            self._continues = True
-            self.runtime.call_later(0.0, self._continue)
+        if has_to_commit or self._broker.has_more or self._leftovers.has_any or self._rows.has_more:
+            self._pieces.ask(0.0)
+        elif has_calls:
+            self._pieces.ask(self._admission.more_in_s)
+        elif self._leftovers.departures.has_any:
+            self._pieces.ask(self._admission.slice.in_s)
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())

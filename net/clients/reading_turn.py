@@ -25,6 +25,9 @@ LINE_S: Final = 0.001
 SLICE_S: Final = 0.001
 """Of one turn of the loop, for all strangers: a disk or a network delays a reply by as much."""
 
+OTHERS_S: Final = 0.1
+"""Clients that are known ask as long as the last was heard no longer ago: there is another soon."""
+
 WRITE_S_PER_BYTE: Final = 1e-9
 """What a reply takes once more when its socket takes it, at the end of the turn: a memory's pace."""
 
@@ -47,6 +50,7 @@ class ReadingTurn:
         "_known_read",
         "_late_at",
         "_left_s",
+        "_others_until",
         "_refilled_at",
         "_strangers_read",
         "_wake",
@@ -66,7 +70,7 @@ class ReadingTurn:
         self.strangers_wait = False
         self._left_s = SLICE_S
         self._is_refilled = False
-        self._refilled_at = 0.0
+        self._refilled_at = self._others_until = 0.0
         self._known_read = self._strangers_read = 0
         self._begun_stranger = NOBODY
         self._depth = 0
@@ -134,16 +138,20 @@ class ReadingTurn:
             self._begun_stranger = NOBODY
 
     def _refill(self) -> None:
-        """Give strangers what has come back to them: all of it, if no other client was heard since the last time."""
+        """Give strangers what has come back to them: all of it, if no other client was heard lately."""
         now, known_read = self._clock(), self._held.read - self._strangers_read
-        if known_read == self._known_read:
+        if known_read != self._known_read:
+            self._known_read = known_read
+            self._others_until = now + OTHERS_S
+        if now >= self._others_until:
             self._left_s = SLICE_S
         else:
-            self._known_read = known_read
             self._left_s = min(self._left_s + (now - self._refilled_at) * SHARE, SLICE_S)
         self._refilled_at = now
 
     @property
     def slice_in_s(self) -> float:
-        """In how many seconds strangers have half of a slice, while other clients are heard."""
+        """In how many seconds strangers have half of a slice; 0.0: in the next turn."""
+        if self._refilled_at >= self._others_until:
+            return 0.0
         return max(SLICE_S / 2 - self._left_s, 0.0) / SHARE

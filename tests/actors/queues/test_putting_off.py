@@ -285,7 +285,7 @@ def test_what_is_put_off_is_put_back_in_its_order() -> None:
     put_off.add(calls)
     first = put_off.take()
     assert first == calls[:AT_ONCE]
-    put_off.put_back(first[10:])
+    put_off.put_first(first[10:])
     assert put_off.take() == calls[10 : 10 + AT_ONCE]
     assert put_off.take_all() == calls[10 + AT_ONCE :]
     assert not put_off.has_any

@@ -5,7 +5,7 @@ import pytest
 from net.clients.connection import LOOK_EVERY, Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import HeldBytes
-from net.clients.reading_turn import LINE_S, READ_S, SLICE_S, WRITE_S_PER_BYTE, ReadingTurn
+from net.clients.reading_turn import LINE_S, OTHERS_S, READ_S, SLICE_S, WRITE_S_PER_BYTE, ReadingTurn
 from net.clients.strangers_time import SHARE
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Request
@@ -81,6 +81,20 @@ def test_strangers_have_a_fifth_of_the_time_while_others_are_heard() -> None:
             took += SLICE_S / 4
         clocked.pause(SLICE_S / 10)
     assert took == pytest.approx(SHARE, rel=0.05)
+
+
+def test_others_that_were_heard_lately_are_heard_again_soon() -> None:
+    """Who asks a hundred times a second met strangers who had a slice of each turn between two of its requests."""
+    clocked = Clocked()
+    clocked.known(0.0)
+    assert clocked.stranger(SLICE_S)
+    clocked.pause(OTHERS_S / 2)
+    assert clocked.stranger(SLICE_S)
+    clocked.pause(SLICE_S)
+    assert not clocked.stranger(SLICE_S) or clocked.turn.slice_in_s > 0.0
+    clocked.pause(OTHERS_S)
+    assert clocked.stranger(SLICE_S)
+    assert clocked.turn.slice_in_s == 0.0, "nobody else asks any more"
 
 
 def test_what_is_done_for_one_stranger_while_another_is_heard_counts_once() -> None:

@@ -1,18 +1,21 @@
 """What an owner does in one turn for strangers: a slice, which comes back slowly while others ask. A machine, with a
 clock.
 
-The Listener hears strangers a fifth of the time (`net/clients/reading_turn.py`); what they ask for is done here in such
-a part as well, so that a crowd of them holds nobody up who has shown a token. Where nobody else asks, they have a slice
-of each turn.
+The Listener hears strangers in such slices (`net/clients/reading_turn.py`), and what they ask for is done here in
+others, so that a crowd of them holds nobody up who has shown a token: what they ask for costs as much again when it is
+committed, which nobody reckons. Where nobody else asks, they have all of each turn.
 """
 
 from collections.abc import Callable
 from typing import Final
 
-SLICE_S: Final = 0.001
-"""Of one turn."""
+SLICE_S: Final = 0.0005
+"""Of one turn, while others ask."""
 
-SHARE: Final = 0.2
+ALONE_S: Final = 0.002
+"""Of one turn, while nobody else does."""
+
+SHARE: Final = 0.1
 """Of the time, while others ask."""
 
 OTHERS_S: Final = 0.1
@@ -24,7 +27,7 @@ class StrangersSlice:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._left_s = SLICE_S
+        self._left_s = ALONE_S
         self._at = clock()
         self._others_until = self._at
 
@@ -36,7 +39,7 @@ class StrangersSlice:
         """Give back what has come back, and say what the time is."""
         now = self._clock()
         if now >= self._others_until:
-            self._left_s = SLICE_S
+            self._left_s = ALONE_S
         else:
             self._left_s = min(self._left_s + (now - self._at) * SHARE, SLICE_S)
         self._at = now

@@ -5,8 +5,8 @@ with what comes when that is used up, a client waits in a line, and is not read 
 lines is `actors/gateway/turns.py`. A turn of the loop begins with the first that is heard in it, and ends when its host
 says so.
 
-Strangers, who have proved nothing where something can be proved, have less: a slice, which comes back at a fifth of the
-pace of time while clients that are known ask for something, and with each turn while none does. So a crowd of them that
+Strangers, who have proved nothing where something can be proved, have less while clients that are known ask for
+something: a slice, which comes back at a fifth of the pace of time. So a crowd of them that
 sends what is small costs the others a fifth of the time, and loses nothing where it is alone.
 """
 
@@ -22,8 +22,8 @@ READ_S: Final = 0.002
 LINE_S: Final = 0.001
 """Of one turn of the loop, for those in the line."""
 
-SLICE_S: Final = 0.001
-"""Of one turn of the loop, for all strangers: a disk or a network delays a reply by as much."""
+SLICE_S: Final = 0.0005
+"""Of one turn of the loop, for all strangers, while others ask: a disk delays a reply by as much."""
 
 OTHERS_S: Final = 0.1
 """Clients that are known ask as long as the last was heard no longer ago: there is another soon."""
@@ -68,7 +68,7 @@ class ReadingTurn:
         self.begun_at = 0.0
         self._late_at = 0.0
         self.strangers_wait = False
-        self._left_s = SLICE_S
+        self._left_s = READ_S
         self._is_refilled = False
         self._refilled_at = self._others_until = 0.0
         self._known_read = self._strangers_read = 0
@@ -144,7 +144,7 @@ class ReadingTurn:
             self._known_read = known_read
             self._others_until = now + OTHERS_S
         if now >= self._others_until:
-            self._left_s = SLICE_S
+            self._left_s = READ_S
         else:
             self._left_s = min(self._left_s + (now - self._refilled_at) * SHARE, SLICE_S)
         self._refilled_at = now

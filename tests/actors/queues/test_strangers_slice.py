@@ -1,8 +1,8 @@
-"""Strangers have a part of each turn, and a fifth of the time while others ask."""
+"""Strangers have a part of each turn, and a tenth of the time while others ask."""
 
 import pytest
 
-from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S, StrangersSlice
+from actors.queues.strangers_slice import ALONE_S, OTHERS_S, SHARE, SLICE_S, StrangersSlice
 
 
 class Clock:
@@ -23,15 +23,15 @@ def used(clock: Clock, part: StrangersSlice, piece_s: float = SLICE_S / 4) -> fl
     return took
 
 
-def test_a_slice_of_each_turn_where_nobody_else_asks() -> None:
+def test_all_of_each_turn_where_nobody_else_asks() -> None:
     clock = Clock()
     part = StrangersSlice(clock)
     for _ in range(5):
-        assert used(clock, part) == pytest.approx(SLICE_S)
+        assert used(clock, part) == pytest.approx(ALONE_S, rel=0.1)
         assert part.in_s == 0.0
 
 
-def test_a_fifth_of_the_time_while_others_ask() -> None:
+def test_a_tenth_of_the_time_while_others_ask() -> None:
     clock = Clock()
     part = StrangersSlice(clock)
     begun, took = clock.time, 0.0
@@ -48,6 +48,6 @@ def test_others_are_there_as_long_as_their_last_request_is_not_long_ago() -> Non
     part.others_ask()
     used(clock, part)
     clock.time += SLICE_S
-    assert used(clock, part) < SLICE_S / 2
+    assert used(clock, part) <= SLICE_S / 2
     clock.time += OTHERS_S
-    assert used(clock, part) == pytest.approx(SLICE_S)
+    assert used(clock, part) == pytest.approx(ALONE_S, rel=0.1)

@@ -65,10 +65,10 @@ def test_a_part_of_a_turn_has_a_budget_of_its_own() -> None:
     assert clocked.woken == 1
 
 
-def test_strangers_have_a_slice_of_each_turn_while_nobody_else_is_heard() -> None:
+def test_strangers_have_all_of_each_turn_while_nobody_else_is_heard() -> None:
     clocked = Clocked()
     for _ in range(5):
-        assert sum(clocked.stranger(SLICE_S / 4) for _ in range(100)) in (4, 5)
+        assert sum(clocked.stranger(READ_S / 4) for _ in range(100)) in (4, 5)
         clocked.pause()
 
 
@@ -113,7 +113,7 @@ def test_long_answers_to_strangers_count_for_what_it_takes_to_send_them() -> Non
     clocked = Clocked()
     assert clocked.turn.has_slice
     clocked.turn.begin_stranger(1)
-    clocked.held.written += int(1.01 * SLICE_S / WRITE_S_PER_BYTE)
+    clocked.held.written += int(1.01 * READ_S / WRITE_S_PER_BYTE)
     clocked.turn.end_stranger()
     assert not clocked.turn.has_slice
 

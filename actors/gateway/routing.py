@@ -310,7 +310,9 @@ class Routing:
         for call in calls:
             call.returns += 1
             deadline = now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0)
-            self._hold(call, now + RETURN_S, deadline)
+            look_at = now + RETURN_S
+            self._held.add_returned(call, look_at, deadline)
+            self.next_at = min(self.next_at, look_at, deadline)
 
     def forget(self, client: Client) -> list[Answer]:
         """Let the held consumers of a client that asks nothing more wait for no message, and take none if it is gone.

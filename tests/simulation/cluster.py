@@ -8,10 +8,12 @@ from random import Random
 from typing import Any
 
 from actors.cluster.replicated_log import ReplicatedLog
+from actors.gateway.access import AccessTable
 from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.links.links import Links
 from actors.messages.log import Deposed, Promoted
+from actors.messages.rights import EVERY_RIGHT
 from actors.node.assembly import start_shard
 from actors.node.opening import open_shard
 from actors.node.shard_settings import ShardSettings
@@ -360,9 +362,12 @@ class SimulatedNode:
         if observer is not None:
             observer.logs[self.node_id] = opened.log
         network = _Dialler(self.network, self.name, runtime)
-        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues)
+        access = AccessTable({}, EVERY_RIGHT) if self.world.knows_nobody else None
+        shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, access=access)
         limits = ListenerLimits(connection=ConnectionLimits(request=self.request_limits))
-        self.listener = Listener.start_object(runtime, shard.router.actor_ref, limits, move=self._move_out)
+        self.listener = Listener.start_object(
+            runtime, shard.router.actor_ref, limits, move=self._move_out, access=access
+        )
         shard.router.serve(self.listener.actor_ref)
         self.links = shard.links
         self.runtime = runtime

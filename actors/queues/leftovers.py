@@ -49,8 +49,7 @@ class _Line:
 
 
 class Leftovers:
-    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `departures`: clients that are gone.
-    """
+    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `departures`: clients that are gone."""
 
     def __init__(self, admission: Admission) -> None:
         self.is_awaited = False

@@ -1,9 +1,8 @@
 """Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
 
-A node that serves does all that there is room for, and puts off what one turn has no time for, and what strangers ask
-for beyond their part of it. One that is about to
-serve holds what comes until then. All others answer only what is asked about themselves, and give the rest back to the
-Router, which finds out who leads.
+A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
+for beyond their part of it. One that is about to serve holds what comes until then. All others answer only what is
+asked about themselves, and give the rest back to the Router, which finds out who leads.
 """
 
 from collections.abc import Callable

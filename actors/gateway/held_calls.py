@@ -47,11 +47,11 @@ class HeldCalls:
             of_client[serial] = held
 
     def add_returned(self, call: Call, look_at: float, deadline: float) -> None:
-        """Hold one that came back undone: behind those of its client that came back before, and before all others of
-        it, which came later and were held here meanwhile. The others of the client move back by one place."""
+        """Hold one that came back undone: behind those of its client that came back as often, and before all others of
+        it, which came later. The others of the client move back by one place."""
         self.add(call, look_at, deadline, for_credit=False)
         of_client = NONE if call.is_single else self._of.get(call.client, NONE)
-        places = [serial for serial, held in of_client.items() if not held.call.returns]
+        places = [serial for serial, held in of_client.items() if held.call.returns < call.returns]
         if not places:
             return
         later = [of_client[serial] for serial in places]

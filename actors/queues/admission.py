@@ -15,7 +15,7 @@ from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
-from actors.queues.put_off import AT_ONCE, PutOff, some_are_strangers
+from actors.queues.put_off import PutOff, some_are_strangers
 from actors.queues.strangers_slice import StrangersSlice
 from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
@@ -66,7 +66,7 @@ class Admission:
         if not stage.serves:
             if put_off.has_any:
                 put_off.add(calls)
-                calls = self._still_wanted([*put_off.take(), *put_off.take_strangers(AT_ONCE)])
+                calls = self._still_wanted(put_off.take_all())
             return self._own_view_of(calls)
         if self._held:
             put_off.put_first(self.take_unserved())
@@ -84,7 +84,7 @@ class Admission:
             return
         at = part.begin()
         while put_off.has_strangers and part.has_time:
-            for call in self._writable(self._still_wanted(put_off.take_strangers(1))):
+            for call in self._writable(self._still_wanted([put_off.take_stranger()])):
                 execute(call)
             at = part.spent(at)
             if is_late():

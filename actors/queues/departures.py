@@ -1,7 +1,7 @@
 """Clients that are gone: what they waited for ends some in each turn, since hundreds may go at one moment.
 
 Until then they stand in line; no message goes to one that has left (`Delivery`). It is done in the strangers' part of a
-turn: nobody waits for it.
+turn; until then their waits count for the limits on waits.
 """
 
 from collections import deque

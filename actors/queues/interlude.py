@@ -66,5 +66,6 @@ class Interlude:
             return
         self.is_on = False
         then()
-        self._carry_out()
-        owner.resume()
+        if not self.is_on:  # what follows may take turns of its own
+            self._carry_out()
+            owner.resume()

@@ -68,19 +68,15 @@ class PutOff:
         known = self._known
         return [known.popleft() for _ in range(min(len(known), AT_ONCE))]
 
-    def take_strangers(self, most: int) -> list[Call]:
-        """Take the next of strangers', so many at most."""
-        calls: list[Call] = []
-        of_strangers = self._of_strangers
-        while self._strangers and len(calls) < most:
-            call = self._strangers.popleft()
-            calls.append(call)
-            count = of_strangers[call.client]
-            if count == 1:
-                del of_strangers[call.client]
-            else:
-                of_strangers[call.client] = count - 1
-        return calls
+    def take_stranger(self) -> Call:
+        """Take the next of strangers': there is one."""
+        call = self._strangers.popleft()
+        count = self._of_strangers[call.client]
+        if count == 1:
+            del self._of_strangers[call.client]
+        else:
+            self._of_strangers[call.client] = count - 1
+        return call
 
     def take_all(self) -> list[Call]:
         """Every one; they are the caller's now."""

@@ -260,6 +260,16 @@ def test_what_an_owner_gives_back_stands_before_what_its_client_asked_later() ->
     assert [seq for seq in seqs if seq != "another's"] == [*range(6)]
 
 
+def test_what_comes_back_twice_stands_before_what_came_back_once() -> None:
+    routing, client = following(), Somebody()
+    routing.returned(0.0, [call(Action.MONITOR, client, seq=1)])
+    routing.returned(RETURN_S / 2, [call(Action.MONITOR, client, seq=2)])
+    [first] = routing.tick(RETURN_S).forwards
+    routing.came_back(RETURN_S, 2, [first.serial])
+    assert routing.tick(RETURN_S * 1.6).forwards == []
+    assert [one.call.request.seq for one in routing.tick(RETURN_S * 3).forwards] == [1, 2]
+
+
 def test_a_request_says_for_how_long_it_waits_for_a_leader() -> None:
     routing = Routing(forwards=True)
     routing.route(0.0, [call(patience=0.5), call(patience=60.0)])

@@ -491,6 +491,23 @@ def test_the_members_say_how_many_disks_there_are_and_what_may_be_written() -> N
     assert [reply.code for reply in owner.replies()] == [0]
 
 
+def test_nothing_is_heard_while_a_lost_lead_is_undone_behind_what_was_committed_in_pieces() -> None:
+    """Both take turns, one behind the other: what was heard between them met a state in the middle of an undo."""
+    owner = one_of_three(undo_piece=1, commit_piece=1)
+    made = [Request(Action.PRODUCE, queue="q", data=Raw(b'"sent"')) for _ in range(4)]
+    owner.tell(Execute([Call(request, owner, 0, owner.asker) for request in made]))
+    for _ in range(5):
+        produce(owner, b'"not sent"')
+    logged = owner.actor._appender.machine.logged
+    for message in (advanced(logged), Deposed(log_end=logged, committed=logged, leader=3)):
+        owner.actor.actor_ref.tell(message)
+    owner.ask(Action.NODE_MONITOR, queue="q", seq="view")
+    [view] = [reply for reply in owner.replies() if reply.seq == "view"]
+    assert getattr(view, "size", 0) == 5, "behind the undo, by the state that it has left"
+    assert not owner.actor._interlude.is_on
+    assert len(owner.actor._ledger.state.messages) == 5
+
+
 def test_between_the_pieces_of_long_work_others_have_their_turn() -> None:
     owner, pieces = leading(), 5
     owner.ask(Action.PRODUCE, queue="q", messages=[ProduceItem(Raw(b"1")) for _ in range(pieces * CLEAR_CHUNK)])

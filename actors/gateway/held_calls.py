@@ -46,19 +46,25 @@ class HeldCalls:
                 of_client = self._of[call.client] = {}
             of_client[serial] = held
 
-    def add_returned(self, call: Call, look_at: float, deadline: float) -> None:
-        """Hold one that came back undone: behind those of its client that came back as often, and before all others of
-        it, which came later. The others of the client move back by one place."""
-        self.add(call, look_at, deadline, for_credit=False)
-        of_client = NONE if call.is_single else self._of.get(call.client, NONE)
-        places = [serial for serial, held in of_client.items() if held.call.returns < call.returns]
-        if not places:
+    def add_returned(self, calls: list[Call], look_at: float, deadlines: list[float]) -> None:
+        """Hold those that came back undone: behind those of their clients that came back as often, and before all
+        others of them, which came later, and move back."""
+        returned: dict[Client, list[Held]] = {}
+        for call, deadline in zip(calls, deadlines, strict=True):
+            self.add(call, look_at, deadline, for_credit=False)
+            if not call.is_single:
+                returned.setdefault(call.client, []).append(self._all[self._serial])
+        for client, held in returned.items():
+            self._put_before_later(self._of[client], held)
+
+    def _put_before_later(self, of_client: dict[int, Held], returned: list[Held]) -> None:
+        later = [one for one in of_client.values() if one.call.returns < returned[0].call.returns]
+        if not later:
             return
-        later = [of_client[serial] for serial in places]
-        places.append(self._serial)
-        for serial, held in zip(places, [of_client[self._serial], *later], strict=True):
-            held.serial = serial
-            self._all[serial] = of_client[serial] = held
+        moved = [*returned, *later]
+        for serial, one in zip(sorted([one.serial for one in moved]), moved, strict=True):
+            one.serial = serial
+            self._all[serial] = of_client[serial] = one
 
     def remove(self, held: Held) -> None:
         """Hold it no more."""

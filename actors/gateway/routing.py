@@ -307,12 +307,13 @@ class Routing:
 
     def returned(self, now: float, calls: list[Call]) -> None:
         """Route again calls that came back, undone, from a node that does not lead."""
+        deadlines: list[float] = []
         for call in calls:
             call.returns += 1
-            deadline = now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0)
-            look_at = now + RETURN_S
-            self._held.add_returned(call, look_at, deadline)
-            self.next_at = min(self.next_at, look_at, deadline)
+            deadlines.append(now + (_patience_s(call, self._hold_s) if call.returns < RETURNS_MAX else 0.0))
+        look_at = now + RETURN_S
+        self._held.add_returned(calls, look_at, deadlines)
+        self.next_at = min([self.next_at, look_at, *deadlines])
 
     def forget(self, client: Client) -> list[Answer]:
         """Let the held consumers of a client that asks nothing more wait for no message, and take none if it is gone.

@@ -7,7 +7,7 @@ asked about themselves, and give the rest back to the Router, which finds out wh
 
 from collections.abc import Callable
 
-from actors.messages.call import Call, Client, consumes, may_consume
+from actors.messages.call import Call, Client, consumes
 from actors.messages.calls import Returned
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
@@ -66,13 +66,13 @@ class Admission:
         if not stage.serves:
             if put_off.has_any:
                 put_off.add(calls)
-                calls = self._still_wanted(put_off.take_all())
+                calls = put_off.take_all()
             return self._own_view_of(calls)
         if self._held:
             put_off.put_first(self.take_unserved())
         if put_off.has_any or some_are_strangers(calls):
             put_off.add(calls)
-            calls = self._still_wanted(put_off.take())
+            calls = put_off.take()
         if calls:
             self.slice.others_ask()
         return self._writable(calls)
@@ -84,7 +84,7 @@ class Admission:
             return
         at = part.begin()
         while put_off.has_strangers and part.has_time:
-            for call in self._writable(self._still_wanted([put_off.take_stranger()])):
+            for call in self._writable([put_off.take_stranger()]):
                 execute(call)
             at = part.spent(at)
             if is_late():
@@ -156,16 +156,6 @@ class Admission:
             self._held = self._waiting_no_more(self._held, client)
         if self._put_off.has_any and not client.has_left:  # who has left is looked at when its turn comes
             self._put_off.add(self._waiting_no_more(self._put_off.take_all(), client))
-
-    def _still_wanted(self, calls: list[Call]) -> list[Call]:
-        """All but consumers that are gone; who only reads on takes a message that is there, and waits for none."""
-        wanted = []
-        for call in calls:
-            if call.client.has_left and consumes(call) and not may_consume(call):
-                self.ledger.answer(call, done(call.request, Reply))
-            else:
-                wanted.append(call)
-        return wanted
 
     def _waiting_no_more(self, calls: list[Call], client: Client) -> list[Call]:
         """Those that are not the client's consumers, which are answered."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec.structs import astuple
 
-from actors.messages.call import Call
+from actors.messages.call import Call, may_consume
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.clocks import LeaderClock
@@ -535,6 +535,8 @@ class Broker:
     # -- consume and acknowledge -------------------------------------------------------------------------------
 
     def _consume(self, call: Call) -> None:
+        if call.client.has_left and not may_consume(call):
+            return self.ledger.answer(call, done(call.request, Reply))
         request = call.request
         name, others = request.queue, request.queues
         if name is not None:

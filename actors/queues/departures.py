@@ -1,7 +1,7 @@
-"""Clients that are gone: what they waited for ends some in each turn, since hundreds may go at one moment.
+"""Clients that are gone: what strangers waited for ends some in each turn, since hundreds may go at one moment.
 
-Until then they stand in line; no message goes to one that has left (`Delivery`). It is done in the strangers' part of a
-turn; until then their waits count for the limits on waits.
+It is done in the strangers' part of a turn, before what others of them ask. Until then they stand in line, count for no
+limit, and get no message (`Delivery`).
 """
 
 from collections import deque
@@ -25,8 +25,9 @@ class Departures:
         return bool(self._gone)
 
     def note(self, client: Client, delivery: Delivery, ledger: Ledger) -> None:
-        """Let a client wait for nothing any more: soon if it is gone, now if it may ask again."""
-        if client.has_left:
+        """Let a client wait for nothing any more: soon if it is a stranger that has left, else now."""
+        if client.has_left and delivery.lines.are_strangers(client):
+            delivery.lines.has_left(client)
             self._gone.append(client)
         else:
             self._forget(client, delivery, ledger)

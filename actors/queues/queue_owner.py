@@ -157,6 +157,7 @@ class QueueOwner(LoopActor):
                 self._admission.put_off(admitted[index + 1 :])
                 break
         if self._admission.has_more:
+            self._leftovers.departures.go_on(broker.delivery, self._ledger)
             self._admission.execute_strangers(broker.execute, runtime.is_late)
 
     def _time_passed(self, message: _TimePassed) -> None:
@@ -183,9 +184,10 @@ class QueueOwner(LoopActor):
                     self._pass_time()
             if self._admission.has_more:
                 self._execute([])
+            else:
+                self._leftovers.departures.go_on(self._broker.delivery, self._ledger)
             if self._broker.has_more:
                 self._broker.go_on(self._now())
-            self._leftovers.departures.go_on(self._broker.delivery, self._ledger)
             if self._rows.has_more:
                 self._describe()
             self._leftovers.drop()

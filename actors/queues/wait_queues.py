@@ -23,9 +23,12 @@ OFFER_S: Final = 1.0
 
 
 class Waiter:
-    """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds)."""
+    """A consumer that waits: for any of `queues`, in that order of preference, until `deadline` (Unix seconds).
 
-    __slots__ = ("call", "count", "deadline", "is_strangers", "only_watches", "queues", "serial")
+    `counts`: for the limits on how many may wait; one that has left does not, though it is still in line.
+    """
+
+    __slots__ = ("call", "count", "counts", "deadline", "is_strangers", "only_watches", "queues", "serial")
 
     def __init__(
         self, call: Call, queues: list[str], count: int | None, deadline: float, *, only_watches: bool = False
@@ -36,6 +39,7 @@ class Waiter:
         self.deadline = deadline
         self.only_watches = only_watches
         self.serial = 0
+        self.counts = True
         self.is_strangers = call.principal.name == ANONYMOUS
 
 
@@ -79,15 +83,29 @@ class WaitQueues:
         del mine[waiter.serial]
         if not mine:
             del self._by_client[waiter.call.client]
-        self.named -= len(waiter.queues)
-        if waiter.is_strangers:
-            self.named_by_strangers -= len(waiter.queues)
+        self._count_no_more(waiter)
         for name in waiter.queues:
             line = self._lines.get(name)
             if line is not None:
                 line.pop(waiter.serial, None)
                 if not line:
                     del self._lines[name]
+
+    def _count_no_more(self, waiter: Waiter) -> None:
+        if waiter.counts:
+            waiter.counts = False
+            self.named -= len(waiter.queues)
+            if waiter.is_strangers:
+                self.named_by_strangers -= len(waiter.queues)
+
+    def has_left(self, client: Client) -> None:
+        """Note that a client has left: what it waits for keeps nobody else from waiting."""
+        for waiter in self._by_client.get(client, {}).values():
+            self._count_no_more(waiter)
+
+    def are_strangers(self, client: Client) -> bool:
+        """Whether some of a client's wait that it has asked for as a stranger."""
+        return any(waiter.is_strangers for waiter in self._by_client.get(client, {}).values())
 
     def first(self, name: str) -> Waiter | None:
         """Whose turn it is."""

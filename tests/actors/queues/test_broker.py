@@ -1,13 +1,12 @@
 """What a shard's owner promises, one sentence a test."""
 
-from typing import Any
-
 import pytest
 
 from actors.queues.replicated import REPLICATED_S
 from quorate.protocol import Action
 from storage.queue_state import NewQueue
 from storage.records import Deliver, Produce
+from tests.actors.gateway.test_routing import Somebody
 from tests.actors.queues.shard import Shard
 
 
@@ -69,7 +68,7 @@ def test_waiting_consumers_are_served_in_the_order_they_came_whatever_queue_wake
 
 def test_a_consumer_that_went_away_is_skipped_and_its_message_goes_to_the_next() -> None:
     shard = Shard()
-    gone: Any = object()  # whatever can be told from others stands for a client
+    gone = Somebody()
     shard.send(Action.CONSUME, client=gone, queue="q", wait=60)
     stays = shard.send(Action.CONSUME, queue="q", wait=60)
     shard.broker.delivery.forget(gone)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from msgspec import Raw
 
 from actors.messages.call import Call
@@ -11,7 +12,10 @@ from actors.messages.log import Apply, Deposed, Drain, Drained, Promoted
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.queues.appending import AppendingLimits
 from actors.queues.leftovers import LET_GO_MAX
+from actors.queues.node_view import Limits
+from actors.queues.pieces import Pieces
 from actors.queues.put_off import AT_ONCE, PutOff
+from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S
 from quorate.protocol import Action, MonitorReply, Request
 from storage.entry_making import make_entries
 from storage.records import Lead
@@ -303,19 +307,144 @@ def test_who_waits_for_nothing_now_may_ask_again() -> None:
     assert [number for number in range(COUNT) if found[number]] == [0], "the others were put off, and wait for nothing"
 
 
-def test_clients_that_leave_at_one_moment_are_forgotten_in_turns_and_others_are_heard_between() -> None:
+UNKNOWN, KNOWN = Principal(ANONYMOUS, ITSELF.rights), Principal("known", ITSELF.rights)
+
+
+def call_of(
+    owner: Owner, client: Any, principal: Principal, seq: Any, action: int = Action.MONITOR, **fields: Any
+) -> Call:
+    request = Request(action, queue="q", seq=seq, **fields)
+    return Call(request, client, 0, owner.asker, principal=principal)
+
+
+class Ticking:
+    """A clock that goes on by so much whenever it is looked at, and with the runtime's."""
+
+    def __init__(self, owner: Owner, tick_s: float) -> None:
+        self._runtime = owner.runtime
+        self._tick_s = tick_s
+        self.ticked = 0.0
+        owner.actor._admission.slice._clock = self
+
+    def __call__(self) -> float:
+        self.ticked += self._tick_s
+        return self._runtime.time + self.ticked
+
+
+def leave(*clients: Any) -> list[ClientGone]:
+    for client in clients:
+        client.has_left = client.is_gone = True
+    return [ClientGone(client) for client in clients]
+
+
+def test_strangers_that_leave_at_one_moment_are_forgotten_in_turns_and_others_are_heard_between() -> None:
     """Seven hundred of them with sixty waits each were 0.3 s, and whoever came behind them waited for as long."""
     owner = quick()
     clients = [Somebody() for _ in range(COUNT)]
-    told(owner, *[asks(owner, Action.CONSUME, client, wait=9.0) for client in clients])
-    assert len(owner.actor._broker.delivery.lines) == COUNT * COUNT
-    owner.runtime.late_after = 1
     for client in clients:
-        client.has_left = client.is_gone = True
-        owner.actor.actor_ref.tell(ClientGone(client))
-    owner.actor.actor_ref.tell(Execute([Call(Request(Action.MONITOR, queue="q", seq="known"), owner, 0, owner.asker)]))
-    owner.crank()
+        calls = [call_of(owner, client, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT)]
+        told(owner, Execute(calls))
+    assert len(owner.actor._broker.delivery.lines) == COUNT * COUNT
+    Ticking(owner, SLICE_S)
+    told(owner, *leave(*clients), Execute([call_of(owner, owner, KNOWN, "known")]))
     seen = seqs(owner)
     assert seen[0] == "known", "it waits for none of them"
-    assert len(seen) == COUNT * COUNT + 1
+    assert len(seen) < COUNT * COUNT, "and they have to wait for their part of the time"
+    owner.crank(COUNT * SLICE_S / SHARE)
+    assert len(seen) + len(seqs(owner)) == COUNT * COUNT + 1
     assert not owner.actor._broker.delivery.lines
+
+
+def test_known_clients_that_leave_and_those_that_wait_for_nothing_are_forgotten_at_once() -> None:
+    owner, known, stranger = quick(), Somebody(), Somebody()
+    told(owner, Execute([call_of(owner, known, KNOWN, 1, Action.CONSUME, wait=9.0)]))
+    told(owner, Execute([call_of(owner, stranger, UNKNOWN, 2)]))
+    Ticking(owner, SLICE_S * 2)
+    for message in leave(known, stranger):
+        owner.actor.actor_ref.tell(message)
+    in_one_turn(owner)
+    assert not owner.actor._leftovers.departures.has_any
+    assert not owner.actor._broker.delivery.lines
+
+
+def test_departures_keep_pace_while_strangers_ask() -> None:
+    owner, crowd = quick(), [Somebody() for _ in range(20)]
+    Ticking(owner, 30e-6)
+    departures = owner.actor._leftovers.departures
+    for _ in range(300):
+        one = Somebody()
+        told(owner, Execute([call_of(owner, owner, KNOWN, 0)]))
+        told(owner, Execute([call_of(owner, one, UNKNOWN, 0, Action.CONSUME, wait=9.0)]), *leave(one))
+        told(owner, *[Execute([call_of(owner, who, UNKNOWN, 1)]) for who in crowd])
+        owner.crank(0.001)
+    assert len(departures._gone) < 10
+    assert owner.actor._admission._put_off.has_strangers
+
+
+def test_who_comes_waits_though_those_that_left_are_in_line_still() -> None:
+    owner, gone = quick(), Somebody()
+    owner.actor._broker.set_limits(Limits(waiters_max=COUNT))
+    waits = [call_of(owner, gone, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT // 2)]
+    told(owner, Execute(waits))
+    Ticking(owner, SLICE_S)
+    for again in range(4):
+        client = Somebody()
+        owner.actor.actor_ref.tell(leave(gone)[0])
+        calls = [call_of(owner, client, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT // 2)]
+        told(owner, Execute(calls))
+        owner.crank(0.2)
+        assert [reply.error for reply in owner.replies() if reply.error] == [], again
+        gone = client
+
+
+def test_a_consumer_that_is_gone_before_its_turn_takes_nothing() -> None:
+    owner, client = quick(), Somebody()
+    stock(owner)
+    request = Request(Action.CONSUME, queue="q1", wait=5.0)
+    told(owner, *leave(client), Execute([Call(request, client, 0, owner.asker)]))
+    settle(owner)
+    assert [reply.msg_id for reply in owner.replies()] == [None]
+
+
+def test_strangers_have_a_tenth_of_the_time_while_others_ask_and_all_of_it_else() -> None:
+    owner, stranger = quick(), Somebody()
+    clock = Ticking(owner, SLICE_S)
+    done = 0
+    for _ in range(100):
+        told(owner, Execute([call_of(owner, owner, KNOWN, "known")]))
+        told(owner, Execute([call_of(owner, stranger, UNKNOWN, 0) for _ in range(5)]))
+        begun = clock.ticked
+        owner.crank(0.01)
+        clock.ticked = begun  # time is what is cranked: what was done is reckoned all the same
+        done += len([seq for seq in seqs(owner) if seq != "known"])
+    assert done * SLICE_S == pytest.approx(SHARE * 1.0, rel=0.5)
+    owner.crank(OTHERS_S)
+    before = owner.runtime.time
+    owner.crank(0.1)
+    assert not owner.actor._admission.has_more, "nobody else asks"
+    assert owner.runtime.time == before + 0.1
+
+
+def test_what_strangers_have_no_time_for_does_not_turn_the_loop() -> None:
+    owner, stranger = quick(), Somebody()
+    told(owner, Execute([call_of(owner, owner, KNOWN, "known")]))
+    Ticking(owner, SLICE_S)
+    told(owner, Execute([call_of(owner, stranger, UNKNOWN, seq) for seq in range(10)]))
+    timers = [timer.at - owner.runtime.time for timer in owner.runtime._timers if timer.callback is not None]
+    assert len(seqs(owner)) == 2
+    assert min(timers) > SLICE_S, "it is looked at again when they have time"
+
+
+def test_work_that_is_for_now_does_not_wait_for_strangers_time() -> None:
+    owner = quick()
+    rung: list[str] = []
+    pieces = Pieces(owner.runtime, lambda: rung.append("now"))
+    pieces.ask(5.0)
+    pieces.ask(0.0)
+    owner.crank(0.001)
+    assert rung == ["now"]
+    owner.crank(6.0)
+    assert rung == ["now"], "it was asked for once"
+    pieces.ask(0.5)
+    owner.crank(1.0)
+    assert len(rung) == 2

@@ -10,9 +10,11 @@ from actors.messages.calls import ClientGone, Execute, Returned, RightsChanged
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Apply, Deposed, Drain, Drained, Promoted
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
+from actors.queues.admission import Admission
 from actors.queues.appending import AppendingLimits
 from actors.queues.leftovers import LET_GO_MAX
 from actors.queues.node_view import Limits
+from actors.queues.owner_stage import OwnerStage
 from actors.queues.pieces import Pieces
 from actors.queues.put_off import AT_ONCE, PutOff
 from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S
@@ -192,18 +194,24 @@ def test_what_was_committed_when_the_lead_was_lost_is_let_go_of_in_turns() -> No
     assert seqs(owner) == [4]
 
 
-def test_nothing_leaves_for_the_log_while_a_lost_lead_lets_go_of_what_is_committed() -> None:
-    """Consumers are served then: their deliveries may linger, and are nobody's any more."""
-    owner = leading(commit_piece=1)
-    owner.ask(Action.PRODUCE, queue="q", data=b"1", seq=0)
-    owner.appended()
-    owner.ask(Action.CONSUME, queue="q", wait=9.0, seq=1)
-    owner.ask(Action.PRODUCE, queue="p", data=b"1", seq=2)
-    for message in (advanced(2), Deposed(2, 2, 2)):
-        owner.actor.actor_ref.tell(message)
+def test_what_lingers_does_not_leave_for_the_log_while_a_lost_lead_lets_go_of_what_is_committed() -> None:
+    """It would count as sent, and what is certainly not done as unknown."""
+    owner = quick(commit_piece=1)
+    for number in range(COUNT):
+        owner.ask(Action.PRODUCE, queue=f"q{number}", data=b"1", retry=60.0)
+    settle(owner)
+    owner.actor.actor_ref.tell(asks(owner, Action.CONSUME))
+    in_one_turn(owner)
+    appender: Any = owner.actor._appender
+    assert appender._linger is not None, "deliveries, which nobody waits for"
+    logged = appender.machine.logged
+    owner.actor._ledger.committed -= 5
+    owner.actor.actor_ref.tell(Deposed(logged, logged, 2))
+    in_one_turn(owner)
+    assert owner.actor._interlude.is_on
+    assert appender._linger is None
     owner.crank(1.0)
-    late = owner.appended()
-    assert not [record for record in late if type(record).__name__ != "Produce"], late
+    assert owner.appended() == []
 
 
 def test_what_was_open_when_the_lead_was_lost_is_let_go_of_in_turns() -> None:
@@ -369,32 +377,91 @@ def test_known_clients_that_leave_and_those_that_wait_for_nothing_are_forgotten_
 
 def test_departures_keep_pace_while_strangers_ask() -> None:
     owner, crowd = quick(), [Somebody() for _ in range(20)]
+    waiting = [Somebody() for _ in range(300)]
+    for one in waiting:
+        told(owner, Execute([call_of(owner, one, UNKNOWN, 0, Action.CONSUME, wait=9.0)]))
+    assert len(owner.actor._broker.delivery.lines) == len(waiting)
     Ticking(owner, 30e-6)
-    departures = owner.actor._leftovers.departures
-    for _ in range(300):
-        one = Somebody()
+    for one in waiting:
         told(owner, Execute([call_of(owner, owner, KNOWN, 0)]))
-        told(owner, Execute([call_of(owner, one, UNKNOWN, 0, Action.CONSUME, wait=9.0)]), *leave(one))
-        told(owner, *[Execute([call_of(owner, who, UNKNOWN, 1)]) for who in crowd])
+        told(owner, *leave(one), *[Execute([call_of(owner, who, UNKNOWN, 1)]) for who in crowd])
         owner.crank(0.001)
-    assert len(departures._gone) < 10
+    assert len(owner.actor._leftovers.departures._gone) < 10
     assert owner.actor._admission._put_off.has_strangers
 
 
 def test_who_comes_waits_though_those_that_left_are_in_line_still() -> None:
-    owner, gone = quick(), Somebody()
-    owner.actor._broker.set_limits(Limits(waiters_max=COUNT))
-    waits = [call_of(owner, gone, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT // 2)]
+    owner, gone, client = quick(), Somebody(), Somebody()
+    owner.actor._broker.set_limits(Limits(waiters_max=4 * COUNT))
+    told(owner, Execute([call_of(owner, gone, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT)]))
+    lines = owner.actor._broker.delivery.lines
+    assert (lines.named, lines.named_by_strangers) == (COUNT, COUNT)
+    for message in leave(gone):
+        owner.actor.actor_ref.tell(message)
+    in_one_turn(owner)
+    assert (len(lines), lines.named, lines.named_by_strangers) == (COUNT, 0, 0)
+    waits = [call_of(owner, client, KNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT)]
     told(owner, Execute(waits))
-    Ticking(owner, SLICE_S)
-    for again in range(4):
-        client = Somebody()
-        owner.actor.actor_ref.tell(leave(gone)[0])
-        calls = [call_of(owner, client, UNKNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT // 2)]
-        told(owner, Execute(calls))
-        owner.crank(0.2)
-        assert [reply.error for reply in owner.replies() if reply.error] == [], again
-        gone = client
+    assert [reply.error for reply in owner.replies()] == [None] * COUNT, "those that left"
+    assert (len(lines), lines.named, lines.named_by_strangers) == (COUNT, COUNT, 0)
+
+
+def test_what_a_turn_had_no_time_for_stands_before_what_was_put_off_behind_it() -> None:
+    owner = hurried()
+    for first in (0, AT_ONCE, 2 * AT_ONCE):
+        calls = [call_of(owner, owner, KNOWN, seq) for seq in range(first, first + AT_ONCE)]
+        owner.actor.actor_ref.tell(Execute(calls))
+    owner.crank()
+    assert seqs(owner) == [*range(3 * AT_ONCE)]
+
+
+def test_what_waited_until_the_node_serves_stands_before_what_was_put_off() -> None:
+    owner = Owner(appending=AppendingLimits(writes_max=1, waits_for_disk=False))
+    owner.runtime.late_after = 1
+    told(owner, Promoted(5, []), Execute([call_of(owner, owner, KNOWN, seq) for seq in range(3)]))
+    told(owner, Execute([call_of(owner, owner, KNOWN, seq) for seq in range(3, 6)]))
+    owner.advance(1)
+    assert seqs(owner) == [*range(6)]
+
+
+def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before() -> None:
+    """Also where the node was about to hand over in between, and took some of what was put off to be held."""
+    stage = OwnerStage()
+    stage.named(0)
+    stage.promoted(5, 1)
+    assert stage.committed(1)
+    assert stage.caught_up()
+    owner, now = Owner(), [0.0]
+
+    def clock() -> float:
+        now[0] += 1e-4
+        return now[0]
+
+    admission, client, crowd, done = Admission(stage, 0, clock), Somebody(), Somebody(), list[Call]()
+    admission.put_off([call_of(owner, crowd, UNKNOWN, number) for number in range(100, 160)])
+    admission.put_off([call_of(owner, client, UNKNOWN, 1)])
+    admission.put_off([call_of(owner, owner, KNOWN, number) for number in range(200, 400)])
+    assert stage.drain(5)
+    assert stage.undrain()
+    assert admission.admit([]) == []
+    assert admission.admit([call_of(owner, client, KNOWN, 2)]) == []
+    assert stage.caught_up()
+    while admission.has_more or admission._held:
+        done.extend(admission.admit([]) or ())
+        admission.execute_strangers(done.append, lambda: False)
+    assert [call.request.seq for call in done if call.client is client] == [1, 2]
+
+
+def test_who_hands_over_says_so_when_those_that_wait_were_given_back() -> None:
+    owner = quick()
+    clients = [Somebody() for _ in range(2 * LET_GO_MAX)]
+    told(owner, Execute([call_of(owner, one, KNOWN, 0, Action.CONSUME, wait=9.0) for one in clients]))
+    owner.actor.actor_ref.tell(Drain(5))
+    in_one_turn(owner)
+    assert owner.replicator.take(Drained) == []
+    owner.crank()
+    assert owner.replicator.take(Drained) == [Drained(5)]
+    assert sum(len(message.calls) for message in owner.router.take(Returned)) == 2 * LET_GO_MAX
 
 
 def test_a_consumer_that_is_gone_before_its_turn_takes_nothing() -> None:

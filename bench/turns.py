@@ -15,7 +15,8 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,8 @@ WANTED_MS: Final = 20
 BATCH: Final = 1000
 TURN: Final = re.compile(r"(?:a turn of (\S+) took|the loop was) ([\d.]+) ms")
 CROWD: Final = 300
+WAITING: Final = 50_000
+CONNECTIONS: Final = 400
 LIMITS: Final[dict[str, object]] = {"max_waiters": 200_000, "max_open_requests": 200_000, "max_memory_bytes": 8 << 30}
 
 
@@ -82,60 +85,58 @@ def listed(scale: float) -> None:
             told(f"{count} queues listed in {pages} pages, pattern {pattern}", [node], before, time.monotonic() - begun)
 
 
+@contextmanager
+def waiting(port: int, each: int) -> Iterator[list[socket.socket]]:
+    """So many consumers over each of `CONNECTIONS` connections, in line."""
+    body = b"".join(b'{"action":2,"queue":"none%d","wait":600,"seq":%d}' % (n, n) for n in range(each))
+    socks = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(CONNECTIONS)]
+    for sock in socks:
+        sock.sendall(body)
+    time.sleep(5)
+    yield socks
+    for sock in socks:
+        sock.close()
+    time.sleep(3)
+
+
 def handed_over(scale: float) -> None:
-    """Fifty thousand consumers that wait, over 400 connections."""
-    count, connections = int(50_000 * scale), 400
+    """Fifty thousand consumers that wait."""
+    each = int(WAITING * scale) // CONNECTIONS
     with running_cluster(PORT + 100, 3, **LIMITS) as cluster:
-        nodes = list(cluster.nodes.values())
-        port = cluster.nodes[cluster.leader()].port
-        each = count // connections
-        socks = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(connections)]
-        for sock in socks:
-            sock.sendall(b"".join(b'{"action":2,"queue":"none%d","wait":600,"seq":%d}' % (n, n) for n in range(each)))
-        time.sleep(5)
-        before, begun = counted(nodes), time.monotonic()
-        old = cluster.leader()
-        with Client(port=port, timeout=60) as client:
-            client.request(15, command="transfer")
-        wait_for(lambda: cluster.leader() not in (0, old))
-        time.sleep(5)
-        told(f"{each * connections} consumers at a hand-over", nodes, before, time.monotonic() - begun)
-        for sock in socks:
-            sock.close()
-        time.sleep(3)
+        nodes, old = list(cluster.nodes.values()), cluster.leader()
+        port = cluster.nodes[old].port
+        with waiting(port, each):
+            before, begun = counted(nodes), time.monotonic()
+            with Client(port=port, timeout=60) as client:
+                client.request(15, command="transfer")
+            wait_for(lambda: cluster.leader() not in (0, old))
+            time.sleep(5)
+            told(f"{each * CONNECTIONS} consumers at a hand-over", nodes, before, time.monotonic() - begun)
 
 
 def lost(scale: float) -> None:
-    """Fifty thousand consumers wait and many produces come in at a leader that stands still for too long."""
-    count, connections = int(50_000 * scale), 400
-    each, produces = count // connections, int(40 * scale) or 1
-    waits = b"".join(b'{"action":2,"queue":"none%d","wait":600,"seq":%d}' % (n, n) for n in range(each))
+    """As many wait, and many produces come in, at a leader that stands still for too long."""
+    each, produces = int(WAITING * scale) // CONNECTIONS, int(40 * scale) or 1
     with running_cluster(PORT + 200, 3, **LIMITS) as cluster:
         nodes, old = list(cluster.nodes.values()), cluster.leader()
         others = [node.port for number, node in cluster.nodes.items() if number != old]
-        socks = [socket.create_connection(("127.0.0.1", cluster.nodes[old].port), 5) for _ in range(connections)]
-        for sock in socks:
-            sock.sendall(waits)
-        time.sleep(5)
-        before, begun = counted(nodes), time.monotonic()
-        for sock in socks:
-            sock.sendall(b'{"action":1,"queue":"q","data":1,"seq":1}' * produces)
-        time.sleep(0.05)
-        stopped = time.monotonic()
-        for pid in cluster.nodes[old].worker_pids:
-            os.kill(pid, signal.SIGSTOP)
-        try:
-            wait_for(lambda: any(role(port) == "leader" for port in others))
-        finally:
+        with waiting(cluster.nodes[old].port, each) as socks:
+            before, begun = counted(nodes), time.monotonic()
+            for sock in socks:
+                sock.sendall(b'{"action":1,"queue":"q","data":1,"seq":1}' * produces)
+            time.sleep(0.05)
+            stopped = time.monotonic()
             for pid in cluster.nodes[old].worker_pids:
-                os.kill(pid, signal.SIGCONT)
-        stood_ms = (time.monotonic() - stopped) * 900  # nine tenths of it: the process may have gone to sleep later
-        time.sleep(5)
-        what = f"{each * connections} consumers and {produces * connections} produces at a lost lead"
-        told(what, nodes, before, time.monotonic() - begun, stood_ms)
-        for sock in socks:
-            sock.close()
-        time.sleep(3)
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                wait_for(lambda: any(role(port) == "leader" for port in others))
+            finally:
+                for pid in cluster.nodes[old].worker_pids:
+                    os.kill(pid, signal.SIGCONT)
+            stood_ms = (time.monotonic() - stopped) * 900  # nine tenths of it: it may have stopped a little later
+            time.sleep(5)
+            what = f"{each * CONNECTIONS} consumers and {produces * CONNECTIONS} produces at a lost lead"
+            told(what, nodes, before, time.monotonic() - begun, stood_ms)
 
 
 def trimmed(scale: float) -> None:

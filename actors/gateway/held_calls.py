@@ -58,6 +58,7 @@ class HeldCalls:
             self._put_before_later(self._of[client], held)
 
     def _put_before_later(self, of_client: dict[int, Held], returned: list[Held]) -> None:
+        """Give those that came back the first of the places that they and the client's later ones have."""
         later = [one for one in of_client.values() if one.call.returns < returned[0].call.returns]
         if not later:
             return

@@ -13,6 +13,7 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
+from actors.queues.departures import Departures
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
 from actors.queues.put_off import PutOff, some_are_strangers
@@ -29,14 +30,15 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 class Admission:
     """Of one owner. `ledger` answers, `router` takes back; the disk is full for the reason `disk_full`, with so much
-    room left, of which the last `low_bytes` are for what nobody asked for. `slice`: what strangers may take of a turn.
+    room left, of which the last `low_bytes` are for what nobody asked for.
     """
 
     ledger: Ledger
     router: Mailbox[ToRouter]
 
     def __init__(self, stage: OwnerStage, low_bytes: int, clock: Callable[[], float]) -> None:
-        self.slice = StrangersSlice(clock)
+        self._part = StrangersSlice(clock)
+        self._departures = Departures(self._part)
         self._stage = stage
         self._low_bytes = low_bytes
         self._held: list[Call] = []
@@ -45,24 +47,27 @@ class Admission:
         self.room_bytes: float = NEVER
 
     @property
-    def has_more(self) -> bool:
+    def has_calls(self) -> bool:
         """Whether calls were put off."""
         return self._put_off.has_any
 
     @property
+    def has_more(self) -> bool:
+        """Whether `admit` and `execute_strangers` have something to do, though nobody asks: in `more_in_s`."""
+        return self._put_off.has_any or self._departures.has_any
+
+    @property
     def more_in_s(self) -> float:
-        """In how many seconds those that were put off go on: strangers' when they have time again."""
-        return 0.0 if self._put_off.has_known or not self._stage.serves else self.slice.in_s
+        """In how many seconds that is: for strangers when they have time again."""
+        put_off = self._put_off
+        return 0.0 if put_off.has_known or (put_off.has_any and not self._stage.serves) else self._part.in_s
 
-    def admit(self, calls: list[Call]) -> list[Call] | None:
-        """Those that may be done now, behind those that came before, but for strangers': see `execute_strangers`.
-
-        None: a node that is stopping does none.
-        """
+    def admit(self, calls: list[Call]) -> list[Call]:
+        """Those that may be done now, behind those that came before, but for strangers': see `execute_strangers`."""
         stage, put_off = self._stage, self._put_off
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
-            return None
+            return []
         if not stage.serves:
             if put_off.has_any:
                 put_off.add(calls)
@@ -74,12 +79,18 @@ class Admission:
             put_off.add(calls)
             calls = put_off.take()
         if calls:
-            self.slice.others_ask()
+            self._part.others_ask()
         return self._writable(calls)
 
-    def execute_strangers(self, execute: Callable[[Call], None], is_late: Callable[[], bool]) -> None:
-        """Have some of strangers' calls done behind those that were admitted, as many as they have time for."""
-        put_off, part = self._put_off, self.slice
+    def execute_strangers(
+        self, delivery: Delivery, execute: Callable[[Call], None], is_late: Callable[[], bool]
+    ) -> None:
+        """Forget strangers that are gone, and have some of the others' calls done, as much as they have time for.
+
+        It comes behind what was admitted. Who is gone comes first: what others ask would leave no time for that.
+        """
+        self._departures.go_on(lambda client: self._forget(client, delivery))
+        put_off, part = self._put_off, self._part
         if not put_off.has_strangers or not self._stage.serves:
             return
         at = part.begin()
@@ -150,8 +161,19 @@ class Admission:
             allowed.append(call)
         return allowed
 
-    def forget(self, client: Client) -> None:
-        """Answer those calls of a client that would only have waited: it waits for nothing any more."""
+    def client_gone(self, client: Client, delivery: Delivery) -> None:
+        """Let a client wait for nothing any more: soon if it is a stranger that has left, else now."""
+        if client.has_left and delivery.lines.are_strangers(client):
+            delivery.lines.discount(client)
+            self._departures.note(client)
+        else:
+            self._forget(client, delivery)
+
+    def _forget(self, client: Client, delivery: Delivery) -> None:
+        """End its waits, and answer those of its calls that would only have waited."""
+        delivery.forget(client)
+        if client.is_gone:
+            self.ledger.replicated.forget(client)
         if self._held:
             self._held = self._waiting_no_more(self._held, client)
         if self._put_off.has_any and not client.has_left:  # who has left is looked at when its turn comes

@@ -535,7 +535,7 @@ class Broker:
     # -- consume and acknowledge -------------------------------------------------------------------------------
 
     def _consume(self, call: Call) -> None:
-        if call.client.has_left and not may_consume(call):
+        if call.client.has_left and not may_consume(call):  # which may change what it asks for
             return self.ledger.answer(call, done(call.request, Reply))
         request = call.request
         name, others = request.queue, request.queues

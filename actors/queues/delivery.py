@@ -199,7 +199,7 @@ class Delivery:
                 self.alarms.set(queue.name, self._ledger.now)
                 return
             self._work -= 1
-            if waiter.call.client.has_left:
+            if waiter.call.client.has_left:  # it is forgotten in a later turn (`Departures`), and would not confirm
                 self._give_up(waiter)
                 continue
             if waiter.only_watches:

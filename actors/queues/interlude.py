@@ -1,4 +1,5 @@
-"""What is done to a state in several turns, where it is much: undoing what was not committed, applying what is.
+"""What is done to a state in several turns, where it is much: undoing what was not committed, applying what is, letting
+go of what is committed when the lead is lost.
 
 Nothing is asked of the state meanwhile: its owner's messages wait.
 """

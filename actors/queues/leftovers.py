@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from actors.messages.call import Call
 from actors.queues.admission import Admission
 from actors.queues.delivery import Delivery
-from actors.queues.departures import Departures
 from actors.queues.wait_queues import Waiter, WaitQueues
 from quorate.protocol import ErrorWord
 from storage.state import ShardState
@@ -49,11 +48,10 @@ class _Line:
 
 
 class Leftovers:
-    """Of one owner. `is_awaited`: somebody wants to know when no state is left. `departures`: clients that are gone."""
+    """Of one owner. `is_awaited`: somebody wants to know when no state is left."""
 
     def __init__(self, admission: Admission) -> None:
         self.is_awaited = False
-        self.departures = Departures(admission)
         self._admission = admission
         self._uncertain: deque[tuple[Call, str]] = deque()
         self._undone: deque[Call] = deque()
@@ -62,7 +60,7 @@ class Leftovers:
 
     @property
     def has_any(self) -> bool:
-        """Whether there is more to do at once; `departures` are for later."""
+        """Whether there is more to do."""
         return self.has_calls or bool(self._states)
 
     @property

@@ -15,7 +15,7 @@ class Pieces:
         self._is_soon = False
 
     def ask(self, in_s: float) -> None:
-        """Have the next piece done in so many seconds, or earlier if that was asked for."""
+        """Have the next piece done in so many seconds, if none is to be done; at once (0.0) also where one is."""
         if self._is_soon or (self._timer is not None and in_s > 0.0):
             return
         if self._timer is not None:

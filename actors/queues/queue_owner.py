@@ -92,7 +92,7 @@ class QueueOwner(LoopActor):
             Propose: self._propose,
             Drain: self._drain,
             Undrain: self._undrain,
-            ClientGone: lambda m: self._leftovers.departures.note(m.client, self._broker.delivery, self._ledger),
+            ClientGone: lambda m: self._admission.client_gone(m.client, self._broker.delivery),
             RightsChanged: lambda m: self._admission.rejudge(self._broker.delivery, m.client, m.principal),
             _TimePassed: self._time_passed,
             DescribeHead: self._describe,
@@ -147,8 +147,6 @@ class QueueOwner(LoopActor):
     def _execute(self, calls: list[Call]) -> None:
         """Do the calls, in order, the first and then as many as are begun before it is late; the rest is put off."""
         admitted = self._admission.admit(calls)
-        if admitted is None:
-            return
         broker, runtime, last = self._broker, self.runtime, len(admitted) - 1
         broker.begin(self._now())
         for index, call in enumerate(admitted):
@@ -157,8 +155,7 @@ class QueueOwner(LoopActor):
                 self._admission.put_off(admitted[index + 1 :])
                 break
         if self._admission.has_more:
-            self._leftovers.departures.go_on(broker.delivery, self._ledger)
-            self._admission.execute_strangers(broker.execute, runtime.is_late)
+            self._admission.execute_strangers(broker.delivery, broker.execute, runtime.is_late)
 
     def _time_passed(self, message: _TimePassed) -> None:
         self._alarm.rang()
@@ -184,8 +181,6 @@ class QueueOwner(LoopActor):
                     self._pass_time()
             if self._admission.has_more:
                 self._execute([])
-            else:
-                self._leftovers.departures.go_on(self._broker.delivery, self._ledger)
             if self._broker.has_more:
                 self._broker.go_on(self._now())
             if self._rows.has_more:
@@ -284,7 +279,7 @@ class QueueOwner(LoopActor):
         """Let go of what is committed, answer all else that is open as far as it is known, and follow."""
         if not self._stage.leads:
             return
-        self._appender.rest()
+        self._appender.rest()  # what left now would count as logged, and calls that are certainly not done as unknown
         ledger = self._ledger
 
         def commit() -> bool:
@@ -348,7 +343,7 @@ class QueueOwner(LoopActor):
 
     def _state_dropped(self, message: StateDropped) -> None:
         self._stage.dropped()
-        self._admission.give_back(self._admission.take_held())
+        self._leftovers.add_undone(self._admission.take_held())
         self._empty_state()
         self._leftovers.is_awaited = True
 
@@ -392,13 +387,11 @@ class QueueOwner(LoopActor):
         if self._broker.next_event_at < self._alarm.at and stage.lets_time_pass:
             self._alarm.set(self._broker.next_event_at, self._now())
         has_to_commit = ledger.committed < ledger.committable and stage.leads
-        has_calls = self._broker.has_more or self._admission.has_more
+        has_calls = self._broker.has_more or self._admission.has_calls
         if has_to_commit or self._broker.has_more or self._leftovers.has_any or self._rows.has_more:
             self._pieces.ask(0.0)
-        elif has_calls:
+        elif self._admission.has_more:
             self._pieces.ask(self._admission.more_in_s)
-        elif self._leftovers.departures.has_any:
-            self._pieces.ask(self._admission.slice.in_s)
         if self._leftovers.is_awaited and not self._leftovers.has_states:
             self._leftovers.is_awaited = False
             self._replicator.tell(StateGone())

@@ -30,14 +30,18 @@ class StrangersSlice:
         self._left_s = ALONE_S
         self._at = clock()
         self._others_until = self._at
+        self._others_asked = False
 
     def others_ask(self) -> None:
         """Note that somebody else asks."""
-        self._others_until = self._clock() + OTHERS_S
+        self._others_asked = True
 
     def begin(self) -> float:
         """Give back what has come back, and say what the time is."""
         now = self._clock()
+        if self._others_asked:
+            self._others_asked = False
+            self._others_until = now + OTHERS_S
         if now >= self._others_until:
             self._left_s = ALONE_S
         else:

@@ -83,7 +83,7 @@ class WaitQueues:
         del mine[waiter.serial]
         if not mine:
             del self._by_client[waiter.call.client]
-        self._count_no_more(waiter)
+        self._discount(waiter)
         for name in waiter.queues:
             line = self._lines.get(name)
             if line is not None:
@@ -91,17 +91,17 @@ class WaitQueues:
                 if not line:
                     del self._lines[name]
 
-    def _count_no_more(self, waiter: Waiter) -> None:
+    def _discount(self, waiter: Waiter) -> None:
         if waiter.counts:
             waiter.counts = False
             self.named -= len(waiter.queues)
             if waiter.is_strangers:
                 self.named_by_strangers -= len(waiter.queues)
 
-    def has_left(self, client: Client) -> None:
+    def discount(self, client: Client) -> None:
         """Note that a client has left: what it waits for keeps nobody else from waiting."""
         for waiter in self._by_client.get(client, {}).values():
-            self._count_no_more(waiter)
+            self._discount(waiter)
 
     def are_strangers(self, client: Client) -> bool:
         """Whether some of a client's wait that it has asked for as a stranger."""

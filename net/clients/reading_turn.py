@@ -6,8 +6,9 @@ lines is `actors/gateway/turns.py`. A turn of the loop begins with the first tha
 says so.
 
 Strangers, who have proved nothing where something can be proved, have less while clients that are known ask for
-something: a slice, which comes back at a fifth of the pace of time. So a crowd of them that
-sends what is small costs the others a fifth of the time, and loses nothing where it is alone.
+something: a slice, which comes back at a fifth of the pace of time. So a crowd of them that sends what is small costs
+the others a fifth of the time, and loses nothing where it is alone. (`actors/queues/strangers_slice.py` has the same
+rule for what they ask for: queues import nothing of the wire, and this nothing of actors.)
 """
 
 from collections.abc import Callable

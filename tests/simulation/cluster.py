@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.gateway.access import AccessTable
+from actors.gateway.access import AccessTable, Entry
 from actors.gateway.listener import Listener
 from actors.gateway.listener_limits import ListenerLimits
 from actors.links.links import Links
@@ -148,6 +148,7 @@ class _Dialler:
 
 
 NEAR = ("127.0.0.1", 1)
+KNOWN = {"known": Entry(EVERY_RIGHT, certificates=("known",))}
 PORT = 1
 """Of shard 0 for other nodes; the other shards' follow."""
 
@@ -362,7 +363,7 @@ class SimulatedNode:
         if observer is not None:
             observer.logs[self.node_id] = opened.log
         network = _Dialler(self.network, self.name, runtime)
-        access = AccessTable({}, EVERY_RIGHT) if self.world.knows_nobody else None
+        access = None if self.world.strangers is None else AccessTable(KNOWN, EVERY_RIGHT)
         shard = start_shard(runtime, network, opened, self.settings, self.limits, self.virtual_queues, access=access)
         limits = ListenerLimits(connection=ConnectionLimits(request=self.request_limits))
         self.listener = Listener.start_object(
@@ -392,7 +393,9 @@ class SimulatedNode:
         session = PROTOCOLS[stream.protocol](self.request_limits, self.settings.facts)
         stream.connection = Connection(stream, self.listener, session, limits)
         stream.connection.protocol = stream.protocol
-        self.listener.admit(stream.connection, NEAR)
+        strangers = self.world.strangers
+        is_known = strangers is not None and strangers.random() < 0.5
+        self.listener.admit(stream.connection, NEAR, tuple(KNOWN) if is_known else ())
         self.streams = [one for one in self.streams if not one.is_broken] + [stream]
         return True
 

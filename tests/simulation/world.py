@@ -54,7 +54,7 @@ class World:
     """Time and order. `trace` hashes everything that crosses the network: one seed, one trace.
 
     `starts`: draws after which starts of a node its threads are quicker than its loop; None: they never are, and wait
-    while the loop waits. `knows_nobody`: all clients are strangers, who have a part of each turn.
+    while the loop waits. `strangers`: draws which clients are strangers, who have a part of each turn; None: none is.
     """
 
     def __init__(self, seed: int) -> None:
@@ -70,7 +70,8 @@ class World:
         self.has_async_writes = disk.random() < 0.6
         self.starts = Random(seed ^ 0x57A2) if disk.random() < 0.4 else None
         self.late = Random(seed ^ 0x1A7E) if disk.random() < 0.5 else None
-        self.knows_nobody = Random(seed ^ 0x57A46).random() < 0.3
+        strangers = Random(seed ^ 0x57A46)
+        self.strangers = strangers if strangers.random() < 0.3 else None
         self._heap: list[tuple[float, float, int, Event]] = []
         self._serial = 0
 

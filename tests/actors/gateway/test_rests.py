@@ -325,3 +325,30 @@ def test_what_strangers_owe_is_forgotten_beyond_a_bound() -> None:
     for _ in range(100):
         hall.rests.spent(hall.stranger(), 1.0, LARGE_SIZE)
     assert hall.rests._time.owed(hall.runtime.time) == OWED_MAX_S
+
+
+class Keeping(Hall):
+    """It answers nothing."""
+
+    def received(self, connection: Connection, order: int, request: Request) -> None:
+        self.looks.append((connection, order, request))
+
+
+def test_who_is_gone_and_would_be_told_of_nothing_costs_next_to_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thirty thousand consumers that left at one moment were 0.2 s, and everybody else waited for as long."""
+    hall = Keeping()
+    connection = hall.stranger()
+    connection.receive(b'{"action":2,"queue":"q","wait":1,"seq":1}{"action":2,"queue":"q","wait":1,"seq":2}')
+    connection.lost()
+    reckoned: list[float] = []
+
+    def worked() -> float:
+        reckoned.append(0.0)
+        return 0.0
+
+    monkeypatch.setattr(hall.runtime, "worked", worked)
+    replies = (Reply(action=2, code=0), Reply(action=2, code=0, data=Raw(b"1")))
+    for (_, order, request), reply in zip(hall.looks, replies, strict=True):
+        hall.rests.answer(connection, Call(request, connection, order, ref(Probe())), reply)
+        assert len(reckoned) == (reply.data is not None)
+    assert connection.open.count == 0

@@ -19,6 +19,7 @@ from actors.queues.pieces import Pieces
 from actors.queues.put_off import AT_ONCE, PutOff
 from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S
 from quorate.protocol import Action, MonitorReply, Request
+from storage.entry import StoredEntry
 from storage.entry_making import make_entries
 from storage.records import Lead
 from tests.actors.cranked import Probe, ref
@@ -229,23 +230,29 @@ def test_what_was_open_when_the_lead_was_lost_is_let_go_of_in_turns() -> None:
     assert [len(message.calls) for message in owner.router.take(Returned)] == [LET_GO_MAX] * 2, "the others"
 
 
-def test_a_new_leader_applies_what_its_log_holds_beyond_the_commit_point_in_turns() -> None:
+def of_another_leader() -> tuple[StoredEntry, int]:
+    """An entry with so many records, each of which produces a message."""
     other = leading()
     made = [Request(Action.PRODUCE, queue="q", data=Raw(b"1")) for _ in range(20)]
     other.tell(Execute([Call(request, other, 0, other.asker) for request in made]))
     records = other.appended()
+    [entry] = make_entries(5, 1, 1_800_000_000.0, records, 1 << 20)
+    return entry, len(records)
+
+
+def test_a_new_leader_applies_what_its_log_holds_beyond_the_commit_point_in_turns() -> None:
+    entry, count = of_another_leader()
     owner = Owner()
     owner.runtime.late_after = 1
-    [entry] = make_entries(5, 1, 1_800_000_000.0, records, 1 << 20)
     owner.actor.actor_ref.tell(Promoted(6, [entry]))
-    owner.actor.actor_ref.tell(Execute([Call(made[0], owner, 0, owner.asker)]))
+    owner.actor.actor_ref.tell(asks(owner, Action.MONITOR))
     in_one_turn(owner)
-    assert 0 < len(owner.actor._ledger.state.messages) < len(records)
+    assert 0 < len(owner.actor._ledger.state.messages) < count
     owner.crank()
     assert owner.appended() == [Lead("", 1)]
-    assert len(owner.actor._ledger.state.messages) == len(records)
-    owner.advance(len(records) + 1)
-    assert len(owner.appended()) == 1, "what was asked meanwhile is done when it leads"
+    assert len(owner.actor._ledger.state.messages) == count
+    owner.advance(count + 1)
+    assert seqs(owner) == list(range(COUNT)), "what was asked meanwhile is done when it leads"
 
 
 def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> None:
@@ -258,19 +265,15 @@ def test_who_hands_over_says_so_when_all_that_is_committed_was_let_go_of() -> No
 
 
 def test_a_follower_applies_what_is_committed_in_turns_and_answers_behind_it() -> None:
-    leader = leading()
-    made = [Request(Action.PRODUCE, queue="q", data=Raw(b"1")) for _ in range(20)]
-    leader.tell(Execute([Call(request, leader, 0, leader.asker) for request in made]))
-    records = leader.appended()
+    entry, count = of_another_leader()
     owner = Owner()
     owner.runtime.late_after = 1
-    [entry] = make_entries(5, 1, 1_800_000_000.0, records, 1 << 20)
     told(owner, Apply([entry]), Execute([Call(Request(Action.NODE_MONITOR, queue="q"), owner, 0, owner.asker)]))
     [reply] = owner.replies()
     assert isinstance(reply, MonitorReply)
     assert reply.ready == 20
-    assert len(owner.actor._ledger.state.messages) == len(records)
-    assert owner.actor._view.committed == len(records)
+    assert len(owner.actor._ledger.state.messages) == count
+    assert owner.actor._view.committed == count
 
 
 def test_clients_without_a_token_yield_to_all_others() -> None:
@@ -332,7 +335,7 @@ class Ticking:
         self._runtime = owner.runtime
         self._tick_s = tick_s
         self.ticked = 0.0
-        owner.actor._admission.slice._clock = self
+        owner.actor._admission._part._clock = self
 
     def __call__(self) -> float:
         self.ticked += self._tick_s
@@ -371,7 +374,7 @@ def test_known_clients_that_leave_and_those_that_wait_for_nothing_are_forgotten_
     for message in leave(known, stranger):
         owner.actor.actor_ref.tell(message)
     in_one_turn(owner)
-    assert not owner.actor._leftovers.departures.has_any
+    assert not owner.actor._admission._departures.has_any
     assert not owner.actor._broker.delivery.lines
 
 
@@ -386,7 +389,7 @@ def test_departures_keep_pace_while_strangers_ask() -> None:
         told(owner, Execute([call_of(owner, owner, KNOWN, 0)]))
         told(owner, *leave(one), *[Execute([call_of(owner, who, UNKNOWN, 1)]) for who in crowd])
         owner.crank(0.001)
-    assert len(owner.actor._leftovers.departures._gone) < 10
+    assert len(owner.actor._admission._departures._gone) < 10
     assert owner.actor._admission._put_off.has_strangers
 
 
@@ -415,22 +418,36 @@ def test_what_a_turn_had_no_time_for_stands_before_what_was_put_off_behind_it() 
     assert seqs(owner) == [*range(3 * AT_ONCE)]
 
 
-def test_what_waited_until_the_node_serves_stands_before_what_was_put_off() -> None:
-    owner = Owner(appending=AppendingLimits(writes_max=1, waits_for_disk=False))
-    owner.runtime.late_after = 1
-    told(owner, Promoted(5, []), Execute([call_of(owner, owner, KNOWN, seq) for seq in range(3)]))
-    told(owner, Execute([call_of(owner, owner, KNOWN, seq) for seq in range(3, 6)]))
-    owner.advance(1)
-    assert seqs(owner) == [*range(6)]
-
-
-def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before() -> None:
-    """Also where the node was about to hand over in between, and took some of what was put off to be held."""
+def serving() -> OwnerStage:
     stage = OwnerStage()
     stage.named(0)
     stage.promoted(5, 1)
     assert stage.committed(1)
     assert stage.caught_up()
+    return stage
+
+
+def test_what_waited_until_the_node_serves_stands_before_what_was_put_off() -> None:
+    owner, admission = Owner(), Admission(serving(), 0, lambda: 0.0)
+    first, second, third = [[call_of(owner, owner, KNOWN, seq)] for seq in range(3)]
+    admission.put_off(second)
+    admission.hold(first)
+    assert admission.admit(third) == [*first, *second, *third]
+
+
+def test_consumers_that_are_given_back_are_out_of_their_lines() -> None:
+    """To drop the lines with tens of thousands in them was 15 ms at once."""
+    owner = quick()
+    told(owner, Execute([call_of(owner, owner, KNOWN, seq, Action.CONSUME, wait=9.0) for seq in range(COUNT)]))
+    lines = owner.actor._broker.delivery.lines
+    told(owner, Drain(5))
+    assert [len(message.calls) for message in owner.router.take(Returned)] == [COUNT]
+    assert not len(lines)
+
+
+def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before() -> None:
+    """Also where the node was about to hand over in between, and took some of what was put off to be held."""
+    stage = serving()
     owner, now = Owner(), [0.0]
 
     def clock() -> float:
@@ -447,8 +464,8 @@ def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before()
     assert admission.admit([call_of(owner, client, KNOWN, 2)]) == []
     assert stage.caught_up()
     while admission.has_more or admission._held:
-        done.extend(admission.admit([]) or ())
-        admission.execute_strangers(done.append, lambda: False)
+        done.extend(admission.admit([]))
+        admission.execute_strangers(owner.actor._broker.delivery, done.append, lambda: False)
     assert [call.request.seq for call in done if call.client is client] == [1, 2]
 
 

@@ -296,3 +296,16 @@ def test_replies_that_a_client_of_tls_does_not_read_are_counted_and_end_it(
         finally:
             for one in crowd:
                 one.close()
+
+
+@pytest.mark.parametrize("wanted", ["", "65536"])
+def test_workers_give_back_what_is_large_as_soon_as_it_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
+) -> None:
+    """Else glibc keeps up to 32 MiB in one piece: a gigabyte was taken where 128 MiB may be held (`bench.unread`)."""
+    if wanted:
+        monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", wanted)
+    node = Node(tmp_path, {})
+    with running(node), Client(port=node.port) as client:
+        environment = Path(f"/proc/{client.status()['pid']}/environ").read_text().split("\0")
+    assert f"MALLOC_MMAP_THRESHOLD_={wanted or 1 << 20}" in environment

@@ -73,7 +73,7 @@ class Rules:
             marks = record.all_marks() or {}
             self._live[record.msg_id] = Known(record.queue, record.expires_at, "expire" in marks)
         elif isinstance(record, Deliver):
-            self._used_at[record.queue] = time
+            self._used_at[record.queue] = self._earliest(time)
             for msg_id, due_at, count in zip(record.msg_ids, record.due_ats, record.deliveries, strict=True):
                 self._delivered(msg_id, time)
                 if (one := self._live.get(msg_id)) is not None:
@@ -99,13 +99,9 @@ class Rules:
         elif isinstance(record, Confirm | Take | Expire | Clear):
             self._gone(record, time)
         elif isinstance(record, Configure):
-            self._used_at[record.queue] = time
-        elif (
-            isinstance(record, Remove)
-            and record.queue == IDLE
-            and (time < self._used_at.get(IDLE, 0.0) + IDLE_S - GATHERED_S)
-        ):
-            self.problems.append(f"queue {IDLE} went at {time}, and was used at {self._used_at[IDLE]}")
+            self._used_at[record.queue] = self._earliest(time)
+        elif isinstance(record, Remove) and record.queue == IDLE and (time < self._used_at.get(IDLE, 0.0) + IDLE_S):
+            self.problems.append(f"queue {IDLE} went at {time}, and was used at {self._used_at[IDLE]} or later")
 
     def _delivered(self, msg_id: int, time: float) -> None:
         one = self._live.get(msg_id)
@@ -124,7 +120,7 @@ class Rules:
             if isinstance(record, Confirm):
                 self.confirmed[msg_id] = one.deliveries
             elif isinstance(record, Take):
-                self._used_at[record.queue] = time
+                self._used_at[record.queue] = self._earliest(time)
                 if one.is_dropped and self._earliest(time) >= one.expires_at:
                     self.problems.append(f"message {msg_id} was taken at {time}, to be dropped at {one.expires_at}")
             elif isinstance(record, Expire):

@@ -118,6 +118,7 @@ MODULES: Final = (
     "actors.queues.owner_stage",
     "actors.queues.put_off",
     "actors.runtime.asyncio_runtime",
+    "actors.runtime.collector",
     "actors.runtime.contract",
     "actors.runtime.commit_delay",
     "actors.runtime.loop_actor",

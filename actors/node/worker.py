@@ -41,6 +41,7 @@ from actors.node.settings_shown import changed, shown
 from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.blocking import mark_loop_thread
+from actors.runtime.collector import Collector
 from actors.runtime.loop_actor import LoopActor
 from net.clients.connection import Connection
 from net.peers.workers import SocketFolder
@@ -51,11 +52,6 @@ from storage.renewal import members_of, others_can_elect, renew, set_aside, unfi
 from storage.tables import LmdbTables
 
 log = logging.getLogger("quorate.worker")
-
-COLLECT_AT: Final = (5_000, 4, 2500)
-"""With so many new objects the garbage collector looks through them, with four times as many once more: 1 and 4 ms, or
-20 where they are lists of a thousand. Where messages pile up, all of them are new ones. Old ones are looked through
-with every 50 million: that takes long."""
 
 EXIT_FAILED: Final = 70
 EXIT_NO_SPACE: Final = 75
@@ -175,7 +171,6 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
         opened.store.tables.give_back()
         state = opened.state
         gc.freeze()
-    gc.set_threshold(*COLLECT_AT)
     if opened.recovered.torn:
         log.warning("cut off at the log's end: %s", opened.recovered.torn)
     took_s = time.monotonic() - begun
@@ -220,7 +215,9 @@ class Worker:
         self._control = control
         self._summary = summary
         self._code = 0
-        self._runtime = AsyncioRuntime(loop, self._actor_failed, _watchdog_s(config))
+        collector = Collector()
+        collector.begin()
+        self._runtime = AsyncioRuntime(loop, self._actor_failed, _watchdog_s(config), collector)
         self._counts = counts = ClientCounts(self._runtime.monotonic())
         counts.warnings, counts.runs = list(security.warnings), quorate_compiled.running()
         self._shard: ShardActors = start_shard(

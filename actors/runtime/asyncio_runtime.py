@@ -19,6 +19,7 @@ import pykka
 from mypy_extensions import mypyc_attr
 
 from actors.runtime.blocking import mark_loop_thread
+from actors.runtime.collector import Collector
 from actors.runtime.contract import TURN_S, Runtime, Timer, Turn
 from actors.runtime.loop_actor import LoopActor
 
@@ -51,7 +52,8 @@ class AsyncioRuntime(Runtime):
 
     `on_failure` is called once, with who raised and what, when anything on the loop did. A turn or a timer that takes
     more than `watchdog_s` is logged with whose it was, and so is that the loop did not come back for so long, whoever
-    had it: sockets have turns of their own. 0: nobody looks.
+    had it: sockets have turns of their own. 0: nobody looks. `collector` is asked whenever the loop works; None: Python
+    calls its own.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class AsyncioRuntime(Runtime):
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[object, BaseException], None],
         watchdog_s: float = 0.0,
+        collector: Collector | None = None,
     ) -> None:
         super().__init__()
         self.monotonic_clock = _monotonic
@@ -70,6 +73,7 @@ class AsyncioRuntime(Runtime):
         self._line: deque[Turn] = deque()
         self._is_serving = False
         self._late_at = 0.0
+        self._collector = collector
         if watchdog_s:
             loop.call_later(BEAT_S, self._beat, _monotonic() + BEAT_S)
         loop.set_exception_handler(self._loop_failed)
@@ -164,7 +168,10 @@ class AsyncioRuntime(Runtime):
 
     def _serve(self) -> None:
         line = self._line
-        self._late_at = until = _monotonic() + TURN_S
+        now = _monotonic()
+        if self._collector is not None:
+            self._collector.look(now)
+        self._late_at = until = now + TURN_S
         while line:
             self._take(line.popleft())
             if line and _monotonic() > until:

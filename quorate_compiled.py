@@ -164,6 +164,7 @@ MODULES: Final = (
     "storage.journal_writer",
     "storage.linux_aio",
     "storage.live_messages",
+    "storage.split_dict",
     "storage.log_store",
     "storage.log_tail",
     "storage.message",

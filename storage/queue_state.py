@@ -17,6 +17,7 @@ from storage.live_messages import LiveMessages
 from storage.message import Message, is_dropped, is_of_all
 from storage.order import Order
 from storage.records import Configure, Place
+from storage.split_dict import SplitDict
 
 DEFAULT_TTL_S: Final = 3600.0
 
@@ -133,7 +134,7 @@ class QueueState:
         self.size = 0
         self.unplaced = 0
         self.max_id = 0
-        self.keys: dict[str, int] = {}
+        self.keys: SplitDict[int] = SplitDict()
         self.ready = Order()
         self.waiting = Order()
         self.in_hand = Order()
@@ -369,7 +370,7 @@ class QueueState:
         assert set(self.in_hand) == in_hand
         assert self.unplaced == sum(m.place == Place.UNPLACED for m in mine)
         own = {m.key: m.msg_id for m in mine if m.key is not None and not is_of_all(m)}
-        assert self.keys == own
+        assert dict(self.keys.items()) == own
         assert all(
             (m.deliveries > 0 or is_dropped(m.marks)) == (m.place != Place.READY) for m in mine if m.place in ALL_READY
         )

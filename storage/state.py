@@ -51,6 +51,7 @@ from storage.records import (
     Withhold,
     messages_of,
 )
+from storage.split_dict import SplitDict
 from storage.stretches import STRETCH_RECORDS, Stretches
 from storage.tenures import Tenures
 from storage.undo import Undo
@@ -86,7 +87,7 @@ class ShardState:
         self.kept: OrderedDict[int, None] = OrderedDict()
         self.messages = LiveMessages(shard)
         self.queues: dict[str, QueueState] = {}
-        self.keys: dict[str, Message] = {}
+        self.keys: SplitDict[Message] = SplitDict()
         self.stretches = Stretches(self.messages, self.queues, stretch_records)
         self.names: SortedList[str] = SortedList()
         self.buckets = NameBuckets()
@@ -195,7 +196,7 @@ class ShardState:
         """
         if self.undo.drop(count) or self.messages.drop(count):
             return False
-        if _drop(self.keys, count):
+        if self.keys.drop(count):
             return False
         while self.queues:
             name = next(iter(self.queues))
@@ -203,7 +204,7 @@ class ShardState:
             for order in (queue.ready, queue.waiting, queue.in_hand, queue.held):
                 if order.drop(count):
                     return False
-            if _drop(queue.keys, count):
+            if queue.keys.drop(count):
                 return False
             del self.queues[name]
             count -= 1
@@ -224,7 +225,7 @@ class ShardState:
         assert list(self.names) == sorted(self.queues)
         assert sorted(self.buckets) == list(self.names)
         of_all = {m.key: m for m in self.messages.values() if m.key is not None and is_of_all(m)}
-        assert self.keys == of_all
+        assert dict(self.keys.items()) == of_all
         in_hand = {m.msg_id for m in self.messages.values() if m.place == Place.IN_FLIGHT and not m.retry_s}
         assert set(self.kept) == in_hand
 
@@ -411,14 +412,6 @@ class ShardState:
             if not self.loading:
                 self.names.remove(record.queue)
                 self.buckets.discard(record.queue)
-
-
-def _drop(keys: dict[str, Any], count: int) -> bool:
-    """Let go of so many of them; whether that has taken a turn's time."""
-    is_long = len(keys) >= count
-    for _ in range(min(len(keys), count)):
-        keys.popitem()
-    return is_long
 
 
 def _kept_of(messages: LiveMessages, rest: Callable[[], None] | None) -> OrderedDict[int, None]:

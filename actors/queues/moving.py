@@ -21,6 +21,7 @@ from storage.message import Message, is_of_all
 from storage.message_ids import named
 from storage.queue_state import ALL_READY, QueueState
 from storage.records import DEAD, WORKERS_LEVEL, Move, Place
+from storage.split_dict import SplitDict
 
 MOVE_SCAN: Final = 5000
 """Messages that are looked at for the `count` that may move: some 5 ms."""
@@ -36,7 +37,7 @@ class _Target:
         self.is_new = queue is None
         self.messages: list[Message] = []
         self._taken: set[str] = set()
-        self._keys = {} if queue is None else queue.keys
+        self._keys = SplitDict[int]() if queue is None else queue.keys
         self._room = max_size - (0 if queue is None else queue.size) if max_size else None
 
     def why_not(self, message: Message) -> str | None:

@@ -19,7 +19,9 @@ def facts(state: ShardState, now: float) -> dict[str, Any]:
     return {
         "at": (state.trans_id, state.time, state.data_bytes),
         "messages": messages,
-        "queues": {q.name: (q.settings(), q.size, q.unplaced, q.max_id, q.keys) for q in state.queues.values()},
+        "queues": {
+            q.name: (q.settings(), q.size, q.unplaced, q.max_id, dict(q.keys.items())) for q in state.queues.values()
+        },
         "names": (list(state.names), sorted(state.buckets)),
         "keys": {key: message.msg_id for key, message in state.keys.items()},
         "others": (state.members, state.readers, state.tenures.rows),

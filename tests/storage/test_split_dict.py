@@ -23,7 +23,8 @@ def test_it_holds_what_a_dict_would(steps: list[tuple[int, bool]], is_split: boo
             model[key] = number
             mine[key] = number
         elif key in model:
-            del mine[key], model[key]
+            del model[key]
+            del mine[key]
         else:
             with pytest.raises(KeyError):
                 del mine[key]

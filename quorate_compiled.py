@@ -162,6 +162,7 @@ MODULES: Final = (
     "storage.far_expiries",
     "storage.journal",
     "storage.journal_writer",
+    "storage.line",
     "storage.linux_aio",
     "storage.live_messages",
     "storage.split_dict",

@@ -160,7 +160,6 @@ class Line:
         assert not self.tail < keys[-1]
         for at, block in enumerate(blocks):
             assert block.gone <= set(block.keys)
-            assert 2 * len(block.gone) <= max(len(block.keys), 1)
             assert len(block.keys) <= self._block
             assert block.keys or block is self._last
             if at < len(self._tails):

@@ -1,10 +1,10 @@
 """python -m bench.turns: the longest turn of a node's loop while it does what takes long.
 
-Two million messages are cleared, a hundred thousand queues listed and sorted, fifty thousand consumers wait while the
-lead goes to another node, or is lost, a log of large messages is trimmed, and hundreds of clients ask for as much as
-one may at the same moment. Whoever holds the loop for longer than the watchdog allows (`QUORATE_WATCHDOG`, 5 ms here)
-is named in the node's log; the longest are told. `python -m bench.turns clear list` runs what is named; `--scale 0.1`
-makes all of it smaller.
+Two million messages come, go out, are confirmed in any order, and are cleared, a hundred thousand queues listed and
+sorted, fifty thousand consumers wait while the lead goes to another node, or is lost, a log of large messages is
+trimmed, and hundreds of clients ask for as much as one may at the same moment. Whoever holds the loop for longer than
+the watchdog allows (`QUORATE_WATCHDOG`, 5 ms here) is named in the node's log; the longest are told.
+`python -m bench.turns clear list` runs what is named; `--scale 0.1` makes all of it smaller.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 from typing import Final
 
 from bench.cluster_nodes import role, running_cluster, wait_for
@@ -184,7 +185,49 @@ def crowded(scale: float) -> None:
         ask("two hundred that are none", [b"{}" * 199 + b'{"action":8}'] * count)
 
 
+def grown(scale: float) -> None:
+    """As many messages as are cleared come, go out, and are confirmed in any order, and half as many of other kinds."""
+    count = int(2_000_000 * scale) // BATCH
+    random = Random(5)
+    with running_node(PORT, flush="interval", **LIMITS) as node, Client(port=node.port, timeout=60) as client:
+
+        def ask(what: str, times: int, once: Callable[[int], object]) -> None:
+            time.sleep(1.0)
+            before, begun = counted([node]), time.monotonic()
+            for number in range(times):
+                once(number)
+            told(f"{times * BATCH} {what}", [node], before, time.monotonic() - begun)
+
+        ids: list[int] = []
+
+        def consume(number: int) -> None:
+            found = client.request(2, queue="q", count=BATCH)
+            ids.extend(one["msg_id"] for one in found["messages"])
+
+        def produce(queue: str, of: Callable[[int], dict[str, object]]) -> Callable[[int], object]:
+            def once(number: int) -> object:
+                items = [{"data": 1, **of(number * BATCH + at)} for at in range(BATCH)]
+                return client.request(1, queue=queue, messages=items, ttl=86_400)
+
+            return once
+
+        ask("come", count, lambda number: client.produce_many("q", ["x"] * BATCH, ttl=86_400, retry=3600))
+        ask("are consumed", count, consume)
+        random.shuffle(ids)
+        ask(
+            "are confirmed in any order",
+            count,
+            lambda number: client.request(3, msg_ids=ids[number * BATCH : (number + 1) * BATCH]),
+        )
+        half = count // 2
+        ask("with a key each come", half, produce("keys", lambda number: {"key": f"key-{number}"}))
+        ask("of any delay come", half, produce("late", lambda number: {"delay": 3600 + 3600 * random.random()}))
+        ask("of any priority come", half, produce("ranks", lambda number: {"priority": random.randrange(-1000, 1000)}))
+        ask("of any priority are consumed", half, lambda number: client.request(2, queue="ranks", count=BATCH))
+
+
 PARTS: Final[dict[str, Callable[[float], None]]] = {
+    "grow": grown,
     "clear": clear,
     "list": listed,
     "hand-over": handed_over,

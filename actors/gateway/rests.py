@@ -41,6 +41,11 @@ is reckoned only then. Sixty that were heard at once were 10 ms of reading."""
 S_PER_BYTE: Final = 2e-9
 """What a reply takes of each turn that nobody is there any more to take: some 8 ms for 4 MB (`bench.hostile`)."""
 
+DONE_S_PER_ITEM: Final = 2e-6
+DONE_S_MAX: Final = 0.002
+DONE_TURNS: Final = 4
+"""What a request about many messages takes, for each, of so many turns: they are read, packed, done, and written."""
+
 TOO_MANY: Final = "clients without a token ask for more than they have time for: show one, or ask again later"
 
 
@@ -72,6 +77,11 @@ class Rests:
         """Note that a stranger's long reply is looked up from now on; for others, few at a time are."""
         if connection not in self._ahead:
             self._ahead[connection] = self._runtime.call_later(REST_MAX_S, lambda: self._leave(connection))
+
+    def asks_much(self, connection: Connection, items: int) -> None:
+        """Reckon what so many messages take here and at other nodes, if there are others who ask for something."""
+        if self._turn.others_ask:
+            self.spent(connection, min(items * DONE_S_PER_ITEM, DONE_S_MAX), SMALL_BYTES + 1, DONE_TURNS)
 
     def _leave(self, connection: Connection) -> None:
         """Its long reply is there, or has not come in time, or went to a client that has shown a token meanwhile."""

@@ -34,7 +34,7 @@ from net.clients.connection_contract import ConnectionLimits, Sink, State, Trans
 from net.clients.open_requests import OpenRequests
 from net.clients.patience import Patience
 from net.clients.reading import Reading
-from net.clients.reply_length import LONG, reply_length
+from net.clients.reply_length import LONG, MANY, items_of, reply_length
 from net.clients.reply_order import ReplyOrder
 from net.clients.resting import Resting
 from net.clients.session_guard import SessionGuard
@@ -231,8 +231,11 @@ class Connection:
         if note is not None:
             self.open.keep_note(order, note)
         self._sink.received(self, order, request)
-        if length == LONG and self.open.has_long and not self.account.is_known:  # unless it was refused at once
-            self._sink.strangers.asks_long(self)
+        if not self.account.is_known:
+            if length == LONG and self.open.has_long:  # unless it was refused at once
+                self._sink.strangers.asks_long(self)
+            if (items := items_of(request)) > MANY:
+                self._sink.strangers.asks_much(self, items)
 
     def _say(self, found: Say | Close | Fault) -> None:
         """Answer without the node."""
@@ -449,4 +452,4 @@ class Connection:
 def _is_large(found: Found) -> bool:
     if isinstance(found, Ask):
         found = found.request
-    return isinstance(found, Request) and reply_length(found) == LONG
+    return isinstance(found, Request) and (reply_length(found) == LONG or items_of(found) > MANY)

@@ -63,6 +63,9 @@ class Strangers(Protocol):
     def must_rest(self, connection: "Connection") -> bool:
         """Whether a stranger that has come with something large waits first; if so, it is made to rest."""
 
+    def asks_much(self, connection: "Connection", items: int) -> None:
+        """Note that a stranger has asked for something about so many messages."""
+
     def asks_long(self, connection: "Connection") -> None:
         """Note that a stranger has asked for a reply that may hold as much as one can, and that is not there yet."""
 

@@ -151,8 +151,13 @@ class ReadingTurn:
         self._refilled_at = now
 
     @property
+    def others_ask(self) -> bool:
+        """Whether clients that are known were heard lately."""
+        return self._refilled_at < self._others_until
+
+    @property
     def slice_in_s(self) -> float:
         """In how many seconds strangers have half of a slice; 0.0: in the next turn."""
-        if self._refilled_at >= self._others_until:
+        if not self.others_ask:
             return 0.0
         return max(SLICE_S / 2 - self._left_s, 0.0) / SHARE

@@ -7,10 +7,22 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from actors.gateway.rests import AT_ONCE, FORWARDED, HEARD_AT_ONCE, LOOKED_UP, REST_MAX_S, S_PER_BYTE, Rests
+from actors.gateway.rests import (
+    AT_ONCE,
+    DONE_S_MAX,
+    DONE_S_PER_ITEM,
+    DONE_TURNS,
+    FORWARDED,
+    HEARD_AT_ONCE,
+    LOOKED_UP,
+    REST_MAX_S,
+    S_PER_BYTE,
+    Rests,
+)
 from actors.messages.call import Call
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
+from net.clients.reply_length import MANY
 from net.clients.strangers_time import LONG_S, OWED_MAX_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import DeliveredItem, DeliveredReply, Reply, Request
@@ -352,3 +364,35 @@ def test_who_is_gone_and_would_be_told_of_nothing_costs_next_to_nothing(monkeypa
         hall.rests.answer(connection, Call(request, connection, order, ref(Probe())), reply)
         assert len(reckoned) == (reply.data is not None)
     assert connection.open.count == 0
+
+
+def batch(count: int) -> bytes:
+    return msgspec.json.encode({"action": 1, "queue": "q", "messages": [{"data": 1}] * count})
+
+
+@pytest.mark.parametrize(("count", "cost_s"), [(MANY + 1, (MANY + 1) * DONE_S_PER_ITEM), (1000, DONE_S_MAX)])
+def test_requests_about_many_messages_wait_for_each_other_while_others_ask(count: int, cost_s: float) -> None:
+    """A thousand messages in 11 kB are small: 250 of them at once made others wait ten times as long on three nodes."""
+    hall = Hall()
+    known = Connection(hall, hall, JsonSession(ConnectionLimits().request), ConnectionLimits())
+    known.receive(b'{"action":8}')
+    assert hall.turn.may_hear_stranger()
+    for _ in range(40):
+        hall.stranger().receive(batch(count))
+    owed_s = DONE_TURNS * cost_s * (1 / SHARE - 1)
+    begun = len(hall.requests) - 1
+    assert (begun - 1) * owed_s <= 0.005 < begun * owed_s, "what is owed is more than a quantum"
+    hall.runtime.crank(40 * owed_s)
+    assert len(hall.requests) == 1 + 40, "all are done in their turn"
+
+
+@pytest.mark.parametrize(("count", "others_ask"), [(1000, False), (MANY, True)])
+def test_requests_about_many_messages_wait_for_nobody_where_they_are_alone_or_few(count: int, others_ask: bool) -> None:
+    hall = Hall()
+    if others_ask:
+        known = Connection(hall, hall, JsonSession(ConnectionLimits().request), ConnectionLimits())
+        known.receive(b'{"action":8}')
+    assert hall.turn.may_hear_stranger()
+    for _ in range(40):
+        hall.stranger().receive(batch(count))
+    assert len(hall.requests) == 40 + others_ask

@@ -34,6 +34,7 @@ class FakeEnd:
         self.strangers: Strangers = self
         self.room: Room = self
         self.asked_long: list[Connection] = []
+        self.items: list[int] = []
         self.time = 0.0
         self.cut_ones: list[Connection] = []
         self.turn = ReadingTurn(lambda: self.time, lambda: None, self.ledger)
@@ -87,6 +88,9 @@ class FakeEnd:
         if self.is_in_debt:
             connection.rest(True)
         return self.is_in_debt
+
+    def asks_much(self, connection: Connection, items: int) -> None:
+        self.items.append(items)
 
     def asks_long(self, connection: Connection) -> None:
         self.asked_long.append(connection)

@@ -23,7 +23,7 @@ from actors.gateway.turned_away import TurnedAway
 from actors.gateway.turns import Turns
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call
-from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged
+from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged, StrangersForwarded
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
@@ -106,6 +106,7 @@ class Listener(LoopActor):
             AccessChanged: self._access_changed,
             RefusedForwarded: lambda m: self._identities.note_forwarded(m.node_id, m.refused),
             EndWaits: lambda m: self._end_waits(),
+            StrangersForwarded: lambda m: self.turn.charge(m.count),
         }
 
     def on_start(self) -> None:

@@ -28,8 +28,8 @@ from actors.gateway.under_way import ForwardedClient
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
-from actors.messages.call import Answer, Call, Client
-from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged
+from actors.messages.call import Answer, Call, Client, is_strangers
+from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged, StrangersForwarded
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
@@ -207,6 +207,9 @@ class Router(LoopActor):
             self._owner.tell(Execute(routed.own))
         if routed.forwards:
             self._asked.forward(routed.forwards)
+            strangers = sum([is_strangers(one.call) for one in routed.forwards])
+            if strangers and self._listener is not None:
+                self._listener.tell(StrangersForwarded(strangers))
         send_answers(routed.answers)
         self._arm()
 

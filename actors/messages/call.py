@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol
 from msgspec.structs import replace
 
 from actors.messages.mailbox import Mailbox
-from actors.messages.rights import ITSELF, Principal
+from actors.messages.rights import ANONYMOUS, ITSELF, Principal
 from quorate.actions import WAITS
 from quorate.protocol import BATCH_MAX, Reply, Request
 
@@ -108,6 +108,11 @@ ROW_REPLY_BYTES: Final = 500
 
 FULL_ROW_REPLY_BYTES: Final = 1500
 """With its dead letter queue and its totals."""
+
+
+def is_strangers(call: Call) -> bool:
+    """Whether nobody knows whose it is, where that can be known."""
+    return call.principal is not ITSELF and call.principal.name == ANONYMOUS
 
 
 def rows_in_reply(call: Call) -> int:

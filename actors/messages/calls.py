@@ -6,6 +6,7 @@
 | Answered | QueueOwner, Replicator, Router | Listener, Router | these are done: told to whom the call names |
 | ClientGone | Listener, Router | Router, QueueOwner | keep no message waiting for this client |
 | RightsChanged | Listener, Router | Router, QueueOwner | what this client may do has changed |
+| StrangersForwarded | Router | Listener | so many requests of strangers have left for other nodes, or other workers |
 | Returned | QueueOwner | Router | these were not done: this node does not lead |
 | LogAsked, ClusterAsked | QueueOwner | Replicator | requests that are about the log or the cluster |
 | StatusAsked | QueueOwner | Replicator | a status, with the queues' part of it |
@@ -42,6 +43,12 @@ class RightsChanged(msgspec.Struct):
 
     client: Client
     principal: Principal
+
+
+class StrangersForwarded(msgspec.Struct):
+    """So many requests of clients that have proved nothing have left for others, each of which has work with them."""
+
+    count: int
 
 
 class Returned(msgspec.Struct):

@@ -10,6 +10,7 @@ from actors.messages.calls import (
     Returned,
     RightsChanged,
     StatusAsked,
+    StrangersForwarded,
 )
 from actors.messages.checkpoints import (
     Checkpoint,
@@ -95,7 +96,17 @@ from actors.messages.peers import (
     SendPeers,
 )
 
-ToListener = AccessChanged | Answered | EndWaits | MoveClient | Reconfigure | RefusedForwarded | Stop | Stopped
+ToListener = (
+    AccessChanged
+    | Answered
+    | EndWaits
+    | MoveClient
+    | Reconfigure
+    | RefusedForwarded
+    | Stop
+    | Stopped
+    | StrangersForwarded
+)
 ToAuditor = Audit
 ToRouter = (
     AccessChanged

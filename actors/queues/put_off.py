@@ -8,7 +8,7 @@ shown one.
 from collections import deque
 from typing import Final
 
-from actors.messages.call import Call, Client
+from actors.messages.call import Call, Client, is_strangers
 from actors.messages.rights import ANONYMOUS, ITSELF
 
 AT_ONCE: Final = 64
@@ -85,11 +85,6 @@ class PutOff:
         self._strangers.clear()
         self._of_strangers.clear()
         return calls
-
-
-def is_strangers(call: Call) -> bool:
-    """Whether nobody knows whose it is, where that can be known."""
-    return call.principal is not ITSELF and call.principal.name == ANONYMOUS
 
 
 def some_are_strangers(calls: list[Call]) -> bool:

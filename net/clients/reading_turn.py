@@ -32,6 +32,12 @@ OTHERS_S: Final = 0.1
 WRITE_S_PER_BYTE: Final = 1e-9
 """What a reply takes once more when its socket takes it, at the end of the turn: a memory's pace."""
 
+FORWARDED_S: Final = 30e-6
+"""What a stranger's request takes that another node does: it is packed, sealed and sent, opened there, and answered."""
+
+CHARGED_MAX_S: Final = 0.2
+"""More is forgotten: what was held for long may be forwarded at one moment."""
+
 NOBODY: Final = -1.0
 
 
@@ -137,6 +143,10 @@ class ReadingTurn:
             written = self._held.written - self._written
             self._left_s -= self._clock() - self._begun_stranger + written * WRITE_S_PER_BYTE
             self._begun_stranger = NOBODY
+
+    def charge(self, forwarded: int) -> None:
+        """Reckon so many of strangers' requests, which were forwarded."""
+        self._left_s = max(self._left_s - forwarded * FORWARDED_S, -CHARGED_MAX_S)
 
     def _refill(self) -> None:
         """Give strangers what has come back to them: all of it, if no other client was heard lately."""

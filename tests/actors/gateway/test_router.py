@@ -11,11 +11,11 @@ from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.sharding import Sharding
 from actors.messages.call import Call
-from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged
+from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged, StrangersForwarded
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.peers import CutPeer, LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
-from actors.messages.rights import Principal, Rights
+from actors.messages.rights import ANONYMOUS, EVERY_RIGHT, Principal, Rights
 from net.peers.forwarding import packed_call, packed_reply
 from net.peers.messages import (
     PEER_MINOR,
@@ -118,6 +118,17 @@ def test_a_follower_forwards_and_passes_the_answer_on() -> None:
     assert [reply.msg_id for reply in host.replies()] == [1024]
     host.tell(PeerSaid(2, ForwardAnswers([(serials[1], done)])))
     assert host.replies() == [], "one request has one answer"
+
+
+def test_the_listener_hears_how_many_requests_of_strangers_were_forwarded() -> None:
+    host, listener = following(), Probe()
+    host.actor.serve(ref(listener))
+    stranger = Principal(ANONYMOUS, EVERY_RIGHT)
+    calls = [Call(produce(), host.client, n, host.asker, principal=stranger) for n in range(3)]
+    host.tell(Execute([*calls, Call(produce(), host.client, 3, host.asker)]))
+    assert listener.take(StrangersForwarded) == [StrangersForwarded(3)]
+    host.ask(produce())
+    assert listener.take(StrangersForwarded) == []
 
 
 def test_a_follower_that_does_not_forward_says_where_the_leader_is() -> None:

@@ -5,7 +5,16 @@ import pytest
 from net.clients.connection import LOOK_EVERY, Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import HeldBytes
-from net.clients.reading_turn import LINE_S, OTHERS_S, READ_S, SLICE_S, WRITE_S_PER_BYTE, ReadingTurn
+from net.clients.reading_turn import (
+    CHARGED_MAX_S,
+    FORWARDED_S,
+    LINE_S,
+    OTHERS_S,
+    READ_S,
+    SLICE_S,
+    WRITE_S_PER_BYTE,
+    ReadingTurn,
+)
 from net.clients.strangers_time import SHARE
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Request
@@ -81,6 +90,25 @@ def test_strangers_have_a_fifth_of_the_time_while_others_are_heard() -> None:
             took += SLICE_S / 4
         clocked.pause(SLICE_S / 10)
     assert took == pytest.approx(SHARE, rel=0.05)
+
+
+def test_what_strangers_forward_is_reckoned_while_others_are_heard() -> None:
+    """Sixteen thousand of their requests that other nodes did took a follower's loop and half of theirs."""
+    clocked = Clocked()
+    begun, forwarded = clocked.time, 0
+    while clocked.time < begun + 1.0:
+        assert clocked.known(SLICE_S / 100)
+        while clocked.stranger(SLICE_S / 100):
+            forwarded += 1
+            clocked.turn.charge(1)
+        clocked.pause(SLICE_S / 10)
+    assert forwarded * (FORWARDED_S + SLICE_S / 100) == pytest.approx(SHARE, rel=0.05)
+    clocked.turn.charge(1_000_000)
+    clocked.known(0.0)
+    assert not clocked.stranger(0.0)
+    assert clocked.turn.slice_in_s <= CHARGED_MAX_S / SHARE + 0.01, "nobody is kept for no end"
+    clocked.pause(OTHERS_S * 2)
+    assert clocked.stranger(0.0), "where nobody else asks they pay for nothing"
 
 
 def test_others_that_were_heard_lately_are_heard_again_soon() -> None:

@@ -53,6 +53,14 @@ class Block:
         while keys and keys[0] in gone:
             gone.discard(keys.popleft())
 
+    def all(self) -> Iterable[Any]:
+        """All that are not gone, in order."""
+        return self.live(self.keys)
+
+    def backwards(self) -> Iterable[Any]:
+        """Give the same, from the greatest on."""
+        return self.live(reversed(self.keys))
+
     def live(self, keys: Iterable[Any]) -> Iterable[Any]:
         """Those of its keys that are not gone."""
         return filterfalse(self.gone.__contains__, keys) if self.gone else keys
@@ -120,30 +128,32 @@ class Line:
         return True
 
     def __iter__(self) -> Iterator[Any]:
-        return chain.from_iterable([block.live(block.keys) for block in self._blocks])
+        return chain.from_iterable(map(Block.all, self._blocks))
 
     def backwards(self) -> Iterator[Any]:
         """Give the keys from the greatest on."""
-        return chain.from_iterable([block.live(reversed(block.keys)) for block in reversed(self._blocks)])
+        return chain.from_iterable(map(Block.backwards, reversed(self._blocks)))
 
     def behind(self, key: Any) -> Iterator[Any]:
         """Give the keys greater than `key`, which need not be there, in their order."""
         at = bisect_left(self._tails, key)
         block = self._blocks[at]
         rest = islice(block.keys, bisect_right(block.keys, key), None)
-        return chain(block.live(rest), chain.from_iterable([one.live(one.keys) for one in self._blocks[at + 1 :]]))
+        return chain(block.live(rest), chain.from_iterable(map(Block.all, islice(self._blocks, at + 1, None))))
 
     def drop(self, count: int) -> bool:
         """Let go of so many keys, whichever; whether there were any. Nothing else may be asked after that."""
         blocks = self._blocks
-        while blocks and not blocks[-1].keys:
-            blocks.pop()
-        if not blocks:
-            return False
-        keys = blocks[-1].keys
-        for _ in range(min(count, len(keys))):
-            keys.pop()
-        return True
+        had_some = False
+        while blocks and count > 0:
+            keys = blocks[-1].keys
+            for _ in range(min(count, len(keys))):
+                keys.pop()
+                count -= 1
+                had_some = True
+            if not keys:
+                blocks.pop()
+        return had_some
 
     def check(self) -> None:
         """Assert every invariant; for tests."""

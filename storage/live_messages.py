@@ -22,7 +22,13 @@ PAGE_BITS: Final = 14
 STEPS_MAX: Final = 20_000
 """So many keys are looked at in one go: some 2 ms."""
 
-NOWHERE: Final = 1 << 60
+PAGE_STEPS: Final = 20
+"""To begin with a page is as much as so many steps."""
+
+LEFT: Final = frozenset({0, 1, 4, 16, 64, 256, 1024, 4096})
+"""A page of which no more are left is made anew: Python keeps a dict as large as it ever was, half a megabyte."""
+
+NOWHERE: Final = -(1 << 60)
 """No page has this number."""
 
 
@@ -74,9 +80,7 @@ class LiveMessages:
         """Take in the message of that id; whether it was not there."""
         key = self._key(msg_id)
         number = key >> PAGE_BITS
-        if number != self._number:
-            self._turn_to(number)
-        page = self._newest
+        page = self._newest if number == self._number else self._page_for(number)
         if page.setdefault(key, message) is not message:
             return False
         self._count += 1
@@ -84,15 +88,20 @@ class LiveMessages:
             self._note(key)
         return True
 
-    def _turn_to(self, number: int) -> None:
-        """Go on with that page, which is begun if there is none; the last is let go of if nothing is left of it."""
+    def _page_for(self, number: int) -> dict[int, Message]:
+        """Find that page, or begin it: a later one is the newest then, and the one before takes what it needs."""
         pages = self._pages
-        if self._number != NOWHERE and not self._newest:
-            del pages[self._number]
         page = pages.get(number)
         if page is None:
             page = pages[number] = {}
-        self._number, self._newest = number, page
+        if number > self._number:
+            if self._number != NOWHERE:
+                if self._newest:
+                    pages[self._number] = dict(self._newest)
+                else:
+                    del pages[self._number]
+            self._number, self._newest = number, page
+        return page
 
     def pop(self, msg_id: int) -> Message | None:
         """Take out the message; None if it is not there."""
@@ -105,8 +114,11 @@ class LiveMessages:
             return None
         del page[key]
         self._count -= 1
-        if not page and not is_newest:
-            del self._pages[number]
+        if not is_newest and (left := len(page)) in LEFT:
+            if left:
+                self._pages[number] = dict(page)
+            else:
+                del self._pages[number]
         return message
 
     def _note(self, key: int) -> None:
@@ -125,13 +137,17 @@ class LiveMessages:
         """
         found: list[Message] = []
         left, last = STEPS_MAX, trans_id
-        for number in sorted([one for one in self._pages if one >= trans_id >> PAGE_BITS]):
+        first = trans_id >> PAGE_BITS
+        for number in sorted([one for one in self._pages if one >= first]):
+            if left < PAGE_STEPS:
+                return found, last
+            left -= PAGE_STEPS
             if number != self._index_of:
                 self._index_of, self._index = number, sorted(self._pages[number])
             page, index = self._pages[number], self._index
             at = bisect_right(index, trans_id)
             while at < len(index):
-                if not left or len(found) == count:
+                if left <= 0 or len(found) == count:
                     return found, last
                 left -= 1
                 last = index[at]
@@ -154,6 +170,7 @@ class LiveMessages:
                 count -= 1
             if not page:
                 del pages[number]
+                count -= PAGE_STEPS
         return had_some
 
     def check(self) -> None:

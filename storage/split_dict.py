@@ -11,6 +11,8 @@ from typing import Final, Generic, TypeVar
 V = TypeVar("V")
 
 PAGES: Final = 256
+HIGH_BITS: Final = 40
+
 SPLIT_AT: Final = 20_000
 """With so many keys it is split, which takes 3 ms, once."""
 
@@ -25,7 +27,7 @@ class SplitDict(Generic[V]):
         self._pages: list[dict[str, V]] = []
 
     def _page(self, key: str) -> dict[str, V]:
-        return self._pages[hash(key) % PAGES] if self._pages else self._whole
+        return self._pages[_number(key)] if self._pages else self._whole
 
     def __len__(self) -> int:
         return sum([len(page) for page in self._all])
@@ -48,7 +50,7 @@ class SplitDict(Generic[V]):
     def _split(self) -> None:
         pages: list[dict[str, V]] = [{} for _ in range(PAGES)]
         for key, value in self._whole.items():
-            pages[hash(key) % PAGES][key] = value
+            pages[_number(key)][key] = value
         self._whole, self._pages = {}, pages
 
     @property
@@ -67,3 +69,8 @@ class SplitDict(Generic[V]):
                 page.popitem()
                 count -= 1
         return is_long
+
+
+def _number(key: str) -> int:
+    """Of its page, by bits of the hash that are not those by which the page's own dict places it."""
+    return (hash(key) >> HIGH_BITS) % PAGES

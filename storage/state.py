@@ -199,7 +199,7 @@ class ShardState:
         if self.keys.drop(count):
             return False
         while self.queues:
-            name = next(iter(self.queues))
+            name = next(reversed(self.queues))  # what is gone at a dict's head is passed over each time
             queue = self.queues[name]
             for order in (queue.ready, queue.waiting, queue.in_hand, queue.held):
                 if order.drop(count):

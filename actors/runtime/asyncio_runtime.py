@@ -130,6 +130,8 @@ class AsyncioRuntime(Runtime):
 
     def _ring(self, callback: Callable[[], None]) -> None:
         begun = _monotonic()
+        if self._collector is not None:
+            self._collector.look(begun)
         self._late_at = begun + TURN_S
         try:
             callback()

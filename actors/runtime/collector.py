@@ -3,9 +3,9 @@
 By itself it looks through young objects when so many more were made than ended since it last did. While a crowd's
 requests come and those of the crowd before end, that is not for long: then it looked through 47,000 of them at once,
 for 16 ms. So it is asked every now and then how many are young, and looks through them when they are `PIECE`; through
-those that have stayed, once more, when they are as many. What has stayed twice is old, and hardly ever looked through:
-that takes as long as all that is live. (The node's own objects end without it: none of them points to itself in a
-circle. It is for what others make.)
+those that have stayed, once more, when they are as many. What has stayed twice is old, and not looked through any
+more: that would take as long as all that is live. The node's own objects end without it: none of them points to itself
+in a circle, and nor does anything of a client's connection, with TLS or without, once it is gone.
 """
 
 import gc
@@ -17,9 +17,6 @@ PIECE: Final = 4_000
 EVERY_S: Final = 0.005
 """How often young objects are counted, while the loop works: a busy one makes 1,500 in that time that stay."""
 
-OLD_AT: Final = 10_000
-"""Old objects are looked through behind so many pieces of what stayed: some 40 million objects."""
-
 
 class Collector:
     """One process's. `begin`: from then on nothing is looked through but by `look`."""
@@ -27,7 +24,6 @@ class Collector:
     def __init__(self) -> None:
         self._look_at = 0.0
         self._is_middle_full = False
-        self._pieces = 0
 
     def begin(self) -> None:
         """Take the collector over."""
@@ -40,12 +36,7 @@ class Collector:
         self._look_at = now + EVERY_S
         if self._is_middle_full:
             self._is_middle_full = False
-            self._pieces += 1
-            if self._pieces == OLD_AT:
-                self._pieces = 0
-                gc.collect()
-            else:
-                gc.collect(1)
+            gc.collect(1)
         elif len(gc.get_objects(generation=0)) >= PIECE:
             gc.collect(0)
             self._is_middle_full = len(gc.get_objects(generation=1)) >= PIECE

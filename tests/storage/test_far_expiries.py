@@ -1,9 +1,11 @@
 """Messages that expire far from now, beside a plain set of them."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage.far_expiries import AHEAD_S, STRETCH_S, TRIM, FarExpiries
+from storage import far_expiries
+from storage.far_expiries import AHEAD_S, PART, STRETCH_S, TRIM, FarExpiries
 from storage.message import Message
 
 NOW = 1_800_000_000.0
@@ -23,9 +25,16 @@ STEPS = st.lists(
 )
 
 
+@pytest.mark.parametrize("part", [1, 3, PART])
 @given(STEPS)
 @settings(max_examples=300)
-def test_it_holds_what_a_set_holds(steps: list[tuple[str, int, float | None]]) -> None:
+def test_it_holds_what_a_set_holds(part: int, steps: list[tuple[str, int, float | None]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(far_expiries, "PART", part)
+        _it_holds_what_a_set_holds(steps)
+
+
+def _it_holds_what_a_set_holds(steps: list[tuple[str, int, float | None]]) -> None:
     far, held = FarExpiries(), dict[int, Message]()
     for kind, number, after_s in steps:
         if kind == "add" and after_s is not None and number not in held:
@@ -54,9 +63,10 @@ def test_what_is_gone_from_its_head_or_its_middle_takes_no_room_for_long() -> No
         assert far.add(one, NOW)
     for one in [*messages[: 4 * TRIM], *messages[5 * TRIM : -1 : 2]]:
         far.remove(one)
-    [stretch] = far._stretches.values()
-    assert len(stretch.ids) < 4 * stretch.live + 2 * TRIM
-    assert len(stretch.ids) - stretch.head < 2 * stretch.live + 2 * TRIM
+    [parts] = far._stretches.values()
+    for part in parts:
+        assert len(part.ids) < 4 * part.live + 2 * TRIM
+        assert len(part.ids) - part.head < 2 * part.live + 2 * TRIM
     far.check([*messages[4 * TRIM : 5 * TRIM], *messages[5 * TRIM + 1 : -1 : 2], messages[-1]])
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.line import BLOCK
-from storage.order import LINES_MAX, Order
+from storage.order import KEYS_UNTIL_REST, LINES_MAX, Order
 
 operations = st.lists(
     st.one_of(
@@ -136,6 +136,39 @@ def test_what_leaves_from_the_front_passes_over_what_is_gone() -> None:
         order.pop_first()
         assert keys_kept(order) <= 2 * len(order) + 2 * BLOCK
     order.check()
+
+
+def test_a_key_in_the_middle_is_found_in_its_own_line() -> None:
+    order = Order(block=2)
+    for number in (10, 11, 12, 13):
+        order.add((number,))
+    for number in (1, 2, 3, 4):
+        order.add((number,))
+    assert len(order._lines) == 2
+    order.remove((3,))
+    order.remove((12,))
+    order.check()
+    assert list(order) == [(1,), (2,), (4,), (10,), (11,), (13,)]
+
+
+@pytest.mark.parametrize("in_row", [True, False])
+def test_an_order_is_made_of_very_many_with_rests(in_row: bool) -> None:
+    pieces = [[(number,) for number in range(at, 10_000, 2)] for at in (0, 1)]
+    if in_row:
+        pieces = [[(number,) for number in range(5_000)], [(number,) for number in range(5_000, 10_000)]]
+    rests: list[int] = []
+    order = Order.of_pieces(pieces, lambda: rests.append(1))
+    order.check()
+    assert list(order) == [(number,) for number in range(10_000)]
+    assert len(rests) == 10_000 // KEYS_UNTIL_REST
+
+
+def test_many_are_let_go_of_at_a_time() -> None:
+    order = Order([(number,) for number in range(10_000)])
+    times = 0
+    while order.drop(5_000):
+        times += 1
+    assert times == 2
 
 
 def test_a_key_that_is_not_there_is_not_taken_out() -> None:

@@ -2,28 +2,39 @@
 
 By itself it looks through young objects when so many more were made than ended since it last did. While a crowd's
 requests come and those of the crowd before end, that is not for long: then it looked through 47,000 of them at once,
-for 16 ms. So it is asked every now and then how many are young, and looks through them when they are `PIECE`; through
-those that have stayed, once more, when they are as many. What has stayed twice is old, and not looked through any
+for 16 ms. So it is asked every now and then how many are young, and looks through them when they are a piece; through
+those that have stayed, once more, when they are one. What has stayed twice is old, and not looked through any
 more: that would take as long as all that is live. The node's own objects end without it: none of them points to itself
 in a circle, and nor does anything of a client's connection, with TLS or without, once it is gone.
 """
 
 import gc
+import time
+from collections.abc import Callable
 from typing import Final
 
 PIECE: Final = 4_000
-"""So many objects are looked through at a time: 1 ms or less."""
+"""So many objects are looked through at a time, and fewer where that takes long: lists of a thousand are as much as
+that many objects."""
+
+PIECE_MIN: Final = 250
+
+GOAL_S: Final = 0.001
+"""What a piece may take."""
 
 EVERY_S: Final = 0.005
 """How often young objects are counted, while the loop works: a busy one makes 1,500 in that time that stay."""
 
 
 class Collector:
-    """One process's. `begin`: from then on nothing is looked through but by `look`."""
+    """One process's. `begin`: from then on nothing is looked through but by `look`. `clock`: monotonic seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._look_at = 0.0
         self._is_middle_full = False
+        self._young_max = PIECE
+        self._middle_max = 4 * PIECE_MIN
 
     def begin(self) -> None:
         """Take the collector over."""
@@ -36,7 +47,14 @@ class Collector:
         self._look_at = now + EVERY_S
         if self._is_middle_full:
             self._is_middle_full = False
-            gc.collect(1)
-        elif len(gc.get_objects(generation=0)) >= PIECE:
-            gc.collect(0)
-            self._is_middle_full = len(gc.get_objects(generation=1)) >= PIECE
+            self._middle_max = self._looked(1, self._middle_max)
+        elif len(gc.get_objects(generation=0)) >= self._young_max:
+            self._young_max = self._looked(0, self._young_max)
+            self._is_middle_full = len(gc.get_objects(generation=1)) >= self._middle_max
+
+    def _looked(self, generation: int, piece: int) -> int:
+        """Look through what is as young as that; how large the next piece is to be."""
+        begun = self._clock()
+        gc.collect(generation)
+        took_s = self._clock() - begun
+        return max(int(piece * GOAL_S / took_s), PIECE_MIN) if took_s > GOAL_S else min(piece + piece // 4, PIECE)

@@ -128,27 +128,24 @@ def test_what_is_old_is_not_looked_through_any_more(calls: list[int]) -> None:
     del stays
 
 
-def test_a_loop_asks_its_collector_with_messages_and_with_timers() -> None:
-    asked: list[float] = []
-
-    class Noting(Collector):
-        def look(self, now: float) -> None:
-            asked.append(now)
-
+def test_a_loop_asks_its_collector_with_messages_and_with_timers(calls: list[int]) -> None:
     class Turn:
         def take_turn(self) -> None:
             pass
 
     loop = uvloop.new_event_loop()
     try:
-        runtime = AsyncioRuntime(loop, lambda who, error: None, collector=Noting())
+        collector = Collector()
+        collector.begin()
+        runtime = AsyncioRuntime(loop, lambda who, error: None, collector=collector)
+        stays = [Ring() for _ in range(PIECE)]
         runtime.wake(Turn())
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.run_until_complete(asyncio.sleep(0))
-        assert len(asked) == 1
+        loop.run_until_complete(asyncio.sleep(0.01))
+        assert calls == [0]
         runtime.call_later(0.0, lambda: None)
         loop.run_until_complete(asyncio.sleep(0.01))
-        assert len(asked) == 2
+        assert calls == [0, 1]
+        del stays
     finally:
         mark_loop_thread(False)
         loop.close()

@@ -253,7 +253,9 @@ def _keys_dropped_on_failover(patch: pytest.MonkeyPatch) -> None:
     def follow(self: ShardState, trans_id: int, record: Any, time: float) -> None:
         true(self, trans_id, record, time)
         if isinstance(record, Produce) and record.key is not None:
-            self.queues[record.queue].keys.pop(record.key, None)
+            keys = self.queues[record.queue].keys
+            if record.key in keys:
+                del keys[record.key]
             self.messages[record.msg_id].key = None
 
     patch.setattr(ShardState, "follow", follow)

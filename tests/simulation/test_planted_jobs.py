@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from actors.queues.settling import Settling
+from storage.split_dict import SplitDict
 from storage.state import ShardState
 from storage.tenures import Tenures
 from tests.simulation.run import Run
@@ -50,7 +51,7 @@ def _key_forgotten(patch: pytest.MonkeyPatch) -> None:
 
     def forgets(self: ShardState, now: float, rest: Callable[[], None] | None = None) -> None:
         honest(self, now, rest)
-        self.keys.clear()
+        self.keys = SplitDict()
 
     patch.setattr(ShardState, "finish_loading", forgets)
     patch.setattr(ShardState, "check", lambda self: None)

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import TokenHash, new_token
 from bench.cluster_nodes import running_cluster
-from bench.node import BenchNode, resident_bytes, running_node
+from bench.node import BenchNode, Growth, running_node
 from quorate import Client, QuorateError
 
 PORT: Final = 11_420
@@ -331,28 +331,16 @@ class _Watched:
         self._nodes = nodes
         self._token = token
         self.pids = {pid for node in nodes for pid in node.worker_pids}
-        self.before = {pid: resident_bytes(pid) for pid in self.pids}
         self.vote_id = self._vote_id()
-        self.grown = 0
-        self._is_over = False
-        self._thread = threading.Thread(target=self._look)
-        self._thread.start()
+        self.growth = Growth(self.pids)
 
     def _vote_id(self) -> int:
         with Client(port=self._nodes[0].port, token=self._token, timeout=20) as client:
             return int(client.request(8).get("vote_id", 0))
 
-    def _look(self) -> None:
-        while not self._is_over:
-            for pid in self.pids:
-                with contextlib.suppress(OSError, IndexError):
-                    self.grown = max(self.grown, resident_bytes(pid) - self.before[pid])
-            time.sleep(0.05)
-
     def end(self) -> tuple[int, int]:
         """Workers that ended, changes of leader."""
-        self._is_over = True
-        self._thread.join()
+        self.growth.end()
         ended = len(self.pids - {pid for node in self._nodes for pid in node.worker_pids})
         return ended, self._vote_id() - self.vote_id
 
@@ -376,7 +364,7 @@ def _attack(
     time.sleep(2.0)
     return {
         "attack": name, "nodes": len(nodes), "workers ended": ended, "changes of leader": changes,
-        "memory MiB": watched.grown >> 20, "good requests": len(seen.latencies), "failed": len(seen.failed),
+        "memory MiB": watched.growth.bytes >> 20, "good requests": len(seen.latencies), "failed": len(seen.failed),
         "p99 ms before": round(calm.p99 * 1e3, 1), "p99 ms": round(seen.p99 * 1e3, 1),
         "times": round(seen.p99 / calm.p99, 1), "why": seen.failed[:1],
     }  # fmt: skip

@@ -1,12 +1,14 @@
 """Starting and stopping a node of our own for a benchmark, by process id."""
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,6 +17,8 @@ from actors.node.launch import READY, SUPERVISOR, launch
 
 INTERPRETED: Final = re.compile(r"interpreted \([^)]*\)")
 """As a node's log tells it."""
+
+LOOK_S: Final = 0.01
 
 _said: Final[set[str]] = set()
 
@@ -92,6 +96,29 @@ def resident_bytes(pid: int) -> int:
     """A process's resident memory (bytes)."""
     fields = Path(f"/proc/{pid}/statm").read_text().split()
     return int(fields[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Growth:
+    """The most memory (bytes) that any of the processes took beyond what it had, looked at every now and then."""
+
+    def __init__(self, pids: Iterable[int]) -> None:
+        self.bytes = 0
+        self._before = {pid: resident_bytes(pid) for pid in pids}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._look)
+        self._thread.start()
+
+    def _look(self) -> None:
+        while not self._is_over.wait(LOOK_S):
+            for pid, before in self._before.items():
+                with contextlib.suppress(OSError, IndexError):  # it may have ended
+                    self.bytes = max(self.bytes, resident_bytes(pid) - before)
+
+    def end(self) -> int:
+        """Look no more; returns `bytes`."""
+        self._is_over.set()
+        self._thread.join()
+        return self.bytes
 
 
 def cpu_seconds(pid: int) -> float:

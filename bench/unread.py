@@ -1,66 +1,42 @@
 """python -m bench.unread: what a worker takes whose clients each leave 16 MB of replies unread, beside what is set.
 
 Hundreds of clients, none of them a stranger, peek at 4 MB four times and read nothing: of a node alone, and of a
-follower of three, where each reply comes in one piece from the leader. Told of each round: the most that the worker
-took more than before (MiB), and what it still took when all of them were gone.
+follower of three, where each reply comes in one piece from the leader. Told behind each round: the most that the worker
+took more than to begin with (MiB), and what it still takes when all of them are gone.
 """
 
 import argparse
 import contextlib
 import socket
-import threading
 import time
 
 from bench.cluster_nodes import running_cluster
-from bench.node import BenchNode, resident_bytes, running_node
+from bench.node import BenchNode, Growth, resident_bytes, running_node
 from quorate import Client
 
 PORT = 11_560
 PEEKS = b'{"action":11,"queue":"unread","count":40}' * 4
-LOOK_S = 0.01
 ROUND_S = 4.0
-
-
-class _Most:
-    """The most memory that a process has while this looks."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look)
-        self.bytes = 0
-
-    def __enter__(self) -> "_Most":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self._is_over.set()
-        self._thread.join()
-
-    def _look(self) -> None:
-        while not self._is_over.wait(LOOK_S):
-            self.bytes = max(self.bytes, resident_bytes(self._pid))
 
 
 def _measure(what: str, node: BenchNode, clients: int, rounds: int) -> None:
     with Client(port=node.port, timeout=20) as client:
         client.produce_many("unread", ["x" * 100_000] * 40, ttl=3600)
     (pid,) = node.worker_pids
-    before = resident_bytes(pid)
+    before, growth = resident_bytes(pid), Growth([pid])
     for number in range(1, rounds + 1):
         socks: list[socket.socket] = []
-        with _Most(pid) as most:
-            for _ in range(clients):
-                with contextlib.suppress(OSError):  # who holds most is cut off
-                    socks.append(socket.create_connection(("127.0.0.1", node.port), 5))
-                    socks[-1].sendall(PEEKS)
-            time.sleep(ROUND_S)
-            for sock in socks:
-                sock.close()
-            time.sleep(1.0)
+        for _ in range(clients):
+            with contextlib.suppress(OSError):  # who holds most is cut off
+                socks.append(socket.create_connection(("127.0.0.1", node.port), 5))
+                socks[-1].sendall(PEEKS)
+        time.sleep(ROUND_S)
+        for sock in socks:
+            sock.close()
+        time.sleep(1.0)
         left = resident_bytes(pid) - before
-        print(f"{what}, round {number}: {(most.bytes - before) >> 20} MiB at most, {left >> 20} afterwards", flush=True)
+        print(f"{what}, round {number}: {growth.bytes >> 20} MiB at most, {left >> 20} afterwards", flush=True)
+    growth.end()
 
 
 def main() -> None:

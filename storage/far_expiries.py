@@ -65,7 +65,7 @@ class FarExpiries:
         return sum([part.live for parts in self._stretches.values() for part in parts])
 
     def add(self, message: Message, now: float) -> bool:
-        """Take in a ready message, if it expires far from now, and none with a greater id is in its part."""
+        """Take in a ready message, if it expires far from now, and none with a greater id is in its stretch."""
         number = int(message.expires_at // STRETCH_S)
         if number * STRETCH_S - AHEAD_S <= now:
             return False

@@ -35,12 +35,12 @@ NOWHERE: Final = -(1 << 60)
 class LiveMessages:
     """Messages of `shard`, each at most once; pages in the order in which they were begun, mostly that of records."""
 
-    __slots__ = ("_count", "_index", "_index_of", "_newest", "_number", "_pages", "shard")
+    __slots__ = ("_count", "_index", "_index_of", "_newest", "_newest_number", "_pages", "shard")
 
     def __init__(self, shard: int) -> None:
         self.shard = shard
         self._pages: dict[int, dict[int, Message]] = {}
-        self._number = NOWHERE
+        self._newest_number = NOWHERE
         self._newest: dict[int, Message] = {}
         self._count = 0
         self._index_of = NOWHERE
@@ -71,7 +71,7 @@ class LiveMessages:
         """Find the message; None if it is not there."""
         key = self._key(msg_id)
         number = key >> PAGE_BITS
-        if number == self._number:  # mostly
+        if number == self._newest_number:  # mostly
             return self._newest.get(key)
         page = self._pages.get(number)
         return None if page is None else page.get(key)
@@ -80,7 +80,7 @@ class LiveMessages:
         """Take in the message of that id; whether it was not there."""
         key = self._key(msg_id)
         number = key >> PAGE_BITS
-        page = self._newest if number == self._number else self._page_for(number)
+        page = self._newest if number == self._newest_number else self._page_for(number)
         if page.setdefault(key, message) is not message:
             return False
         self._count += 1
@@ -94,20 +94,20 @@ class LiveMessages:
         page = pages.get(number)
         if page is None:
             page = pages[number] = {}
-        if number > self._number:
-            if self._number != NOWHERE:
+        if number > self._newest_number:
+            if self._newest_number != NOWHERE:
                 if self._newest:
-                    pages[self._number] = dict(self._newest)
+                    pages[self._newest_number] = dict(self._newest)
                 else:
-                    del pages[self._number]
-            self._number, self._newest = number, page
+                    del pages[self._newest_number]
+            self._newest_number, self._newest = number, page
         return page
 
     def pop(self, msg_id: int) -> Message | None:
         """Take out the message; None if it is not there."""
         key = self._key(msg_id)
         number = key >> PAGE_BITS
-        is_newest = number == self._number
+        is_newest = number == self._newest_number
         page = self._newest if is_newest else self._pages.get(number)
         message = None if page is None else page.get(key)
         if page is None or message is None:
@@ -160,7 +160,7 @@ class LiveMessages:
     def drop(self, count: int) -> bool:
         """Let go of so many; whether there were any."""
         had_some = self._count > 0
-        self._number, self._newest = NOWHERE, {}
+        self._newest_number, self._newest = NOWHERE, {}
         pages = self._pages
         while pages and count > 0:
             number, page = next(reversed(pages.items()))
@@ -176,7 +176,7 @@ class LiveMessages:
     def check(self) -> None:
         """Assert that each is counted, and found once by its record; for tests."""
         assert sum(map(len, self._pages.values())) == self._count
-        assert all(page or number == self._number for number, page in self._pages.items())
+        assert all(page or number == self._newest_number for number, page in self._pages.items())
         assert all(key >> PAGE_BITS == number for number, page in self._pages.items() for key in page)
         if self._index_of in self._pages:
             page = self._pages[self._index_of]

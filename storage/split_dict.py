@@ -12,6 +12,7 @@ V = TypeVar("V")
 
 PAGES: Final = 256
 HIGH_BITS: Final = 40
+"""A page goes by the bits of the hash from this on: by the lowest its own dict places a key."""
 
 SPLIT_AT: Final = 20_000
 """With so many keys it is split, which takes 3 ms, once."""
@@ -27,7 +28,7 @@ class SplitDict(Generic[V]):
         self._pages: list[dict[str, V]] = []
 
     def _page(self, key: str) -> dict[str, V]:
-        return self._pages[_number(key)] if self._pages else self._whole
+        return self._pages[_page_number(key)] if self._pages else self._whole
 
     def __len__(self) -> int:
         return sum([len(page) for page in self._all])
@@ -50,7 +51,7 @@ class SplitDict(Generic[V]):
     def _split(self) -> None:
         pages: list[dict[str, V]] = [{} for _ in range(PAGES)]
         for key, value in self._whole.items():
-            pages[_number(key)][key] = value
+            pages[_page_number(key)][key] = value
         self._whole, self._pages = {}, pages
 
     @property
@@ -71,6 +72,5 @@ class SplitDict(Generic[V]):
         return is_long
 
 
-def _number(key: str) -> int:
-    """Of its page, by bits of the hash that are not those by which the page's own dict places it."""
+def _page_number(key: str) -> int:
     return (hash(key) >> HIGH_BITS) % PAGES

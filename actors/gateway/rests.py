@@ -10,7 +10,7 @@ from typing import Final
 
 from actors.messages.call import Call
 from actors.runtime.contract import Runtime, Timer
-from net.clients.connection import Connection
+from net.clients.connection import DONE_TURNS, Connection
 from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_length import SHORT, reply_bytes, reply_length
 from net.clients.strangers_time import LONG_S, SMALL_BYTES, StrangersTime
@@ -43,8 +43,7 @@ S_PER_BYTE: Final = 2e-9
 
 DONE_S_PER_ITEM: Final = 2e-6
 DONE_S_MAX: Final = 0.002
-DONE_TURNS: Final = 4
-"""What a request about many messages takes, for each, of so many turns: they are read, packed, done, and written."""
+"""What a request about many messages takes of each of `DONE_TURNS`, a message and at most."""
 
 TOO_MANY: Final = "clients without a token ask for more than they have time for: show one, or ask again later"
 

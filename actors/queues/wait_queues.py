@@ -11,8 +11,7 @@ from typing import Final
 
 from sortedcontainers import SortedList
 
-from actors.messages.call import Call, Client
-from actors.messages.rights import ANONYMOUS
+from actors.messages.call import Call, Client, is_strangers
 from quorate.protocol import Reply
 from storage.message import Message, marks_bytes
 from storage.queue_state import NEVER, QueueState
@@ -40,7 +39,7 @@ class Waiter:
         self.only_watches = only_watches
         self.serial = 0
         self.counts = True
-        self.is_strangers = call.principal.name == ANONYMOUS
+        self.is_strangers = is_strangers(call)
 
 
 class WaitQueues:

@@ -129,10 +129,7 @@ class AsyncioRuntime(Runtime):
         self._loop.add_reader(descriptor, self._ring, callback)
 
     def _ring(self, callback: Callable[[], None]) -> None:
-        begun = _monotonic()
-        if self._collector is not None:
-            self._collector.look(begun)
-        self._late_at = begun + TURN_S
+        begun = self._begin()
         try:
             callback()
         except Exception as error:
@@ -140,6 +137,14 @@ class AsyncioRuntime(Runtime):
             self.actor_failed(getattr(callback, "__qualname__", callback), error)
         if self._watchdog_s:
             self._look(begun, callback)
+
+    def _begin(self) -> float:
+        """Begin to work, behind what the collector takes; the time from which it is reckoned who is late."""
+        now = _monotonic()
+        if self._collector is not None and self._collector.look(now):
+            now = _monotonic()
+        self._late_at = now + TURN_S
+        return now
 
     def _look(self, begun: float, who: object) -> None:
         """Log a turn that took long: everything else on the loop has waited meanwhile, heartbeats too."""
@@ -170,10 +175,7 @@ class AsyncioRuntime(Runtime):
 
     def _serve(self) -> None:
         line = self._line
-        now = _monotonic()
-        if self._collector is not None:
-            self._collector.look(now)
-        self._late_at = until = now + TURN_S
+        until = self._begin() + TURN_S
         while line:
             self._take(line.popleft())
             if line and _monotonic() > until:

@@ -14,13 +14,15 @@ from collections.abc import Callable
 from typing import Final
 
 PIECE: Final = 4_000
-"""So many objects are looked through at a time, and fewer where that takes long: lists of a thousand are as much as
-that many objects."""
+"""So many objects are looked through at a time, or fewer, where that took longer than `GOAL_S`: a list of a thousand
+takes as long as a thousand objects."""
 
 PIECE_MIN: Final = 250
 
+MIDDLE: Final = 1_000
+"""As `PIECE`, to begin with, of those that have stayed: what stays longest are lists, of blocks and of stretches."""
+
 GOAL_S: Final = 0.001
-"""What a piece may take."""
 
 EVERY_S: Final = 0.005
 """How often young objects are counted, while the loop works: a busy one makes 1,500 in that time that stay."""
@@ -34,26 +36,30 @@ class Collector:
         self._look_at = 0.0
         self._is_middle_full = False
         self._young_max = PIECE
-        self._middle_max = 4 * PIECE_MIN
+        self._middle_max = MIDDLE
 
     def begin(self) -> None:
         """Take the collector over."""
         gc.disable()
 
-    def look(self, now: float) -> None:
-        """Look through a piece, if there is one, `now` (monotonic seconds); called whenever the loop works."""
+    def look(self, now: float) -> bool:
+        """Look through a piece, if there is one, `now` (monotonic seconds); whether there was. Called whenever the loop
+        works."""
         if now < self._look_at:
-            return
+            return False
         self._look_at = now + EVERY_S
         if self._is_middle_full:
             self._is_middle_full = False
-            self._middle_max = self._looked(1, self._middle_max)
-        elif len(gc.get_objects(generation=0)) >= self._young_max:
-            self._young_max = self._looked(0, self._young_max)
-            self._is_middle_full = len(gc.get_objects(generation=1)) >= self._middle_max
+            self._middle_max = self._look_through(1, self._middle_max)
+            return True
+        if len(gc.get_objects(generation=0)) < self._young_max:
+            return False
+        self._young_max = self._look_through(0, self._young_max)
+        self._is_middle_full = len(gc.get_objects(generation=1)) >= self._middle_max
+        return True
 
-    def _looked(self, generation: int, piece: int) -> int:
-        """Look through what is as young as that; how large the next piece is to be."""
+    def _look_through(self, generation: int, piece: int) -> int:
+        """Look through what is as young as that; how large the next piece may be."""
         begun = self._clock()
         gc.collect(generation)
         took_s = self._clock() - begun

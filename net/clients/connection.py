@@ -34,11 +34,11 @@ from net.clients.connection_contract import ConnectionLimits, Sink, State, Trans
 from net.clients.open_requests import OpenRequests
 from net.clients.patience import Patience
 from net.clients.reading import Reading
-from net.clients.reply_length import LONG, MANY, items_of, reply_length
+from net.clients.reply_length import LONG, reply_length
 from net.clients.reply_order import ReplyOrder
 from net.clients.resting import Resting
 from net.clients.session_guard import SessionGuard
-from net.clients.strangers_time import SMALL_BYTES
+from net.clients.strangers_time import MANY, SMALL_BYTES
 from net.clients.waiting_requests import WaitingRequests
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
@@ -234,7 +234,7 @@ class Connection:
         if not self.account.is_known:
             if length == LONG and self.open.has_long:  # unless it was refused at once
                 self._sink.strangers.asks_long(self)
-            if (items := items_of(request)) > MANY:
+            if (items := _items_of(request)) > MANY:
                 self._sink.strangers.asks_much(self, items)
 
     def _say(self, found: Say | Close | Fault) -> None:
@@ -452,4 +452,11 @@ class Connection:
 def _is_large(found: Found) -> bool:
     if isinstance(found, Ask):
         found = found.request
-    return isinstance(found, Request) and (reply_length(found) == LONG or items_of(found) > MANY)
+    return isinstance(found, Request) and (reply_length(found) == LONG or _items_of(found) > MANY)
+
+
+def _items_of(request: Request) -> int:
+    """Count the messages that a request is about: those that it produces, or names."""
+    if request.messages is not None:
+        return len(request.messages)
+    return 0 if request.msg_ids is None else len(request.msg_ids)

@@ -19,9 +19,6 @@ ALONE: Final = 3
 ROW_BYTES: Final = 300
 """What each row of a long reply takes beside its data, more or less."""
 
-MANY: Final = 100
-"""A request about more messages than this takes its time at every node, however few bytes it has."""
-
 _CONSUME: Final = int(Action.CONSUME)
 _FIND: Final = int(Action.FIND)
 _LONG_REPLIES: Final = LONG_REPLIES
@@ -41,13 +38,6 @@ def reply_length(request: Request) -> int:
     if request.wait:
         return ALONE if request.as_job else SHORT
     return ONE_MESSAGE if request.count is None else LONG
-
-
-def items_of(request: Request) -> int:
-    """Of how many messages a request tells: those that it produces, or names."""
-    if request.messages is not None:
-        return len(request.messages)
-    return 0 if request.msg_ids is None else len(request.msg_ids)
 
 
 def reply_bytes(reply: Reply) -> int:

@@ -24,6 +24,9 @@ LONG_SHARE: Final = 0.005
 SMALL_BYTES: Final = 16 << 10
 """A request, a piece of one, or a reply of so many bytes is small."""
 
+MANY: Final = 100
+"""A request about more messages than this is not small, however few bytes it has: each takes its time at every node."""
+
 QUANTUM_S: Final = 0.005
 """What strangers may owe before one of them rests: to stop reading and begin again costs as much as to read 64 KiB."""
 

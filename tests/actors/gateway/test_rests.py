@@ -11,7 +11,6 @@ from actors.gateway.rests import (
     AT_ONCE,
     DONE_S_MAX,
     DONE_S_PER_ITEM,
-    DONE_TURNS,
     FORWARDED,
     HEARD_AT_ONCE,
     LOOKED_UP,
@@ -20,10 +19,9 @@ from actors.gateway.rests import (
     Rests,
 )
 from actors.messages.call import Call
-from net.clients.connection import Connection
+from net.clients.connection import DONE_TURNS, Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.reply_length import MANY
-from net.clients.strangers_time import LONG_S, OWED_MAX_S, SHARE, SMALL_BYTES
+from net.clients.strangers_time import LONG_S, MANY, OWED_MAX_S, SHARE, SMALL_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import DeliveredItem, DeliveredReply, Reply, Request
 from tests.actors.cranked import CrankedRuntime, Probe, ref

@@ -3,8 +3,10 @@
 from typing import Any
 
 from net.clients.connection import Connection
+from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import OBJECT_BYTES
 from net.clients.reply_order import UNORDERED
+from net.clients.strangers_time import MANY
 from net.node_facts import NodeFacts
 from net.protocols.gmq_session import GmqSession
 from net.protocols.json_session import JsonSession, encode_reply, fault_reply
@@ -188,3 +190,16 @@ def test_a_pipeline_of_tiny_requests_counts_what_its_objects_take() -> None:
     account = connection.account
     assert account.waiting == 200 * OBJECT_BYTES, "no more objects are made than a turn begins"
     assert account.partial == 1800 * 20, "the rest counts as it came"
+
+
+def test_what_a_stranger_asks_about_many_messages_is_told_and_nobody_elses() -> None:
+    ids = ",".join(map(str, range(1024, 1024 * (MANY + 2), 1024)))
+    bodies = [b'{"action":3,"msg_ids":[%s]}' % ids.encode(), b'{"action":3,"msg_ids":[1024]}']
+    for is_known, told in ((True, []), (False, [MANY + 1])):
+        end, limits = FakeEnd(), ConnectionLimits()
+        connection = Connection(end, end, JsonSession(limits.request), limits)
+        connection.account.know(is_known)
+        for body in bodies:
+            connection.receive(body)
+        assert len(end.requests) == 2
+        assert end.items == told

@@ -41,6 +41,11 @@ BEAT_S: Final = 0.005
 """How often it is looked at whether the loop comes back in time, where somebody looks."""
 
 
+LOOK_S: Final = 0.0005
+"""What is watched is looked at before actors have their turn where the loop has had other work for longer: it would come
+to it behind that turn, and what comes of it behind the next."""
+
+
 _monotonic: Final = time.monotonic
 _time: Final = time.time
 _thread_id: Final = threading.get_ident
@@ -71,6 +76,8 @@ class AsyncioRuntime(Runtime):
         self._has_failed = False
         self._thread_id = threading.get_ident()
         self._line: deque[Turn] = deque()
+        self._watched: list[Callable[[], None]] = []
+        self._served_at = 0.0
         self._is_serving = False
         self._late_at = 0.0
         self._collector = collector
@@ -125,7 +132,8 @@ class AsyncioRuntime(Runtime):
         return self._loop.call_later(delay_s, self._ring, callback)
 
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """By the loop's poll."""
+        """By the loop's poll, and where that is late, before a turn."""
+        self._watched.append(callback)
         self._loop.add_reader(descriptor, self._ring, callback)
 
     def _ring(self, callback: Callable[[], None]) -> None:
@@ -175,13 +183,19 @@ class AsyncioRuntime(Runtime):
 
     def _serve(self) -> None:
         line = self._line
-        until = self._begin() + TURN_S
+        begun = self._begin()
+        if begun - self._served_at > LOOK_S:
+            for callback in self._watched:
+                self._ring(callback)
+        until = begun + TURN_S
         while line:
             self._take(line.popleft())
             if line and _monotonic() > until:
                 self._loop.call_soon(self._serve)
-                return
-        self._is_serving = False
+                break
+        else:
+            self._is_serving = False
+        self._served_at = _monotonic()
 
     def _take(self, turn: Turn) -> None:
         """One turn. What it raises ends the worker."""

@@ -22,7 +22,7 @@ PIECE_MIN: Final = 250
 MIDDLE: Final = 1_000
 """As `PIECE`, to begin with, of those that have stayed: what stays longest are lists, of blocks and of stretches."""
 
-GOAL_S: Final = 0.001
+GOAL_S: Final = 0.0005
 
 EVERY_S: Final = 0.005
 """How often young objects are counted, while the loop works: a busy one makes 1,500 in that time that stay."""

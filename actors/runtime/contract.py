@@ -111,7 +111,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """Call `callback` on the loop whenever `descriptor` has something to read."""
+        """Call `callback` on the loop whenever `descriptor` has something to read, and now and then when it has not."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod

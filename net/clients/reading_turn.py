@@ -29,6 +29,9 @@ SLICE_S: Final = 0.0005
 OTHERS_S: Final = 0.1
 """Clients that are known ask as long as the last was heard no longer ago: there is another soon."""
 
+READ_S_PER_BYTE: Final = 1e-9
+"""What the bytes took that came, before anybody looked at them: the system's copy, and the loop's."""
+
 WRITE_S_PER_BYTE: Final = 1e-9
 """What a reply takes once more when its socket takes it, at the end of the turn: a memory's pace."""
 
@@ -127,10 +130,12 @@ class ReadingTurn:
     def note_stranger(self, size: int) -> None:
         """So many bytes came from a stranger, and wait: nobody who is known was heard."""
         self._strangers_read += size
+        self._left_s -= size * READ_S_PER_BYTE
 
     def begin_stranger(self, size: int) -> None:
         """Begin to look at so many bytes of a stranger's, or to answer one: meanwhile another may be answered, too."""
         self._strangers_read += size
+        self._left_s -= size * READ_S_PER_BYTE
         self._depth += 1
         if self._depth == 1:
             self._begun_stranger = self._clock()

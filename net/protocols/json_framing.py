@@ -326,17 +326,22 @@ class ObjectFramer:
             return end
         if not brackets.depth:
             if not self._is_too_deep:
+                piece = _cut(data, at, end)
                 if self._kept.size:
-                    self._kept.add(data[at:end])
-                    out.append(self._kept.take())
-                else:
-                    out.append(data[at:end])
+                    self._kept.add(piece)
+                    piece = self._kept.take()
+                out.append(piece)
                 self.seen.append((brackets.fields, brackets.commas))
             self._is_too_deep = False
             self._size = brackets.deepest = brackets.fields = brackets.commas = 0
         elif not self._is_too_deep:
-            self._kept.add(data[at:end])
+            self._kept.add(_cut(data, at, end))
         return end
+
+
+def _cut(data: bytes, at: int, end: int) -> bytes:
+    """Cut that out, or give all as it is: compiled code would copy it once more, and much may come."""
+    return data if at == 0 and end == len(data) else data[at:end]
 
 
 def too_deep(depth_max: int) -> Fault:

@@ -161,6 +161,7 @@ def places(port: int, token: str) -> None:
 
 def partial(port: int, token: str) -> None:
     """Requests that never become whole."""
+    body = b'{"action":1,"queue":"public","data":"' + b"x" * 3_000_000
     socks: list[socket.socket] = []
 
     def once() -> None:
@@ -168,7 +169,7 @@ def partial(port: int, token: str) -> None:
         sock.settimeout(1)
         socks.append(sock)
         del socks[:-200]
-        sock.sendall(b'{"action":1,"queue":"public","data":"' + b"x" * 3_000_000)
+        sock.sendall(body)
 
     _again(once)
 

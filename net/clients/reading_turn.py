@@ -29,7 +29,7 @@ SLICE_S: Final = 0.0005
 OTHERS_S: Final = 0.1
 """Clients that are known ask as long as the last was heard no longer ago: there is another soon."""
 
-READ_S_PER_BYTE: Final = 1e-9
+READ_S_PER_BYTE: Final = 4e-9
 """What the bytes took that came, before anybody looked at them: the system's copy, and the loop's."""
 
 WRITE_S_PER_BYTE: Final = 1e-9

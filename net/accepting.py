@@ -20,7 +20,7 @@ ACCEPTED_IN_ONE_TURN: Final = 2
 """So many are taken before the loop's others have their turn: each takes some 0.1 ms before it is served."""
 
 PER_S: Final = 1000.0
-BURST: Final = 100.0
+BURST: Final = 20.0
 """So many a second, and at once: to take one and turn it away is 20 us. The rest wait in the system, or come again."""
 
 PAUSE_S: Final = 0.02

@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 from actors.gateway.access import TokenHash, new_token
 from bench.cluster_nodes import running_cluster
 from bench.node import BenchNode, Growth, running_node
+from net.clients.tcp import FIRST_BYTES
 from quorate import Client, QuorateError
 
 PORT: Final = 11_420
@@ -278,12 +279,27 @@ def leaving(port: int, token: str) -> None:
     _again(once)
 
 
+def newcomers(port: int, token: str) -> None:
+    """As many connections as come in, each with what is no request, as often as is heard at once."""
+    socks: list[socket.socket] = []
+    body = b"{}" * (FIRST_BYTES // 2)
+
+    def once() -> None:
+        for _ in range(50):
+            sock = _dial(port)
+            sock.sendall(body)
+            socks.append(sock)
+        del socks[:-250]
+
+    _again(once)
+
+
 ALONE: Final = frozenset({"commands"})
 ATTACKS: Final = {
     one.__name__: one
     for one in (
         deep, doubled, replies, waiting, flood, places, partial, unread, audit,
-        tiny, commands, batches, cancels, leaving,
+        tiny, commands, batches, cancels, leaving, newcomers,
     )
 }  # fmt: skip
 
@@ -309,8 +325,8 @@ def _interrupts() -> list[int]:
 def _without_disk() -> set[int]:
     """Find the processors that do not serve the disk's interrupts, if there are such: one of two, often.
 
-    A write that is done is told of behind what that processor does for the system, and to send megabytes to a process of
-    the same machine is milliseconds of that. Over a network it is not.
+    A write that is done is told of behind what that processor does for the system, and to send megabytes to a process
+    of the same machine is milliseconds of that. Over a network it is not.
     """
     cpus = os.sched_getaffinity(0)
     try:

@@ -20,10 +20,10 @@ ACCEPTED_IN_ONE_TURN: Final = 2
 """So many are taken before the loop's others have their turn: each takes some 0.1 ms before it is served."""
 
 PER_S: Final = 1000.0
-BURST: Final = 20.0
-"""So many a second, and at once: to take one and turn it away is 20 us. The rest wait in the system, or come again."""
+BURST: Final = 4.0
+"""So many a second, and at once: a crowd of them comes in evenly. The rest wait in the system, or come again."""
 
-PAUSE_S: Final = 0.02
+PAUSE_S: Final = 0.004
 BACKLOG: Final = 256
 WAITING_MAX: Final = 1024
 """So many at most are taken in when a port is closed: what the largest backlog holds."""

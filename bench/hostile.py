@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple
 from actors.gateway.access import TokenHash, new_token
 from bench.cluster_nodes import running_cluster
 from bench.node import BenchNode, Growth, running_node
-from net.clients.tcp import FIRST_BYTES
+from net.clients.resting import FIRST_BYTES
 from quorate import Client, QuorateError
 
 PORT: Final = 11_420
@@ -280,7 +280,7 @@ def leaving(port: int, token: str) -> None:
 
 
 def newcomers(port: int, token: str) -> None:
-    """As many connections as come in, each with what is no request, as often as is heard at once."""
+    """As many connections as come in, each with what is no request, as much of it as a token may have."""
     socks: list[socket.socket] = []
     body = b"{}" * (FIRST_BYTES // 2)
 

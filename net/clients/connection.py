@@ -135,6 +135,11 @@ class Connection:
         )
 
     @property
+    def is_newcomer(self) -> bool:
+        """Whether nothing of it was looked at, and what it has sent may be a token."""
+        return self._resting.may_have_token
+
+    @property
     def session_state(self) -> bytes | None:
         """What its protocol needs to go on elsewhere; None: it can't now."""
         return self._guard.state(self)
@@ -162,6 +167,7 @@ class Connection:
             and not resting.unheard
             and (account.is_known or len(data) <= SMALL_BYTES or not resting.comes_first(self, self._sink.strangers))
         ):
+            resting.is_new = False
             self._look_at(data)
             return
         if self._state is not _OPEN and self._state is not _ENDED:

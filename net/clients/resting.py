@@ -3,23 +3,32 @@
 `actors/gateway/rests.py` says who rests, and for how long.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from net.clients.connection_contract import Strangers
 
 if TYPE_CHECKING:
     from net.clients.connection import Connection
 
+FIRST_BYTES: Final = 256
+"""What a client sends first may be a token, if it is no more than this."""
+
 
 class Resting:
-    """Of one client. `unheard`: what it has sent meanwhile."""
+    """Of one client. `unheard`: what it has sent meanwhile; `is_new`: nothing of it was looked at."""
 
-    __slots__ = ("_has_rested", "_rests", "unheard")
+    __slots__ = ("_has_rested", "_rests", "is_new", "unheard")
 
     def __init__(self) -> None:
         self._rests = 0
         self._has_rested = False
+        self.is_new = True
         self.unheard = b""
+
+    @property
+    def may_have_token(self) -> bool:
+        """Whether what it has sent may be a token."""
+        return self.is_new and len(self.unheard) <= FIRST_BYTES
 
     @property
     def is_on(self) -> bool:

@@ -23,10 +23,6 @@ WRITE_BUFFER_BYTES: Final = 1 << 20
 TAKES_TIME_BYTES: Final = 4 << 10
 """What a stranger sends that is shorter takes less than it costs to see how long it took."""
 
-FIRST_BYTES: Final = 256
-"""So much of the first that a stranger sends is heard before all others of them: it may be a token. No more of them
-come in a second than `net/accepting.py` lets in."""
-
 TLS_PIECE_BYTES: Final = 64 << 10
 """So much is handed to TLS at a time."""
 
@@ -90,7 +86,6 @@ class TcpProtocol(asyncio.Protocol):
         self._admit = admit
         self._connection: Connection | None = None
         self._is_tls = False
-        self._is_new = True
 
     def connection_made(self, base: asyncio.BaseTransport) -> None:
         """Take in a client that has connected."""
@@ -119,10 +114,9 @@ class TcpProtocol(asyncio.Protocol):
         connection = self._connection
         assert connection is not None
         account = connection.account
-        is_new, self._is_new = self._is_new, False
         if account.is_known:
             connection.receive(data, in_time=self._turn.may_hear())
-        elif self._turn.may_hear_stranger() or (is_new and len(data) <= FIRST_BYTES and self._turn.may_hear()):
+        elif self._turn.may_hear_stranger():
             self._hear_stranger(connection, data)
         else:
             self._turn.note_stranger(len(data))

@@ -1,9 +1,10 @@
 """Clients whose turn was cut: two lines, each of which goes on, and neither waits for the other."""
 
-from actors.gateway.turns import Turns
+from actors.gateway.turns import NEWCOMER_S, Turns
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
-from net.clients.reading_turn import LINE_S, SLICE_S, ReadingTurn
+from net.clients.reading_turn import CHARGED_MAX_S, LINE_S, READ_S_PER_BYTE, SLICE_S, ReadingTurn
+from net.clients.resting import FIRST_BYTES
 from net.protocols.json_session import JsonSession
 from quorate.protocol import Request
 from tests.actors.cranked import CrankedRuntime
@@ -29,6 +30,13 @@ class Hall(FakeEnd):
     def received(self, connection: Connection, order: int, request: Request) -> None:
         self.heard.append(connection)
         self.runtime.time += self.takes_s
+
+    def ask_on(self, seconds: float) -> None:
+        """For so long somebody who is known asks, all the time."""
+        until = self.runtime.time + seconds
+        while self.runtime.time < until:
+            self.ledger.read += 1
+            self.runtime.crank(NEWCOMER_S / 10)
 
     def client(self, *, is_known: bool) -> Connection:
         limits = ConnectionLimits()
@@ -100,3 +108,51 @@ def test_strangers_in_the_line_are_heard_though_the_sockets_have_used_up_the_tur
     assert not hall.turn.may_hear()
     hall.runtime.crank(0.0)
     assert hall.heard == [stranger]
+
+
+def owing() -> Hall:
+    """Strangers have sent so much that they owe a second, and somebody else asks."""
+    hall = Hall()
+    hall.ledger.read += 1
+    assert hall.turn.has_slice
+    hall.turn.note_stranger(int(2 * CHARGED_MAX_S / READ_S_PER_BYTE))
+    return hall
+
+
+def test_newcomers_that_may_show_a_token_are_heard_though_strangers_owe_much() -> None:
+    hall = owing()
+    large, *newcomers = [hall.client(is_known=False) for _ in range(5)]
+    large.receive(b'{"action":1,"queue":"q","data":"%s"}' % (b"x" * FIRST_BYTES), in_time=False)
+    for one in newcomers:
+        one.receive(ASK, in_time=False)
+    hall.ask_on(2 * NEWCOMER_S)
+    assert 1 <= len(hall.heard) <= 3, "one every so often"
+    hall.ask_on(4 * NEWCOMER_S)
+    assert hall.heard == newcomers
+    hall.ask_on(2 * CHARGED_MAX_S / 0.1)
+    assert hall.heard == [*newcomers, large]
+
+
+def test_who_was_heard_is_no_newcomer() -> None:
+    hall = owing()
+    client = hall.client(is_known=False)
+    client.receive(ASK)
+    assert hall.heard == [client]
+    client.receive(ASK, in_time=False)
+    hall.ask_on(4 * NEWCOMER_S)
+    assert hall.heard == [client]
+
+
+def test_newcomers_and_other_strangers_take_turns() -> None:
+    hall = Hall()
+    hall.takes_s = SLICE_S
+    others = [hall.client(is_known=False) for _ in range(4)]
+    for one in others:
+        one.receive(ASK)
+        one.receive(ASK, in_time=False)
+    newcomers = [hall.client(is_known=False) for _ in range(4)]
+    for one in newcomers:
+        one.receive(ASK, in_time=False)
+    hall.heard.clear()
+    hall.ask_on(1.0)
+    assert hall.heard == [one for pair in zip(newcomers, others, strict=True) for one in pair]

@@ -11,6 +11,7 @@ from net.clients.reading_turn import (
     LINE_S,
     OTHERS_S,
     READ_S,
+    READ_S_PER_BYTE,
     SLICE_S,
     WRITE_S_PER_BYTE,
     ReadingTurn,
@@ -146,6 +147,27 @@ def test_long_answers_to_strangers_count_for_what_it_takes_to_send_them() -> Non
     assert not clocked.turn.has_slice
 
 
+def test_what_strangers_send_is_reckoned_though_nobody_has_looked_at_it() -> None:
+    clocked = Clocked()
+    clocked.known(0.0)
+    assert clocked.turn.has_slice
+    clocked.turn.note_stranger(int(1.01 * SLICE_S / READ_S_PER_BYTE))
+    assert not clocked.turn.has_slice
+    clocked.turn.note_stranger(1 << 40)
+    assert clocked.turn.slice_in_s <= (SLICE_S / 2 + CHARGED_MAX_S) / SHARE, "it is forgotten in the end"
+
+
+def test_pieces_of_something_large_take_strangers_no_more_than_their_share() -> None:
+    clocked, piece = Clocked(), 256 << 10
+    until, taken = clocked.time + 1.0, 0
+    while clocked.time < until:
+        assert clocked.known(SLICE_S / 100)
+        while clocked.stranger(0.0, piece):
+            taken += 1
+        clocked.pause(SLICE_S)
+    assert SHARE * 0.8 < taken * piece * READ_S_PER_BYTE < SHARE * 1.2
+
+
 def test_strangers_that_wait_are_heard_before_others_of_them() -> None:
     clocked = Clocked()
     clocked.turn.strangers_wait = True
@@ -158,7 +180,7 @@ def test_it_is_said_when_there_is_time_for_strangers_again() -> None:
     clocked = Clocked()
     clocked.known(0.0)
     assert clocked.stranger(SLICE_S)
-    assert clocked.turn.slice_in_s == pytest.approx(SLICE_S / 2 / SHARE)
+    assert clocked.turn.slice_in_s == pytest.approx((SLICE_S / 2 + READ_S_PER_BYTE) / SHARE)
     clocked.pause(clocked.turn.slice_in_s)
     clocked.known(0.0)
     assert clocked.turn.has_slice

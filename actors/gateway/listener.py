@@ -223,9 +223,9 @@ class Listener(LoopActor):
         if connection in self._connections and not self._is_stopping:
             self._moving.begin(connection, message.shard)
 
-    def cut(self, connection: Connection) -> None:
+    def cut(self, connection: Connection, *, may_have_token: bool = False) -> None:
         """Hear others first, and then go on with it."""
-        self._turns.cut(connection)
+        self._turns.cut(connection, may_have_token=may_have_token)
 
     def settled(self, connection: Connection) -> None:
         """Send first what was answered."""

@@ -35,14 +35,14 @@ class Turns:
         self._is_armed = False
         self._for_strangers: Timer | None = None
 
-    def cut(self, connection: Connection) -> None:
-        """Put a client whose turn is over to the end of its line."""
+    def cut(self, connection: Connection, *, may_have_token: bool = False) -> None:
+        """Put a client whose turn is over to the end of its line, which is another for what may be a token."""
         if connection.account.is_known:
             self._known.append(connection)
             self._arm()
             return
         self.turn.strangers_wait = True
-        if connection.is_newcomer:
+        if may_have_token:
             self._newcomers.append(connection)
             self._disarm_for_strangers()  # they may owe more than it waits for
         else:

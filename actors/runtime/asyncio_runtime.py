@@ -42,8 +42,8 @@ BEAT_S: Final = 0.005
 
 
 LOOK_S: Final = 0.0005
-"""What is watched is looked at before actors have their turn where the loop has had other work for longer: it would come
-to it behind that turn, and what comes of it behind the next."""
+"""Where the loop has had other work for longer, what is watched is looked at before actors have their turn: it would
+come to it behind that turn."""
 
 
 _monotonic: Final = time.monotonic

@@ -135,11 +135,6 @@ class Connection:
         )
 
     @property
-    def is_newcomer(self) -> bool:
-        """Whether nothing of it was looked at, and what it has sent may be a token."""
-        return self._resting.may_have_token
-
-    @property
     def session_state(self) -> bytes | None:
         """What its protocol needs to go on elsewhere; None: it can't now."""
         return self._guard.state(self)
@@ -179,7 +174,7 @@ class Connection:
         if not in_time and self._state is _OPEN and not reading.is_cut:
             reading.is_cut = True
             reading.pause(True)
-            self._sink.cut(self)
+            self._sink.cut(self, may_have_token=resting.may_have_token)
 
     def _look_at(self, data: bytes) -> None:
         session = self._guard.session

@@ -107,8 +107,11 @@ class Sink(Protocol):
     def settled(self, connection: "Connection") -> None:
         """All is answered, of a client that `is_moving`."""
 
-    def cut(self, connection: "Connection") -> None:
-        """Let others have their turn: its own is over, and `end_turn` is to be called soon, so that it goes on."""
+    def cut(self, connection: "Connection", *, may_have_token: bool = False) -> None:
+        """Let others have their turn: its own is over, and `end_turn` is to be called soon, so that it goes on.
+
+        `may_have_token`: nothing of it was looked at, and what it has sent may be a token.
+        """
 
     def broken(self, connection: "Connection", error: Exception) -> None:
         """Refuse or cut the client: its session has raised on what it sent, or on what it is answered."""

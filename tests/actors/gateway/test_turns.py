@@ -24,8 +24,8 @@ class Hall(FakeEnd):
         self.takes_s = 0.0
         self.heard: list[Connection] = []
 
-    def cut(self, connection: Connection) -> None:
-        self.turns.cut(connection)
+    def cut(self, connection: Connection, *, may_have_token: bool = False) -> None:
+        self.turns.cut(connection, may_have_token=may_have_token)
 
     def received(self, connection: Connection, order: int, request: Request) -> None:
         self.heard.append(connection)

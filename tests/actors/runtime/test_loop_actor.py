@@ -1,8 +1,10 @@
 """LoopActor keeps pykka's contract: one suite run against pykka's ThreadingActor and ours; then what only ours does."""
 
 import asyncio
+import contextlib
 import gc
 import logging
+import os
 import threading
 import time
 from collections import deque
@@ -15,7 +17,7 @@ import pytest
 import uvloop
 from pykka import ActorDeadError, ActorRegistry
 
-from actors.runtime.asyncio_runtime import AsyncioRuntime
+from actors.runtime.asyncio_runtime import LOOK_S, AsyncioRuntime
 from actors.runtime.blocking import BlockedLoopError, BlockingActor, mark_loop_thread
 from actors.runtime.contract import TURN_MESSAGES_MAX, TURN_S, Turn
 from actors.runtime.loop_actor import LoopActor
@@ -403,3 +405,36 @@ def test_a_failure_in_one_turn_does_not_keep_the_others_from_theirs(loop: Loop) 
         assert served.wait(10)
     finally:
         logging.disable(logging.NOTSET)
+
+
+class Noted:
+    """A turn that is noted."""
+
+    def __init__(self, seen: list[str]) -> None:
+        self._seen = seen
+
+    def take_turn(self) -> None:
+        self._seen.append("turn")
+
+
+def test_what_is_watched_is_looked_at_before_the_turn_of_a_loop_that_is_busy(loop: Loop) -> None:
+    seen: list[str] = []
+    is_over = threading.Event()
+    descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+
+    def heed() -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(descriptor)
+            seen.append("watched")
+            loop.loop.call_later(0.05, is_over.set)
+
+    def be_busy() -> None:
+        os.eventfd_write(descriptor, 1)
+        time.sleep(4 * LOOK_S)
+        loop.runtime.wake(Noted(seen))
+
+    loop.call(lambda: loop.runtime.watch(descriptor, heed))
+    loop.call(lambda: loop.loop.call_later(0.002, be_busy))
+    assert is_over.wait(10)
+    assert seen == ["watched", "turn"]
+    os.close(descriptor)

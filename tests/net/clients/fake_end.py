@@ -72,7 +72,7 @@ class FakeEnd:
     def settled(self, connection: Connection) -> None:
         self.settled_count += 1
 
-    def cut(self, connection: Connection) -> None:
+    def cut(self, connection: Connection, *, may_have_token: bool = False) -> None:
         self.cut_ones.append(connection)
 
     def account(self) -> Account:

@@ -80,6 +80,10 @@ class Turns:
         turn, strangers, newcomers = self.turn, self._strangers, self._newcomers
         turn.begin(LINE_S)  # sockets may have used up their part: it is not those in the line who pay for that
         for _ in range(len(strangers) + len(newcomers)):
+            while newcomers and newcomers[0].is_gone:
+                newcomers.popleft()  # who comes and goes takes nobody's place
+            if not strangers and not newcomers:
+                break
             if turn.has_slice:
                 is_newcomer = bool(newcomers) and (self._newcomer_next or not strangers)
             elif newcomers and turn.begun_at >= self._newcomer_at:

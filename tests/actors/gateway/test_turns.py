@@ -133,6 +133,17 @@ def test_newcomers_that_may_show_a_token_are_heard_though_strangers_owe_much() -
     assert hall.heard == [*newcomers, large]
 
 
+def test_newcomers_that_are_gone_take_no_time_of_others() -> None:
+    hall = owing()
+    *gone, stays = [hall.client(is_known=False) for _ in range(50)]
+    for one in (*gone, stays):
+        one.receive(ASK, in_time=False)
+    for one in gone:
+        one.lost()
+    hall.ask_on(2 * NEWCOMER_S)
+    assert hall.heard == [stays]
+
+
 def test_who_was_heard_is_no_newcomer() -> None:
     hall = owing()
     client = hall.client(is_known=False)

@@ -150,9 +150,9 @@ def test_long_answers_to_strangers_count_for_what_it_takes_to_send_them() -> Non
 def test_what_strangers_send_is_reckoned_though_nobody_has_looked_at_it() -> None:
     clocked = Clocked()
     clocked.known(0.0)
-    assert clocked.turn.has_slice
+    assert clocked.stranger(0.0)
     clocked.turn.note_stranger(int(1.01 * SLICE_S / READ_S_PER_BYTE))
-    assert not clocked.turn.has_slice
+    assert not clocked.stranger(0.0)
     clocked.turn.note_stranger(1 << 40)
     assert clocked.turn.slice_in_s <= (SLICE_S / 2 + CHARGED_MAX_S) / SHARE, "it is forgotten in the end"
 

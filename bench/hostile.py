@@ -9,6 +9,7 @@ the one node alone, which listens for it.
 
 import argparse
 import contextlib
+import functools
 import json
 import multiprocessing
 import os
@@ -322,6 +323,7 @@ def _interrupts() -> list[int]:
     return [sum(map(int, column)) for column in zip(*rows, strict=True)]
 
 
+@functools.cache
 def _without_disk() -> set[int]:
     """Find the processors that do not serve the disk's interrupts, if there are such: one of two, often.
 

@@ -24,6 +24,8 @@ BURST: Final = 4.0
 """So many a second, and at once: a crowd of them comes in evenly. The rest wait in the system, or come again."""
 
 PAUSE_S: Final = 0.004
+"""How long none is taken when as many have come as may: until a burst may come again."""
+
 BACKLOG: Final = 256
 WAITING_MAX: Final = 1024
 """So many at most are taken in when a port is closed: what the largest backlog holds."""

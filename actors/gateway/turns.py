@@ -76,7 +76,7 @@ class Turns:
             self._for_strangers = None
 
     def _go_on_with_strangers(self) -> None:
-        self._disarm_for_strangers()
+        self._for_strangers = None
         turn, strangers, newcomers = self.turn, self._strangers, self._newcomers
         turn.begin(LINE_S)  # sockets may have used up their part: it is not those in the line who pay for that
         for _ in range(len(strangers) + len(newcomers)):

@@ -91,6 +91,7 @@ MODULES: Final = (
     "actors.queues.strangers_slice",
     "actors.queues.ending",
     "actors.queues.idle_queues",
+    "actors.queues.in_pieces",
     "actors.queues.lease",
     "actors.queues.ledger",
     "actors.queues.leftovers",

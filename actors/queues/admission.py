@@ -14,6 +14,7 @@ from actors.messages.mailboxes import ToRouter
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.departures import Departures
+from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
 from actors.queues.put_off import PutOff, some_are_strangers
@@ -29,11 +30,12 @@ OF_QUEUES = (Action.NODE_MONITOR, Action.NODE_LIST)
 
 
 class Admission:
-    """Of one owner. `ledger` answers, `router` takes back; the disk is full for the reason `disk_full`, with so much
-    room left, of which the last `low_bytes` are for what nobody asked for.
+    """Of one owner. `ledger` answers, `router` takes back, `pieces` has what is under way; the disk is full for the
+    reason `disk_full`, with so much room left, of which the last `low_bytes` are for what nobody asked for.
     """
 
     ledger: Ledger
+    pieces: InPieces
     router: Mailbox[ToRouter]
 
     def __init__(self, stage: OwnerStage, low_bytes: int, clock: Callable[[], float]) -> None:
@@ -48,13 +50,13 @@ class Admission:
 
     @property
     def has_calls(self) -> bool:
-        """Whether calls were put off."""
-        return self._put_off.has_any
+        """Whether calls were put off, or strangers' are under way."""
+        return self._put_off.has_any or self.pieces.has_strangers
 
     @property
     def has_more(self) -> bool:
         """Whether `admit` and `execute_strangers` have something to do, though nobody asks: in `more_in_s`."""
-        return self._put_off.has_any or self._departures.has_any
+        return self.has_calls or self._departures.has_any
 
     @property
     def more_in_s(self) -> float:
@@ -90,13 +92,19 @@ class Admission:
         It comes behind what was admitted. Who is gone comes first: what others ask would leave no time for that.
         """
         self._departures.go_on(lambda client: self._forget(client, delivery))
-        put_off, part = self._put_off, self._part
-        if not put_off.has_strangers or not self._stage.serves:
+        put_off, pieces, part = self._put_off, self.pieces, self._part
+        begins = put_off.has_strangers and self._stage.serves
+        if not begins and not pieces.has_strangers:
             return
         at = part.begin()
-        while put_off.has_strangers and part.has_time:
-            for call in self._writable([put_off.take_stranger()]):
-                execute(call)
+        while part.has_time:
+            if pieces.has_strangers:
+                pieces.go_on_stranger()
+            elif begins and put_off.has_strangers:
+                for call in self._writable([put_off.take_stranger()]):
+                    execute(call)
+            else:
+                break
             at = part.spent(at)
             if is_late():
                 break

@@ -126,7 +126,7 @@ class Broker:
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.queries = Queries(self.ledger, self.delivery, view, self.readers, self.asked)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
-        self.settling = Settling(self.ledger, self.delivery)
+        self.settling = Settling(self.ledger, self.delivery, limits.settle_piece)
         self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
         self.ripening = Ripening(state)
         self.disk_full: str | None = None
@@ -218,11 +218,12 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self.admin.has_more or self.queries.has_more or self.ripening.has_more
+        return self.admin.has_more or self.queries.has_more or self.ripening.has_more or self.settling.pieces.has_known
 
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
+        self.settling.pieces.go_on()
         self.admin.go_on()
         self.queries.go_on()
         self.ripening.go_on()
@@ -247,12 +248,13 @@ class Broker:
 
         Records up to `logged` have left for the log; this node does not lead any more.
         """
-        uncertain: list[Call] = self.admin.take_open()
+        pieces = self.settling.pieces
+        uncertain = [*self.admin.take_open(), *pieces.take_open()]
         undone: list[Call] = self.queries.take_open()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK
-            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES)
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or pieces.may_be_cut(call))
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone
 

@@ -29,7 +29,8 @@ class Ledger:
 
     `lease`: whether what this node knows of a message holds. `committed`: how far the state is settled, all of it
     unless said otherwise, and `committable` how far the log says that it is. `new_queue` is what a new queue is set to,
-    `level` the feature level that records may use, `replicated` what waits for other nodes than a majority.
+    `level` the feature level that records may use, `replicated` what waits for other nodes than a majority; `is_late`
+    says whether the host's turn was long enough.
     """
 
     def __init__(self, state: ShardState, committed: int | None = None) -> None:
@@ -39,6 +40,7 @@ class Ledger:
         self.committable = self.committed
         self.new_queue = ORIGINAL
         self.level = LEVEL
+        self.is_late: Callable[[], bool] = _never
         self.records: list[Made] = []
         self.counting = Counting()
         self._together: list[tuple[int, int]] = []
@@ -209,3 +211,8 @@ class Ledger:
     def uncommitted_ids(self) -> list[int]:
         """The ids of the messages that are produced but not committed."""
         return [message.msg_id for message in self._unplaced]
+
+
+def _never() -> bool:
+    """Say what a host does that has all the time there is."""
+    return False

@@ -7,6 +7,7 @@ from actors.messages.peers import LeaderChanged
 from actors.queues.appending import AppendingLimits
 from actors.queues.handing_out import KEPT_MAX
 from actors.queues.idle_queues import IDLE_S
+from actors.queues.in_pieces import SETTLE_PIECE
 from storage.queue_state import ORIGINAL, NewQueue
 from storage.undo import PIECE_STEPS
 
@@ -49,7 +50,7 @@ class Limits(NamedTuple):
     `waiters_max` counts each queue that a consumer waits for. `waits_per_client_max` is below what a connection may
     have open, so that its end is always noticed. `kept_max`: messages that are kept though they were delivered;
     `idle_queue_s`: so long a queue that a job made, and nobody configured, stays when it is empty and unused; 0: for
-    ever.
+    ever. `settle_piece`: so many messages are confirmed, released, ... at once.
     """
 
     new_queue: NewQueue = ORIGINAL
@@ -61,6 +62,7 @@ class Limits(NamedTuple):
     waits_per_client_max: int = 64
     kept_max: int = KEPT_MAX
     idle_queue_s: float = IDLE_S
+    settle_piece: int = SETTLE_PIECE
 
 
 @dataclass

@@ -128,7 +128,9 @@ class QueueOwner(LoopActor):
         self._rows.readers = None
         self._ledger = self._broker.ledger
         self._ledger.level = level
+        self._ledger.is_late = self.runtime.is_late
         self._appender.ledger = self._admission.ledger = self._ledger
+        self._admission.pieces = self._broker.settling.pieces
         if self.runtime.watcher is not None:
             self.runtime.watcher("state", (state, self._ledger.now))
 
@@ -434,7 +436,8 @@ class QueueOwner(LoopActor):
 
     def _go_on_stopping(self) -> None:
         """Stop when all is committed. The Replicator sees to it that LMDB has it."""
-        if self._leftovers.has_calls or (self._stage.leads and (not self._ledger.is_settled or self._broker.has_more)):
+        is_at_work = self._broker.has_more or self._admission.has_calls
+        if self._leftovers.has_calls or (self._stage.leads and (not self._ledger.is_settled or is_at_work)):
             return
         stopping, self._stopping = self._stopping, None
         assert stopping is not None

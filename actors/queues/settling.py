@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from actors.messages.call import Call
 from actors.queues.delivery import Delivery
+from actors.queues.in_pieces import InPieces, Many
 from actors.queues.ledger import Ledger
 from actors.queues.message_replies import STATE_NAMES
 from quorate.actions import Right
@@ -33,9 +34,16 @@ class Settling:
     of it is the newest consumer's.
     """
 
-    def __init__(self, ledger: Ledger, delivery: Delivery) -> None:
+    def __init__(self, ledger: Ledger, delivery: Delivery, piece: int) -> None:
         self._ledger = ledger
         self._delivery = delivery
+        self.pieces = InPieces(ledger, piece)
+
+    def _begin(self, call: Call, some: Callable[[Many, list[int]], None], end: Callable[[Many], None]) -> None:
+        """Do `some` to the messages that the request names, and then `end`."""
+        ids = self._named(call)
+        if ids is not None:
+            self.pieces.begin(Many(call, ids, some, end))
 
     def _named(self, call: Call) -> list[int] | None:
         """Find the ids that the request names, each once: none, where no message has its key; None if it was
@@ -69,28 +77,36 @@ class Settling:
             return None
         return message if rights.is_unlimited or rights.may(Right.CONSUME, queue) else None
 
-    def _found(self, call: Call, ids: list[int]) -> dict[str, list[Message]]:
-        """Those of the messages that there are, by queue."""
+    def _found(self, many: Many, ids: list[int], *, by_id: bool = True) -> dict[str, list[Message]]:
+        """Those of the messages that there are, by queue; `by_id` False: but for those that are known by their keys
+        alone."""
         found: dict[str, list[Message]] = {}
         for msg_id in ids:
-            message = self._message(call, msg_id)
-            if message is not None:
+            message = self._message(many.call, msg_id)
+            if message is not None and (by_id or not is_of_all(message)):
+                many.found += 1
+                if many.first is None:
+                    many.first = msg_id
                 found.setdefault(message.queue, []).append(message)
         return found
 
     @staticmethod
     def _meant(
-        request: Request, found: dict[str, list[Message]], fits: Callable[[int, Any], bool] = eq
+        many: Many, found: dict[str, list[Message]], fits: Callable[[int, Any], bool] = eq
     ) -> dict[str, list[Message]]:
-        """Those of the messages whose deliveries fit the one that the request means; all, if it says none.
+        """Those of the messages whose deliveries fit the one that the request means; all, if it says none. They are
+        counted as done.
 
         `eq`: it is the newest; `le`: nobody was given a later one, also where the log has lost that one.
         """
-        delivery = request.delivery
-        if delivery is None:
-            return found
-        counts = _deliveries_of(request, delivery)
-        return _only(found, lambda message: fits(message.deliveries, counts[message.msg_id]))
+        delivery = many.call.request.delivery
+        if delivery is not None:
+            counts = many.deliveries
+            if counts is None:
+                counts = many.deliveries = _deliveries_of(many.call.request, delivery)
+            found = _only(found, lambda message: fits(message.deliveries, counts[message.msg_id]))
+        many.done += _count(found)
+        return found
 
     def confirm(self, call: Call) -> None:
         """Remove the messages for good: they are done."""
@@ -110,16 +126,12 @@ class Settling:
                 else:
                     elsewhere = 1
         else:
-            ids = self._named(call)
-            if ids is None:
-                return None
-            found = self._found(call, ids)
-            kind = Clear if request.discard else _Confirm
-            for name, messages in self._meant(request, found, le).items():
-                confirmed += len(messages)
-                self._ledger.append(kind(name, *named(messages)))
-            elsewhere = sum(map(len, found.values())) - confirmed or None
-        queue, seq = request.queue, request.seq
+            return self._begin(call, self._confirm_some, self._confirmed)
+        return self._answer_confirmed(call, confirmed, elsewhere)
+
+    def _answer_confirmed(self, call: Call, confirmed: int, elsewhere: int | None) -> None:
+        request = call.request
+        queue, seq, msg_id = request.queue, request.seq, request.msg_id
         reply = _Reply(action=_CONFIRM, code=0, queue=queue, seq=seq, msg_id=msg_id, confirmed=confirmed)
         if elsewhere is not None:
             reply.elsewhere = elsewhere
@@ -127,7 +139,14 @@ class Settling:
             self._ledger.answer(call, reply)
         else:
             self._ledger.answer_when_committed(call, reply)
-        return None
+
+    def _confirm_some(self, many: Many, ids: list[int]) -> None:
+        kind = Clear if many.call.request.discard else _Confirm
+        for name, messages in self._meant(many, self._found(many, ids), le).items():
+            self._ledger.append(kind(name, *named(messages)))
+
+    def _confirmed(self, many: Many) -> None:
+        self._answer_confirmed(many.call, many.done, many.found - many.done or None)
 
     def _confirm_held(self, call: Call) -> None:
         """Confirm those of the messages that are in flight, or say where the first of them stands."""
@@ -145,63 +164,68 @@ class Settling:
                 reply = _Reply(action=_CONFIRM, code=0, queue=request.queue, seq=request.seq, confirmed=1)
                 reply.msg_id = request.msg_id
                 return self._ledger.answer_when_committed(call, reply)
-        found = self._found(call, ids)
-        if request.scope is not None and request.key is None:  # they are known by their keys alone
-            found = _only(found, lambda message: not is_of_all(message))
-        held = self._meant(request, _only(found, lambda message: message.place == Place.IN_FLIGHT), le)
-        if not held:
-            one = next(iter(found.values()), [None])[0]
-            if one is None:
-                return self._refuse_missing(call, ids)
-            reply = refusal(request, ErrorWord.NOT_IN_FLIGHT, f"message {one.msg_id} is not in flight for who asks")
-            reply.msg_id, reply.state, reply.deliveries = one.msg_id, STATE_NAMES[one.place], one.deliveries
-            return self._ledger.answer_when_committed(call, reply)
+        return self.pieces.begin(Many(call, ids, self._confirm_some_held, self._held_confirmed))
+
+    def _confirm_some_held(self, many: Many, ids: list[int]) -> None:
+        request = many.call.request
+        found = self._found(many, ids, by_id=request.scope is None or request.key is not None)
+        held = self._meant(many, _only(found, lambda message: message.place == Place.IN_FLIGHT), le)
         kind = Clear if request.discard else _Confirm
         for name, messages in held.items():
             self._ledger.append(kind(name, *named(messages)))
-        confirmed = sum(map(len, held.values()))
-        return self._ledger.answer_when_committed(
-            call, done(request, Reply, msg_id=request.msg_id, confirmed=confirmed)
-        )
 
-    def _in_flight(self, call: Call, *, or_delayed: bool = False) -> dict[str, list[Message]] | None:
-        """Find the messages in flight that the request names; None if it was refused: none of them is.
+    def _held_confirmed(self, many: Many) -> None:
+        call, request = many.call, many.call.request
+        if many.done:
+            reply = done(request, Reply, msg_id=request.msg_id, confirmed=many.done)
+            return self._ledger.answer_when_committed(call, reply)
+        one = None if many.first is None else self._message(call, many.first)
+        if one is None:
+            return self._refuse_missing(many)
+        reply = refusal(request, ErrorWord.NOT_IN_FLIGHT, f"message {one.msg_id} is not in flight for who asks")
+        reply.msg_id, reply.state, reply.deliveries = one.msg_id, STATE_NAMES[one.place], one.deliveries
+        return self._ledger.answer_when_committed(call, reply)
+
+    def _in_flight(self, many: Many, ids: list[int], *, or_delayed: bool = False) -> dict[str, list[Message]]:
+        """Find those in flight that the request means; they are counted as done.
 
         `or_delayed`: those that are delayed, too, unless the request is about a delivery; and of those that are
         delivered at most once, and kept, only these.
         """
-        ids = self._named(call)
-        if ids is None:
-            return None
-        found = self._found(call, ids)
-        places = LATER if or_delayed and call.request.delivery is None else (Place.IN_FLIGHT,)
+        places = LATER if or_delayed and many.call.request.delivery is None else (Place.IN_FLIGHT,)
+        found = self._found(many, ids)
         flying = _only(found, lambda message: message.place in places and not _is_over(message))
-        meant = self._meant(call.request, flying)
-        if meant:
-            return meant
-        if flying:
+        many.flying += _count(flying)
+        return self._meant(many, flying)
+
+    def _was_none(self, many: Many) -> bool:
+        """Refuse the call if it was done to none: whether that is so."""
+        if many.done:
+            return False
+        call, ids = many.call, many.ids
+        if many.flying:
             reason = f"message {ids[0]} has been delivered again since, and is in flight for another consumer"
             self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, reason)
-        elif found:
+        elif many.found:
             self._ledger.refuse(call, ErrorWord.NOT_IN_FLIGHT, f"message {ids[0]} is not in flight")
         else:
-            self._refuse_missing(call, ids)
-        return None
+            self._refuse_missing(many)
+        return True
 
-    def _refuse_missing(self, call: Call, ids: list[int]) -> None:
+    def _refuse_missing(self, many: Many) -> None:
+        ids, call = many.ids, many.call
         named = f"message {ids[0]}" if ids else f"message with the key {call.request.key!r}"
         self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
     def release(self, call: Call) -> None:
         """Give the messages back, or end their delay: they are due at once, or after `delay`."""
-        request = call.request
-        by_queue = self._in_flight(call, or_delayed=True)
-        if by_queue is None:
-            return
-        now = self._ledger.now
+        self._begin(call, self._release_some, self._released)
+
+    def _release_some(self, many: Many, ids: list[int]) -> None:
+        request, now = many.call.request, self._ledger.now
         delay = request.delay
         due_at = now if not delay else now + delay if delay < RELATIVE_TIME_LIMIT_S else delay
-        for name, messages in by_queue.items():
+        for name, messages in self._in_flight(many, ids, or_delayed=True).items():
             # what was delivered before may not go out after it expires: then is when it is dropped
             due_ats = [self._back_at(message, due_at) for message in messages]
             counts: list[int] | None = None
@@ -214,9 +238,12 @@ class Settling:
                 self._ledger.append(Release(name, *named(messages), due_ats, counts, deliveries))
             for message in messages:
                 self._delivery.place(message)
-        self._ledger.answer_when_committed(
-            call, done(request, Reply, msg_id=request.msg_id, released=sum(map(len, by_queue.values())))
-        )
+
+    def _released(self, many: Many) -> None:
+        if not self._was_none(many):
+            request = many.call.request
+            reply = done(request, Reply, msg_id=request.msg_id, released=many.done)
+            self._ledger.answer_when_committed(many.call, reply)
 
     def _back_at(self, message: Message, due_at: float) -> float:
         """When a message that is given back is due. Where its queue takes nothing in, it was there before that."""
@@ -232,26 +259,28 @@ class Settling:
 
         One that is delivered at most once, and kept, does not come again.
         """
-        request = call.request
         if self._ledger.level < JOBS_LEVEL:
             return self._refuse_level(call)
-        ids = self._named(call)
-        if ids is None:
-            return None
-        found = self._found(call, ids)
-        by_queue = _only(found, lambda message: message.place in ALL_READY)
-        if not by_queue and request.msg_ids is None:
-            if found:
-                return self._ledger.refuse(call, ErrorWord.NOT_READY, f"message {ids[0]} is not ready")
-            return self._refuse_missing(call, ids)
+        return self._begin(call, self._withhold_some, self._withheld)
+
+    def _withhold_some(self, many: Many, ids: list[int]) -> None:
+        delay = many.call.request.delay
+        by_queue = _only(self._found(many, ids), lambda message: message.place in ALL_READY)
+        many.done += _count(by_queue)
         for name, messages in by_queue.items():
-            due_ats = [self._withheld_until(message, request.delay) for message in messages]
+            due_ats = [self._withheld_until(message, delay) for message in messages]
             self._ledger.append(Withhold(name, *named(messages), due_ats))
             for message in messages:
                 self._delivery.place(message)
-        withheld = sum(map(len, by_queue.values()))
-        self._ledger.answer_when_committed(call, done(request, Reply, msg_id=request.msg_id, withheld=withheld))
-        return None
+
+    def _withheld(self, many: Many) -> None:
+        call, request = many.call, many.call.request
+        if many.done or request.msg_ids is not None:
+            reply = done(request, Reply, msg_id=request.msg_id, withheld=many.done)
+            return self._ledger.answer_when_committed(call, reply)
+        if many.found:
+            return self._ledger.refuse(call, ErrorWord.NOT_READY, f"message {many.ids[0]} is not ready")
+        return self._refuse_missing(many)
 
     def _withheld_until(self, message: Message, delay: float | None) -> float:
         now, expires_at = self._ledger.now, message.expires_at
@@ -277,17 +306,20 @@ class Settling:
             return self._postpone(call)
         if not request.retry:
             return self._ledger.refuse_field(call, "retry", "is missing or 0: for how many seconds from now?")
-        by_queue = self._in_flight(call)
-        if by_queue is None:
-            return None
-        for name, messages in by_queue.items():
-            due_ats = [self._held_until(message, request.retry) for message in messages]
+        return self._begin(call, self._extend_some, self._extended)
+
+    def _extend_some(self, many: Many, ids: list[int]) -> None:
+        retry_s = many.call.request.retry or 0.0
+        for name, messages in self._in_flight(many, ids).items():
+            due_ats = [self._held_until(message, retry_s) for message in messages]
             self._ledger.append(Extend(name, *named(messages), due_ats))
             self._delivery.alarms.set(name, min(due_ats))
-        self._ledger.answer_when_committed(
-            call, done(request, Reply, msg_id=request.msg_id, extended=sum(map(len, by_queue.values())))
-        )
-        return None
+
+    def _extended(self, many: Many) -> None:
+        if not self._was_none(many):
+            request = many.call.request
+            reply = done(request, Reply, msg_id=request.msg_id, extended=many.done)
+            self._ledger.answer_when_committed(many.call, reply)
 
     def _postpone(self, call: Call) -> None:
         """Let a job come again its retry time from now, wherever it is: it is worked on; not in the second half of its
@@ -328,23 +360,31 @@ class Settling:
         return min(at, message.expires_at) if is_buried(message.marks) else at
 
     def bury(self, call: Call) -> None:
-        """Bury the messages, which nobody wants: they move to their dead letter queue at once, or none does."""
-        request = call.request
+        """Bury the messages, which nobody wants: they move to their dead letter queue; none, where a queue has none."""
         if self._ledger.level < WORKERS_LEVEL:
             return self._refuse_level(call)
-        by_queue = self._in_flight(call)
-        if by_queue is None:
+        ids = self._named(call)
+        if ids is None:
             return None
         queues = self._ledger.state.queues
-        for name in by_queue:
+        for name in self._in_flight(Many(call, ids, self._bury_some, self._buried), ids):
             if queues[name].dead_letter is None:
                 return self._ledger.refuse_field(call, "queue", f"{name!r} has no dead letter queue")
-        for name, messages in by_queue.items():
-            self._delivery.bury(queues[name], messages, request.reason)
-        self._ledger.answer_when_committed(
-            call, done(request, Reply, msg_id=request.msg_id, buried=sum(map(len, by_queue.values())))
-        )
-        return None
+        return self.pieces.begin(Many(call, ids, self._bury_some, self._buried))
+
+    def _bury_some(self, many: Many, ids: list[int]) -> None:
+        queues = self._ledger.state.queues
+        for name, messages in self._in_flight(many, ids).items():
+            if queues[name].dead_letter is None:  # since it was begun
+                many.done -= len(messages)
+            else:
+                self._delivery.bury(queues[name], messages, many.call.request.reason)
+
+    def _buried(self, many: Many) -> None:
+        if not self._was_none(many):
+            request = many.call.request
+            reply = done(request, Reply, msg_id=request.msg_id, buried=many.done)
+            self._ledger.answer_when_committed(many.call, reply)
 
 
 def nacks_of(message: Message) -> int:
@@ -357,6 +397,10 @@ def _is_over(message: Message) -> bool:
     if message.retry_s or not is_kept(message.marks):
         return False
     return message.place == Place.IN_FLIGHT or message.due_at >= message.expires_at
+
+
+def _count(by_queue: dict[str, list[Message]]) -> int:
+    return sum([len(messages) for messages in by_queue.values()])
 
 
 def _only(found: dict[str, list[Message]], wanted: Callable[[Message], bool]) -> dict[str, list[Message]]:

@@ -285,7 +285,7 @@ class SimulatedNode:
             frame_bytes_max=limits.frame_bytes_max,
             keyring=network.keyring,
         )
-        self.limits = Limits(data_bytes_max=500, idle_queue_s=IDLE_QUEUE_S)
+        self.limits = Limits(data_bytes_max=500, idle_queue_s=IDLE_QUEUE_S, settle_piece=[1, 2, 1000][node_id % 3])
         self.request_limits = RequestLimits(request_bytes_max=5000)
         self.runtime: SimulatedRuntime | None = None
         self.listener: Listener | None = None

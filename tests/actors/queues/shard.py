@@ -39,13 +39,17 @@ class Shard:
 
     def send(self, action: int, client: Any = None, **fields: Any) -> int:
         """Send a request; its reply, once there, is in `replies` under the number returned."""
+        call = self.call(action, client, **fields)
+        self.execute([call])
+        self.settle()
+        return call.order
+
+    def call(self, action: int, client: Any = None, **fields: Any) -> Call:
+        """Make a call of what a client says; it is not done."""
         request = decoded(msgspec.json.encode({"action": action, **fields}), RequestLimits())
         assert isinstance(request, Request)
         self._calls += 1
-        call = Call(request, client or self, self._calls, NOBODY)
-        self.execute([call])
-        self.settle()
-        return self._calls
+        return Call(request, client or self, self._calls, NOBODY)
 
     def execute(self, calls: list[Call]) -> None:
         """Do what came in one turn; not `settle`."""

@@ -1,5 +1,6 @@
 """What arrives at one moment is more than a turn has time for: the rest is put off, and nothing of it is lost."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from actors.messages.log import Apply, Deposed, Drain, Drained, Promoted
 from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.queues.admission import Admission
 from actors.queues.appending import AppendingLimits
+from actors.queues.in_pieces import InPieces
+from actors.queues.ledger import Ledger
 from actors.queues.leftovers import LET_GO_MAX
 from actors.queues.node_view import Limits
 from actors.queues.owner_stage import OwnerStage
@@ -22,6 +25,7 @@ from quorate.protocol import Action, MonitorReply, Request
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries
 from storage.records import Lead
+from storage.state import ShardState
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
 from tests.actors.queues.test_queue_owner import Owner, advanced, leading
@@ -427,8 +431,14 @@ def serving() -> OwnerStage:
     return stage
 
 
+def admission_of(stage: OwnerStage, clock: Callable[[], float]) -> Admission:
+    admission = Admission(stage, 0, clock)
+    admission.pieces = InPieces(Ledger(ShardState()), 1)
+    return admission
+
+
 def test_what_waited_until_the_node_serves_stands_before_what_was_put_off() -> None:
-    owner, admission = Owner(), Admission(serving(), 0, lambda: 0.0)
+    owner, admission = Owner(), admission_of(serving(), lambda: 0.0)
     first, second, third = [[call_of(owner, owner, KNOWN, seq)] for seq in range(3)]
     admission.put_off(second)
     admission.hold(first)
@@ -454,7 +464,7 @@ def test_a_client_that_has_shown_its_token_is_done_behind_what_it_asked_before()
         now[0] += 1e-4
         return now[0]
 
-    admission, client, crowd, done = Admission(stage, 0, clock), Somebody(), Somebody(), list[Call]()
+    admission, client, crowd, done = admission_of(stage, clock), Somebody(), Somebody(), list[Call]()
     admission.put_off([call_of(owner, crowd, UNKNOWN, number) for number in range(100, 160)])
     admission.put_off([call_of(owner, client, UNKNOWN, 1)])
     admission.put_off([call_of(owner, owner, KNOWN, number) for number in range(200, 400)])
@@ -532,3 +542,41 @@ def test_work_that_is_for_now_does_not_wait_for_strangers_time() -> None:
     pieces.ask(0.5)
     owner.crank(1.0)
     assert len(rung) == 2
+
+
+def test_what_strangers_do_in_pieces_has_their_part_of_the_time_and_ends_though_nobody_asks_any_more() -> None:
+    owner = quick(limits=Limits(settle_piece=1))
+    for _ in range(COUNT):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1")
+    settle(owner)
+    messages = owner.actor._ledger.state.messages
+    confirm = call_of(owner, Somebody(), UNKNOWN, "stranger", Action.CONFIRM, msg_ids=[*messages])
+    Ticking(owner, SLICE_S)
+    told(owner, Execute([confirm]), Execute([call_of(owner, owner, KNOWN, "known")]))
+    assert 0 < len(messages) < COUNT, "it was begun, and what is left waits for time"
+    assert not owner.actor._broker.has_more
+    assert owner.actor._admission.has_calls
+    owner.crank(COUNT * SLICE_S / SHARE)
+    settle(owner)
+    assert len(messages) == 0
+    assert [reply.confirmed for reply in owner.replies() if reply.seq == "stranger"] == [COUNT]
+
+
+@pytest.mark.parametrize("principal", [KNOWN, UNKNOWN])
+def test_who_hands_over_or_stops_does_all_that_was_begun(principal: Principal) -> None:
+    for last in (Drain(5), Stop(ref(Probe()))):
+        owner = quick(limits=Limits(settle_piece=1))
+        owner.runtime.late_after = 1
+        for _ in range(COUNT):
+            owner.ask(Action.PRODUCE, queue="q", data=b"1")
+        settle(owner)
+        messages = owner.actor._ledger.state.messages
+        ids = [*messages]
+        told(owner, Execute([call_of(owner, Somebody(), principal, 0, Action.CONFIRM, msg_ids=ids)]), last)
+        owner.crank(1.0)
+        assert len(messages) == 0
+        assert owner.replicator.take(Drained) == []
+        assert owner.replicator.take(Stop) == []
+        settle(owner)
+        assert [reply.confirmed for reply in owner.replies() if reply.confirmed is not None] == [COUNT]
+        assert len([*owner.replicator.take(Drained), *owner.replicator.take(Stop)]) == 1

@@ -1,7 +1,21 @@
-"""Confirm, release and extend."""
+"""Confirm, release, extend, withhold and bury; of many messages in pieces."""
 
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.messages.rights import ANONYMOUS, ITSELF, Principal
 from quorate.protocol import Action
+from storage.records import Confirm
 from tests.actors.queues.shard import Shard
+
+
+def in_pieces(piece: int = 2) -> Shard:
+    """A host that is late whenever it looks."""
+    shard = Shard(settle_piece=piece)
+    shard.broker.ledger.is_late = lambda: True
+    return shard
 
 
 def test_confirming_an_unknown_id_is_code_0_and_confirmed_0() -> None:
@@ -28,3 +42,131 @@ def test_extending_never_makes_the_retry_time_earlier() -> None:
     shard.ask(Action.CONSUME, queue="q")
     assert shard.ask(Action.EXTEND, msg_id=msg_id, retry=5)["extended"] == 1
     assert shard.ask(Action.SHOW, msg_id=msg_id)["message"]["due_at"] == due_at
+
+
+FLYING, WAITING = 8, 4
+MANY = st.lists(
+    st.tuples(
+        st.sampled_from(
+            [Action.CONFIRM, Action.RELEASE, Action.EXTEND, Action.WITHHOLD, Action.BURY, "held", "discard"]
+        ),
+        st.lists(st.integers(0, FLYING + WAITING + 1), min_size=1, max_size=9),
+        st.sampled_from([None, 0, 1, 2]),
+        st.sampled_from([None, 5]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(MANY, st.integers(1, 4))
+def test_what_is_done_in_pieces_is_the_same_and_so_is_the_answer(steps: list[tuple[Any, ...]], piece: int) -> None:
+    shards = [Shard(), in_pieces(piece)]
+    ids: list[int] = []
+    for shard in shards:
+        shard.ask(Action.CONFIGURE, queue="a", dead_letter="dead")
+        one = {"data": "x", "retry": 30, "ttl": 100}
+        ids = shard.ask(Action.PRODUCE, queue="a", messages=[one] * (FLYING - 2))["msg_ids"]
+        ids += shard.ask(Action.PRODUCE, queue="b", messages=[one] * 2)["msg_ids"]
+        shard.ask(Action.CONSUME, queue="a", count=FLYING - 2)
+        shard.ask(Action.CONSUME, queue="b", count=2)
+        ids += shard.ask(Action.PRODUCE, queue="b", messages=[one, one, one, {**one, "delay": 9}])["msg_ids"]
+    for what, places, delivery, delay in steps:
+        named = list(dict.fromkeys(places))
+        fields: dict[str, Any] = {"msg_ids": [(*ids, 7, 8)[place] for place in named]}
+        if delivery is not None and what != Action.WITHHOLD:
+            fields["delivery"] = [delivery] * len(named)
+        if what in (Action.RELEASE, Action.WITHHOLD):
+            fields["delay"] = delay
+        if what == Action.EXTEND:
+            fields["retry"] = 50
+        action = Action.CONFIRM if what in ("held", "discard") else what
+        if what in ("held", "discard"):
+            fields[what] = True
+        whole, cut = [shard.ask(action, **fields) for shard in shards]
+        assert whole == cut
+        assert facts(shards[0]) == facts(shards[1])
+    assert {m.msg_id for m in shards[1].replayed().messages.values()} == {one[0] for one in facts(shards[1])}
+
+
+def facts(shard: Shard) -> list[tuple[Any, ...]]:
+    """Each live message, but for the numbers of its records."""
+    live = shard.state.messages.values()
+    return [(m.msg_id, m.queue, m.place, m.due_at - shard.now, m.deliveries, m.marks) for m in live]
+
+
+def test_each_piece_is_a_record_and_one_answer_counts_them() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(5)])["msg_ids"]
+    shard.commits = False
+    order = shard.send(Action.CONFIRM, msg_ids=ids)
+    assert [len(one.msg_ids) for one in shard.broker.ledger.records if isinstance(one, Confirm)] == [2, 2, 1]
+    assert order not in shard.replies
+    shard.commit()
+    assert shard.replies[order]["confirmed"] == 5
+
+
+def test_who_is_not_late_does_all_of_it_at_once() -> None:
+    shard = Shard(settle_piece=2)
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(5)])["msg_ids"]
+    shard.execute([shard.call(Action.CONFIRM, msg_ids=ids)])
+    assert not shard.state.messages
+
+
+def test_what_is_under_way_is_open_until_its_last_piece() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(9)])["msg_ids"]
+    shard.commits = False
+    first, second = shard.call(Action.CONFIRM, msg_ids=ids[:5]), shard.call(Action.RELEASE, msg_ids=ids[5:8])
+    small = shard.call(Action.CONFIRM, msg_ids=ids[8:])
+    shard.execute([first, second, small])
+    assert shard.broker.has_more
+    shard.broker.go_on(shard.now)
+    shard.broker.go_on(shard.now)
+    logged = 9
+    uncertain, undone = shard.broker.take_open(logged)
+    assert uncertain == [second, first], "a piece of the one that was answered, too, may have been logged"
+    assert undone == [small]
+    assert not shard.broker.has_more
+
+
+def test_a_queue_that_loses_its_dead_letters_between_two_pieces_keeps_the_rest() -> None:
+    shard = in_pieces()
+    shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 60} for n in range(5)])["msg_ids"]
+    shard.ask(Action.CONSUME, queue="q", count=5)
+    bury = shard.call(Action.BURY, msg_ids=ids)
+    shard.execute([bury, shard.call(Action.CONFIGURE, queue="q", dead_letter=None)])
+    shard.settle()
+    assert shard.replies[bury.order]["buried"] == 2
+    assert [shard.state.messages[msg_id].queue for msg_id in ids] == ["dead"] * 2 + ["q"] * 3
+
+
+def test_a_message_whose_time_is_over_between_two_pieces_is_not_in_hand_any_more() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 5} for n in range(3)])["msg_ids"]
+    shard.ask(Action.CONSUME, queue="q", count=3)
+    release = shard.call(Action.RELEASE, msg_ids=ids, delivery=[1, 1, 1])
+    shard.execute([release])
+    shard.now += 6
+    shard.broker.pass_time(shard.now)
+    shard.settle()
+    assert shard.replies[release.order]["released"] == 2
+
+
+def test_what_strangers_ask_for_goes_on_only_when_it_is_their_turn() -> None:
+    shard = Shard(settle_piece=2)
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(5)])["msg_ids"]
+    call = shard.call(Action.CONFIRM, msg_ids=ids)
+    call.principal = Principal(ANONYMOUS, ITSELF.rights)
+    shard.execute([call])
+    shard.settle()
+    assert not shard.broker.has_more
+    pieces = shard.broker.settling.pieces
+    left = [len(shard.state.messages)]
+    while pieces.has_strangers:
+        pieces.go_on_stranger()
+        left.append(len(shard.state.messages))
+    assert left == [3, 1, 0]
+    shard.settle()
+    assert shard.replies[call.order]["confirmed"] == 5

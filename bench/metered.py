@@ -8,7 +8,6 @@ waiting for the disk is not in it.
 import asyncio
 import contextlib
 import json
-import math
 import os
 import resource
 import sys
@@ -21,6 +20,7 @@ from typing import Final
 
 from actors.node import supervisor, worker, worker_process
 from actors.runtime.asyncio_runtime import AsyncioRuntime
+from actors.runtime.collector import Collector
 from actors.runtime.contract import Turn
 from bench.cluster_nodes import running_cluster
 from bench.load import load
@@ -50,9 +50,10 @@ class MeteredRuntime(AsyncioRuntime):
         self,
         loop: asyncio.AbstractEventLoop,
         on_failure: Callable[[object, BaseException], None],
-        turn_s_max: float = math.inf,
+        watchdog_s: float = 0.0,
+        collector: Collector | None = None,
     ) -> None:
-        super().__init__(loop, on_failure, turn_s_max)
+        super().__init__(loop, on_failure, watchdog_s, collector)
         self.seconds: dict[str, float] = defaultdict(float)
         self._told = Path(f"{os.environ[VARIABLE]}-{os.getpid()}")
         loop.call_later(TOLD_EACH_S, self._tell)

@@ -112,6 +112,8 @@ MODULES: Final = (
     "actors.queues.new_marks",
     "actors.queues.totals",
     "actors.queues.scanning",
+    "actors.queues.named_messages",
+    "actors.queues.confirming",
     "actors.queues.settling",
     "actors.queues.soonest",
     "actors.queues.summing",

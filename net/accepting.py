@@ -20,8 +20,11 @@ ACCEPTED_IN_ONE_TURN: Final = 2
 """So many are taken before the loop's others have their turn: each takes some 0.1 ms before it is served."""
 
 PER_S: Final = 1000.0
-BURST: Final = 4.0
-"""So many a second, and at once: a crowd of them comes in evenly. The rest wait in the system, or come again."""
+BURST: Final = 100.0
+"""So many a second, and at once. The rest wait in the system, or come again."""
+
+CROWD_BURST: Final = 4.0
+"""So many at once where a crowd is served: more of it comes in evenly."""
 
 PAUSE_S: Final = 0.004
 """How long none is taken when as many have come as may: until a burst may come again."""
@@ -39,14 +42,22 @@ _AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
 class Acceptor:
     """Takes connections on a bound socket, which it listens on and closes in the end. `came` has the socket from then.
 
-    The address is the other end's host, "" where it has none.
+    The address is the other end's host, "" where it has none. `is_crowded`: whether those who are there have more to
+    ask than they have time for.
     """
 
-    def __init__(self, sock: socket.socket, came: Callable[[socket.socket, str], None], backlog: int = BACKLOG) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        came: Callable[[socket.socket, str], None],
+        backlog: int = BACKLOG,
+        is_crowded: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._sock = sock
         self._came = came
+        self._is_crowded = is_crowded
         self._is_closed = False
-        self._left = BURST
+        self._left = CROWD_BURST
         self._at = time.monotonic()
         self._loop = asyncio.get_running_loop()
         sock.listen(backlog)
@@ -68,7 +79,7 @@ class Acceptor:
 
     def _readable(self) -> None:
         now = time.monotonic()
-        self._left = min(self._left + (now - self._at) * PER_S, BURST)
+        self._left = min(self._left + (now - self._at) * PER_S, CROWD_BURST if self._is_crowded() else BURST)
         self._at = now
         for _ in range(ACCEPTED_IN_ONE_TURN):
             if self._is_closed:

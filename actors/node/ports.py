@@ -139,8 +139,11 @@ class Ports:
             return found
 
         make = partial(self._protocol, protocol, self._listener.admit, debug=debug)
+        turn, turned_away = self._listener.turn, self._listener.turned_away.note
         self._servers.append(
-            await listen_tcp(host, port, make, context if tls else None, bound, self._listener.turned_away.note)
+            await listen_tcp(
+                host, port, make, context if tls else None, bound, turned_away, is_crowded=lambda: turn.strangers_wait
+            )
         )
         if protocol in DATAGRAM_PROTOCOLS and bound is None and not tls:
             limits = partial(getattr, self._listener, "limits")

@@ -13,9 +13,12 @@ from actors.messages.call import Call, may_consume
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.clocks import LeaderClock
+from actors.queues.confirming import Confirming
 from actors.queues.delivery import Delivery
+from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
 from actors.queues.moving import Moving
+from actors.queues.named_messages import NamedMessages
 from actors.queues.new_marks import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.node_view import Limits, NodeView
 from actors.queues.queries import Queries
@@ -126,8 +129,11 @@ class Broker:
         self.asked: list[LogAsked | ClusterAsked | StatusAsked] = []
         self.queries = Queries(self.ledger, self.delivery, view, self.readers, self.asked)
         self.admin = QueueAdmin(self.ledger, self.delivery, limits.new_queue, limits.queues_max)
-        self.settling = Settling(self.ledger, self.delivery, limits.settle_piece)
-        self.moving = Moving(self.ledger, self.delivery, limits.queues_max)
+        self.pieces = InPieces(self.ledger, limits.settle_piece)
+        named = NamedMessages(self.ledger, self.pieces)
+        confirming = Confirming(self.ledger, named)
+        self.settling = Settling(self.ledger, self.delivery, named)
+        self.moving = Moving(self.ledger, self.delivery, self.pieces, limits.queues_max)
         self.ripening = Ripening(state)
         self.disk_full: str | None = None
         self._state = state
@@ -138,7 +144,7 @@ class Broker:
             Action.PRODUCE: self._produce,
             Action.CONSUME: self._consume,
             Action.WATCH: self._consume,
-            Action.CONFIRM: self.settling.confirm,
+            Action.CONFIRM: confirming.confirm,
             Action.CONFIGURE: self.admin.configure,
             Action.CLEAR: self.admin.clear,
             Action.RELEASE: self.settling.release,
@@ -197,6 +203,7 @@ class Broker:
         self.ledger.set_time(now)
         self.delivery.begin()
         placeable = self.ledger.commit(trans_id)
+        self.pieces.committed(trans_id)
         if placeable:
             self.delivery.place_produced(placeable)
 
@@ -218,12 +225,12 @@ class Broker:
     @property
     def has_more(self) -> bool:
         """Whether `go_on` has something to do."""
-        return self.admin.has_more or self.queries.has_more or self.ripening.has_more or self.settling.pieces.has_known
+        return self.admin.has_more or self.queries.has_more or self.ripening.has_more or self.pieces.has_known
 
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
-        self.settling.pieces.go_on()
+        self.pieces.go_on()
         self.admin.go_on()
         self.queries.go_on()
         self.ripening.go_on()
@@ -248,13 +255,14 @@ class Broker:
 
         Records up to `logged` have left for the log; this node does not lead any more.
         """
-        pieces = self.settling.pieces
-        uncertain = [*self.admin.take_open(), *pieces.take_open()]
-        undone: list[Call] = self.queries.take_open()
+        uncertain, undone = self.pieces.take_open(logged)
+        begun = set(map(id, self.pieces.take_begun(logged)))
+        uncertain += self.admin.take_open()
+        undone += self.queries.take_open()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK
-            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or pieces.may_be_cut(call))
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or id(call) in begun)
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone
 

@@ -1,4 +1,4 @@
-"""Calls about many messages: they are done a piece at a time. A machine, of Settling's.
+"""Calls about many messages: they are done a piece at a time. A machine, of Settling's and Moving's.
 
 A thousand messages of two million lie anywhere in memory: to find and remove them takes as long as an election may not
 wait. So a call goes on with its next piece until it is late, and the rest of it in the turns to come; each piece is a
@@ -8,10 +8,11 @@ message whose time came meanwhile is in nobody's hands any more.
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from actors.messages.call import Call, is_strangers
 from actors.queues.ledger import Ledger
+from storage.records import Place
 
 SETTLE_PIECE: Final = 100
 """So many messages at once: some 2 ms of work where there are millions."""
@@ -20,8 +21,9 @@ SETTLE_PIECE: Final = 100
 class Many:
     """How far a call is, which is about those `ids`, each of them once.
 
-    So many were `found` that its client may have, the `first` of them, were `flying`, if that was looked at, and
-    are `done`. `some` does what is asked to those that it is given; `end` answers, when there are no more.
+    So many were `found` that its client may have, the first of them `first_id`, in that place and delivered so often;
+    were `flying`, if that was looked at; are `done`. `first_record`: from that one on the log may hold what it did; 0:
+    nothing yet. `some` does what is asked to those that it is given; `end` answers, when there are no more.
     """
 
     def __init__(
@@ -30,27 +32,31 @@ class Many:
         self.call = call
         self.ids = ids
         self.found = self.flying = self.done = 0
-        self.first: int | None = None
+        self.first_id = self.first_deliveries = 0
+        self.first_place = Place.UNPLACED
         self.deliveries: dict[int, int] | None = None
+        self.first_record = 0
         self._some = some
         self._end = end
         self._at = 0
 
     def go_on(self, count: int) -> bool:
-        """Do it to the next so many; whether that was the end."""
+        """Do it to the next so many; whether there are no more."""
         at = self._at
         self._at = at + count
         self._some(self, self.ids if at == 0 and count >= len(self.ids) else self.ids[at : self._at])
-        if self._at < len(self.ids):
-            return False
+        return self._at >= len(self.ids)
+
+    def end(self) -> None:
+        """Answer."""
         self._end(self)
-        return True
 
 
 class InPieces:
     """Those of one broker that are under way. `piece`: so many messages are one.
 
-    Those of clients without a token are begun with one piece, and go on when their host has them do so.
+    Those of clients without a token are begun with one piece, and go on when their host has them do so. What else is
+    more than a piece stands in line, and only the first is at work: so few hold more than what was asked.
     """
 
     def __init__(self, ledger: Ledger, piece: int) -> None:
@@ -58,6 +64,7 @@ class InPieces:
         self._piece = piece
         self._known: deque[Many] = deque()
         self._strangers: deque[Many] = deque()
+        self._answered: deque[tuple[int, int, Call]] = deque()
 
     @property
     def has_known(self) -> bool:
@@ -71,11 +78,13 @@ class InPieces:
 
     def begin(self, many: Many) -> None:
         """Do that, as much of it as there is time for."""
-        if many.go_on(self._piece):
-            return
-        if is_strangers(many.call):
-            self._strangers.append(many)
-        elif not self._is_done(many):
+        if len(many.ids) <= self._piece:  # nearly always
+            many.go_on(self._piece)
+            many.end()
+        elif is_strangers(many.call):
+            if not self._is_done(many):
+                self._strangers.append(many)
+        elif self._known or not self._is_done_in_time(many):
             self._known.append(many)
 
     def go_on(self) -> None:
@@ -83,8 +92,7 @@ class InPieces:
         known = self._known
         while known:
             many = known[0]
-            is_done = many.go_on(self._piece) or self._is_done(many)
-            if not is_done:
+            if not self._is_done(many) and (self._ledger.is_late() or not self._is_done_in_time(many)):
                 return
             known.popleft()
             if self._ledger.is_late():
@@ -92,24 +100,49 @@ class InPieces:
 
     def go_on_stranger(self) -> None:
         """Do one piece more of what a stranger asked for."""
-        if self._strangers[0].go_on(self._piece):
+        if self._is_done(self._strangers[0]):
             self._strangers.popleft()
 
-    def _is_done(self, many: Many) -> bool:
-        """Go on with it until it is late, which it may be already; whether it is done."""
-        while not self._ledger.is_late():
-            if many.go_on(self._piece):
-                return True
-        return False
+    def _is_done_in_time(self, many: Many) -> bool:
+        """Do one piece more, and others until it is late; whether that was all."""
+        while not self._is_done(many):
+            if self._ledger.is_late():
+                return False
+        return True
 
-    def take_open(self) -> list[Call]:
-        """Hand over those that are under way; they do not go on."""
-        calls = [many.call for many in (*self._known, *self._strangers)]
+    def _is_done(self, many: Many) -> bool:
+        """Do one piece more; whether it was the last, and is answered."""
+        state = self._ledger.state
+        before = state.trans_id
+        is_done = many.go_on(self._piece)
+        if not many.first_record and state.trans_id > before:
+            many.first_record = before + 1
+        if is_done:
+            many.end()
+            if many.first_record:
+                self._answered.append((state.trans_id, many.first_record, many.call))
+        return is_done
+
+    def committed(self, trans_id: int) -> None:
+        """Note that records up to that one are committed."""
+        answered = self._answered
+        while answered and answered[0][0] <= trans_id:
+            answered.popleft()
+
+    def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
+        """Hand over those that are under way, which do not go on: those of which the log may hold something, where
+        records up to `logged` have left for it, and those of which it certainly holds nothing."""
+        known, strangers = list(self._known), list(self._strangers)
         self._known.clear()
         self._strangers.clear()
-        return calls
+        begun: list[Call] = []
+        undone: list[Call] = []
+        for many in [*known, *strangers]:
+            (begun if 0 < many.first_record <= logged else undone).append(many.call)
+        return begun, undone
 
-    def may_be_cut(self, call: Call) -> bool:
-        """Whether some of it may be done where its end is not: it names more than one piece."""
-        ids: Any = call.request.msg_ids
-        return ids is not None and len(ids) > self._piece
+    def take_begun(self, logged: int) -> list[Call]:
+        """Those that are answered, of which the log may hold something, and their ends may not be committed."""
+        begun = [call for _, first_record, call in self._answered if first_record <= logged]
+        self._answered.clear()
+        return begun

@@ -4,7 +4,7 @@ What is in somebody's hands stays there, and so does what would not be sound in 
 already, or it is full. Both are counted, and the first says why.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -12,10 +12,11 @@ from actors.messages.call import Call
 from actors.messages.rights import not_allowed
 from actors.queues.delivery import Delivery
 from actors.queues.ending import expiry_of
+from actors.queues.in_pieces import InPieces, Many
 from actors.queues.ledger import Ledger
 from actors.queues.positions import READY_KEY, key_of, told
 from quorate.actions import Right
-from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
+from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, Request, done
 from storage.live_messages import LiveMessages
 from storage.message import Message, is_of_all
 from storage.message_ids import named
@@ -61,12 +62,24 @@ def _own_key(message: Message) -> str | None:
     return None if is_of_all(message) else message.key
 
 
-class _Looked:
-    """Messages that nobody has in hand: those that a request names, or the first of the queue behind its `after`."""
+class _Moves(Many):
+    """A move that is under way: so many `stayed`, the first of them for that reason. `next`: see the reply."""
 
-    def __init__(self, call: Call, origin: QueueState, live: LiveMessages) -> None:
+    def __init__(
+        self, call: Call, ids: list[int], some: Callable[[Many, list[int]], None], end: Callable[[Many], None]
+    ) -> None:
+        super().__init__(call, ids, some, end)
+        self.stayed = 0
+        self.why: str | None = None
+        self.next: str | None = None
+
+
+class _Looked:
+    """The first messages of the queue, behind the request's `after`, that nobody has in hand."""
+
+    def __init__(self, request: Request, origin: QueueState, live: LiveMessages) -> None:
         self._seen: tuple[float, ...] | None = None
-        self._request = call.request
+        self._request = request
         self._origin = origin
         self._live = live
 
@@ -76,16 +89,6 @@ class _Looked:
         return None if self._seen is None else told(self._seen)
 
     def __iter__(self) -> Iterator[Message]:
-        request = self._request
-        if request.msg_ids is None and request.msg_id is None:
-            yield from self._first_of_all()
-            return
-        for msg_id in dict.fromkeys([*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]):
-            message = self._live.get(msg_id)
-            if message is not None and message.queue == self._origin.name and message.place in MOVABLE:
-                yield message
-
-    def _first_of_all(self) -> Iterator[Message]:
         """Those that are ready, and then those that wait. Whoever has enough asks for no more."""
         origin, after = self._origin, self._request.after
         begun = None if after is None else key_of(after)
@@ -106,11 +109,12 @@ class _Looked:
 
 
 class Moving:
-    """Does it for one shard, which has both queues. `queues_max`: see `Limits`."""
+    """Does it for one shard, which has both queues. `pieces` has what takes long; `queues_max`: see `Limits`."""
 
-    def __init__(self, ledger: Ledger, delivery: Delivery, queues_max: int) -> None:
+    def __init__(self, ledger: Ledger, delivery: Delivery, pieces: InPieces, queues_max: int) -> None:
         self._ledger = ledger
         self._delivery = delivery
+        self._pieces = pieces
         self.queues_max = queues_max
 
     def move(self, call: Call) -> None:
@@ -132,29 +136,48 @@ class Moving:
         if request.to is not None and request.to not in state.queues and not request.create:
             reason = f"there is no queue {request.to!r}, and nothing says to create it"
             return ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, reason)
-        targets: dict[str, _Target | str] = {}
-        moved = stayed = 0
-        why: str | None = None
         if request.after is not None and key_of(request.after) is None:
             return ledger.refuse_field(call, "after", "is not what a reply to move called next")
-        looked = _Looked(call, origin, state.messages)
-        for message in looked:
+        if request.msg_id is None and request.msg_ids is None:
+            moves = _Moves(call, [], self._move_some, self._moved)
+            looked = _Looked(request, origin, state.messages)
+            self._move(moves, looked)
+            moves.next = looked.next
+            return self._moved(moves)
+        ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
+        return self._pieces.begin(_Moves(call, list(dict.fromkeys(ids)), self._move_some, self._moved))
+
+    def _move_some(self, moves: Many, ids: list[int]) -> None:
+        """Move those that are in the queue, and in nobody's hands."""
+        assert isinstance(moves, _Moves)
+        name, live = moves.call.request.queue, self._ledger.state.messages
+        found = [live.get(msg_id) for msg_id in ids]
+        self._move(moves, [one for one in found if one is not None and one.queue == name and one.place in MOVABLE])
+
+    def _move(self, moves: _Moves, messages: Iterable[Message]) -> None:
+        """Move these, until there are so many as were asked for."""
+        call, count = moves.call, moves.call.request.count
+        targets: dict[str, _Target | str] = {}
+        for message in messages if moves.done != count else ():
             target = self._target(call, message, targets)
             fault = target if isinstance(target, str) else target.why_not(message)
             if fault is not None:
-                stayed += 1
-                why = why or f"message {message.msg_id}: {fault}"
+                moves.stayed += 1
+                moves.why = moves.why or f"message {message.msg_id}: {fault}"
             elif isinstance(target, _Target):
                 target.add(message)
-                moved += 1
-                if moved == request.count:
+                moves.done += 1
+                if moves.done == count:
                     break
         for one in targets.values():
             if isinstance(one, _Target) and one.messages:
-                self._append(request.queue, one)
-        reply = done(request, MoveReply, moved=moved, stayed=stayed)
-        reply.reason, reply.next = why, looked.next
-        return ledger.answer_when_committed(call, reply)
+                self._append(call.request.queue or "", one)
+
+    def _moved(self, moves: Many) -> None:
+        assert isinstance(moves, _Moves)
+        reply = done(moves.call.request, MoveReply, moved=moves.done, stayed=moves.stayed)
+        reply.reason, reply.next = moves.why, moves.next
+        self._ledger.answer_when_committed(moves.call, reply)
 
     def _target(self, call: Call, message: Message, targets: dict[str, _Target | str]) -> _Target | str:
         """Where the message is to go, or why nowhere."""

@@ -130,7 +130,7 @@ class QueueOwner(LoopActor):
         self._ledger.level = level
         self._ledger.is_late = self.runtime.is_late
         self._appender.ledger = self._admission.ledger = self._ledger
-        self._admission.pieces = self._broker.settling.pieces
+        self._admission.pieces = self._broker.pieces
         if self.runtime.watcher is not None:
             self.runtime.watcher("state", (state, self._ledger.now))
 

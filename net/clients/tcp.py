@@ -164,7 +164,7 @@ class TcpServer:
     """Serves clients on a bound socket, from now on until it is closed. `make` makes a client's protocol.
 
     `tls` gives what holds at that moment, what was loaded last; None: without TLS. `turned_away` is told of addresses
-    that did not come in, and why.
+    that did not come in, and why; for `is_crowded` see `Acceptor`.
     """
 
     def __init__(
@@ -173,13 +173,15 @@ class TcpServer:
         make: Callable[[], TcpProtocol],
         tls: Callable[[], ssl.SSLContext] | None = None,
         turned_away: Callable[[str, str], None] = lambda address, why: None,
+        *,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._make = make
         self._tls = tls
         self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
         self._intake = Intake(WAITING_MAX) if tls is None else Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
-        self._acceptor = Acceptor(bound, self._came, BACKLOG)
+        self._acceptor = Acceptor(bound, self._came, BACKLOG, is_crowded)
 
     def close(self) -> bool:
         """Take no more clients but those who wait already; whether any is being taken in."""
@@ -207,10 +209,12 @@ async def listen_tcp(
     tls: Callable[[], ssl.SSLContext] | None = None,
     bound: socket.socket | None = None,
     turned_away: Callable[[str, str], None] = lambda address, why: None,
+    *,
+    is_crowded: Callable[[], bool] = lambda: False,
 ) -> TcpServer:
     """Serve clients on host and port, or on a socket that is bound already, by TLS if `tls` is given. Raises OSError.
 
-    `make` makes the protocol of one client; for `turned_away` see `TcpServer`.
+    `make` makes the protocol of one client; for `turned_away` and `is_crowded` see `TcpServer`.
     """
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
-    return TcpServer(sock, make, tls, turned_away)
+    return TcpServer(sock, make, tls, turned_away, is_crowded=is_crowded)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from net import accepting
-from net.accepting import ACCEPTED_IN_ONE_TURN, BURST, Acceptor, Intake, turn_away
+from net.accepting import ACCEPTED_IN_ONE_TURN, BURST, CROWD_BURST, Acceptor, Intake, turn_away
 
 
 class FullOnce(socket.socket):
@@ -36,7 +36,10 @@ class Door:
         self.port = self.bound.getsockname()[1]
         self.came: list[tuple[socket.socket, str]] = []
         self.clients: list[socket.socket] = []
-        self.acceptor = Acceptor(self.bound, lambda sock, host: self.came.append((sock, host)))
+        self.is_crowded = True
+        self.acceptor = Acceptor(
+            self.bound, lambda sock, host: self.came.append((sock, host)), is_crowded=lambda: self.is_crowded
+        )
 
     def connect(self, count: int) -> None:
         """So many clients; the loop does not run meanwhile."""
@@ -89,7 +92,7 @@ def test_a_flood_is_taken_in_small_steps_and_at_a_bounded_rate() -> None:
             steps.append(len(door.came))
             asyncio.get_running_loop().call_soon(watch)
 
-        count = int(BURST) + 40
+        count = int(CROWD_BURST) + 40
         door.connect(count)
         watch()
         begun = asyncio.get_running_loop().time()
@@ -98,6 +101,24 @@ def test_a_flood_is_taken_in_small_steps_and_at_a_bounded_rate() -> None:
         grown = [after - before for before, after in itertools.pairwise(steps)]
         assert 1 < max(grown) <= ACCEPTED_IN_ONE_TURN, "the loop's others had their turn between steps"
         assert took_s >= 40 / accepting.PER_S / 2
+
+    opened(socket.socket, what)
+
+
+def test_many_come_at_once_where_there_is_no_crowd() -> None:
+    async def what(door: Door) -> None:
+        door.is_crowded = False
+        await asyncio.sleep(1.5 * BURST / accepting.PER_S)
+        count = int(BURST) - 10
+        door.connect(count)
+        begun = asyncio.get_running_loop().time()
+        await door.wait_for(count)
+        calm_s = asyncio.get_running_loop().time() - begun
+        door.is_crowded = True
+        door.connect(count)
+        begun = asyncio.get_running_loop().time()
+        await door.wait_for(2 * count)
+        assert calm_s < (asyncio.get_running_loop().time() - begun) / 2, "what was left over is forgotten in a crowd"
 
     opened(socket.socket, what)
 

@@ -24,12 +24,12 @@ from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues import moving
+from actors.queues.confirming import Confirming
 from actors.queues.delivery import Delivery
 from actors.queues.head_rows import HeadRows
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.ripening import Ripening
-from actors.queues.settling import Settling
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
 from storage import recovery, state
@@ -445,14 +445,14 @@ def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.Monkey
 
 def _fence_open(patch: pytest.MonkeyPatch) -> None:
     """Whoever names a message settles it, whichever delivery is meant."""
-    patch.setattr("actors.queues.settling._deliveries_of", lambda request, delivery: _Any())
-    true = Settling.confirm
+    patch.setattr("actors.queues.named_messages._deliveries_of", lambda request, delivery: _Any())
+    true = Confirming.confirm
 
-    def confirm(self: Settling, call: Any) -> None:
+    def confirm(self: Confirming, call: Any) -> None:
         call.request.delivery = None
         true(self, call)
 
-    patch.setattr(Settling, "confirm", confirm)
+    patch.setattr(Confirming, "confirm", confirm)
 
 
 class _Any:
@@ -517,13 +517,13 @@ def _cancelled_and_waits(patch: pytest.MonkeyPatch) -> None:
 
 def _moved_in_flight(patch: pytest.MonkeyPatch) -> None:
     """What somebody has in hand is moved."""
-    some = moving._Looked._first_of_all
+    some = moving._Looked.__iter__
 
     def all_of_them(self: moving._Looked) -> Iterator[Message]:
         yield from some(self)
         yield from [self._live[msg_id] for _, msg_id in self._origin.in_hand]
 
-    patch.setattr(moving._Looked, "_first_of_all", all_of_them)
+    patch.setattr(moving._Looked, "__iter__", all_of_them)
 
 
 def _idle_kept(patch: pytest.MonkeyPatch) -> None:

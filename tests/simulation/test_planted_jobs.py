@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.queues.settling import Settling
+from actors.queues.confirming import Confirming
 from storage.split_dict import SplitDict
 from storage.state import ShardState
 from storage.tenures import Tenures
@@ -32,17 +32,17 @@ def _key_of_all_unnoticed(patch: pytest.MonkeyPatch) -> None:
 
 def _held_confirmed_early(patch: pytest.MonkeyPatch) -> None:
     """A confirmation is answered before it is durable. All writes are slow: crashes within one were one seed in 200."""
-    honest = Settling._confirm_held
+    honest = Confirming._confirm_held
     for disk in ("QUICK_DISK", "SLOW_DISK"):
         patch.setattr(f"tests.simulation.world.{disk}", [0.02, 0.2])
 
-    def early(self: Settling, call: Any) -> None:
+    def early(self: Confirming, call: Any) -> None:
         ledger = self._ledger
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(ledger, "answer_when_committed", ledger.answer)
             honest(self, call)
 
-    patch.setattr(Settling, "_confirm_held", early)
+    patch.setattr(Confirming, "_confirm_held", early)
 
 
 def _key_forgotten(patch: pytest.MonkeyPatch) -> None:

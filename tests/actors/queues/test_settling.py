@@ -113,21 +113,91 @@ def test_who_is_not_late_does_all_of_it_at_once() -> None:
     assert not shard.state.messages
 
 
-def test_what_is_under_way_is_open_until_its_last_piece() -> None:
-    shard = in_pieces()
-    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(9)])["msg_ids"]
-    shard.commits = False
-    first, second = shard.call(Action.CONFIRM, msg_ids=ids[:5]), shard.call(Action.RELEASE, msg_ids=ids[5:8])
-    small = shard.call(Action.CONFIRM, msg_ids=ids[8:])
-    shard.execute([first, second, small])
-    assert shard.broker.has_more
-    shard.broker.go_on(shard.now)
-    shard.broker.go_on(shard.now)
-    logged = 9
+def open_calls(shard: Shard, logged: int) -> tuple[list[int], list[int]]:
+    """The orders of the calls that the log may hold something of, and of those that it certainly does not."""
     uncertain, undone = shard.broker.take_open(logged)
-    assert uncertain == [second, first], "a piece of the one that was answered, too, may have been logged"
-    assert undone == [small]
     assert not shard.broker.has_more
+    assert not shard.broker.pieces.has_strangers
+    return sorted(call.order for call in uncertain), sorted(call.order for call in undone)
+
+
+def cut_calls() -> tuple[Shard, list[int]]:
+    """Give the orders of calls about the messages of records 1 to 19, and none is committed: a confirm that is
+    answered, in records 20 to 22, a release whose first piece, record 23, is done, one that was not begun, a stranger's
+    confirm whose first piece is record 24, and a small one, record 25."""
+    shard = in_pieces()
+    one = {"data": 1, "retry": 60}
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[one] * 4 + [{**one, "delay": 9}] * 15)["msg_ids"]
+    shard.commits = False
+    confirm = shard.call(Action.CONFIRM, msg_id=ids[0], msg_ids=ids[1:5])
+    release, later = [shard.call(Action.RELEASE, msg_ids=ids[at : at + 3]) for at in (5, 8)]
+    strange, small = shard.call(Action.CONFIRM, msg_ids=ids[11:14]), shard.call(Action.CONFIRM, msg_ids=ids[14:15])
+    strange.principal = Principal(ANONYMOUS, ITSELF.rights)
+    shard.execute([confirm])
+    shard.broker.go_on(shard.now)
+    shard.broker.go_on(shard.now)
+    shard.execute([release, later, strange, small])
+    assert shard.state.trans_id == 19 + 6
+    return shard, [call.order for call in (confirm, release, later, strange, small)]
+
+
+def test_the_log_may_hold_something_of_a_call_whose_first_piece_has_left_for_it() -> None:
+    for logged, begun in ((19, 0), (20, 1), (22, 1), (23, 2), (24, 3), (25, 4)):
+        shard, (confirm, release, later, strange, small) = cut_calls()
+        order = [confirm, release, strange, small]
+        assert open_calls(shard, logged) == (sorted(order[:begun]), sorted([*order[begun:], later])), logged
+
+
+def test_what_is_committed_of_a_call_that_was_cut_is_forgotten() -> None:
+    shard, _ = cut_calls()
+    answered = shard.broker.pieces._answered
+    assert [first for _, first, _ in answered] == [20]
+    shard.commit()
+    assert not answered
+
+
+def test_only_the_first_large_call_is_at_work() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
+    calls = [shard.call(Action.CONFIRM, msg_ids=ids[at : at + 4]) for at in (0, 4, 8)]
+    shard.execute(calls)
+    assert len(shard.state.messages) == 10
+    shard.broker.go_on(shard.now)
+    assert [msg_id in shard.state.messages for msg_id in ids[2:6]] == [False, False, True, True]
+    shard.settle()
+    assert [shard.replies[call.order]["confirmed"] for call in calls] == [4, 4, 4]
+
+
+def test_an_id_that_stands_there_twice_is_done_once_also_in_another_piece() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 60} for n in range(4)])["msg_ids"]
+    shard.ask(Action.CONSUME, queue="q", count=4)
+    reply = shard.ask(Action.RELEASE, msg_id=ids[0], msg_ids=[*ids, *ids])
+    assert reply["released"] == 4
+    shard.ask(Action.CONSUME, queue="q", count=4)
+    assert shard.ask(Action.CONFIRM, msg_ids=[*ids, *ids], delivery=[2] * 4 + [1] * 4)["confirmed"] == 4
+
+
+def test_a_move_in_pieces_counts_all_and_stops_where_there_are_enough() -> None:
+    for shard in (Shard(), in_pieces()):
+        ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(9)])["msg_ids"]
+        shard.ask(Action.CONFIGURE, queue="small", max_size=3)
+        reply = shard.ask(Action.MOVE, queue="q", to="small", msg_ids=[*ids[:5], 7])
+        assert (reply["moved"], reply["stayed"]) == (3, 2)
+        assert reply["reason"] == f"message {ids[3]}: 'small' is full"
+        reply = shard.ask(Action.MOVE, queue="q", to="new", create=True, msg_ids=ids, count=5)
+        assert (reply["moved"], reply["stayed"]) == (5, 0)
+        assert shard.state.queues["new"].size == 5
+
+
+def test_who_is_refused_is_told_what_stood_there_when_it_was_looked_at() -> None:
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(3)])["msg_ids"]
+    held = shard.call(Action.CONFIRM, msg_ids=ids, held=True)
+    shard.execute([held, shard.call(Action.CONFIRM, msg_id=ids[0])])
+    shard.settle()
+    reply = shard.replies[held.order]
+    assert (reply["error"], reply["msg_id"], reply["state"]) == ("not_in_flight", ids[0], "ready")
 
 
 def test_a_queue_that_loses_its_dead_letters_between_two_pieces_keeps_the_rest() -> None:
@@ -162,7 +232,7 @@ def test_what_strangers_ask_for_goes_on_only_when_it_is_their_turn() -> None:
     shard.execute([call])
     shard.settle()
     assert not shard.broker.has_more
-    pieces = shard.broker.settling.pieces
+    pieces = shard.broker.pieces
     left = [len(shard.state.messages)]
     while pieces.has_strangers:
         pieces.go_on_stranger()

@@ -580,3 +580,31 @@ def test_who_hands_over_or_stops_does_all_that_was_begun(principal: Principal) -
         settle(owner)
         assert [reply.confirmed for reply in owner.replies() if reply.confirmed is not None] == [COUNT]
         assert len([*owner.replicator.take(Drained), *owner.replicator.take(Stop)]) == 1
+
+
+def test_who_loses_the_lead_answers_once_whatever_was_under_way() -> None:
+    """A known client's large confirm, one behind it that was not begun, and a stranger's."""
+    owner = quick(limits=Limits(settle_piece=1))
+    owner.runtime.late_after = 1
+    for _ in range(3 * COUNT):
+        owner.ask(Action.PRODUCE, queue="q", data=b"1")
+    settle(owner)
+    owner.replies()
+    ids = [*owner.actor._ledger.state.messages]
+    calls = [
+        call_of(owner, owner, KNOWN, "first", Action.CONFIRM, msg_ids=ids[:COUNT]),
+        call_of(owner, owner, KNOWN, "later", Action.CONFIRM, msg_ids=ids[COUNT : 2 * COUNT]),
+        call_of(owner, Somebody(), UNKNOWN, "stranger", Action.CONFIRM, msg_ids=ids[2 * COUNT :]),
+    ]
+    owner.actor.actor_ref.tell(Execute(calls))
+    in_one_turn(owner)
+    pieces = owner.actor._broker.pieces
+    assert pieces.has_known
+    assert pieces.has_strangers
+    logged = owner.actor._appender.machine.logged
+    owner.tell(Deposed(logged, logged, 2))
+    owner.crank(1.0)
+    returned = [call.request.seq for message in owner.router.take(Returned) for call in message.calls]
+    told_of = [reply.seq for reply in owner.replies()]
+    assert sorted([*returned, *told_of]) == ["first", "later", "stranger"]
+    assert "later" in returned

@@ -79,8 +79,7 @@ class InPieces:
     def begin(self, many: Many) -> None:
         """Do that, as much of it as there is time for."""
         if len(many.ids) <= self._piece:  # nearly always
-            many.go_on(self._piece)
-            many.end()
+            self._is_done(many)
         elif is_strangers(many.call):
             if not self._is_done(many):
                 self._strangers.append(many)
@@ -111,7 +110,8 @@ class InPieces:
         return True
 
     def _is_done(self, many: Many) -> bool:
-        """Do one piece more; whether it was the last, and is answered."""
+        """Do one piece more; whether it was the last, and is answered. Which record was its first is of interest where
+        it is not the last that the answer waits for."""
         state = self._ledger.state
         before = state.trans_id
         is_done = many.go_on(self._piece)
@@ -119,7 +119,7 @@ class InPieces:
             many.first_record = before + 1
         if is_done:
             many.end()
-            if many.first_record:
+            if 0 < many.first_record < state.trans_id:
                 self._answered.append((state.trans_id, many.first_record, many.call))
         return is_done
 

@@ -130,8 +130,7 @@ class Moving:
             return ledger.refuse_field(call, "to", "is the queue itself")
         if request.count is None and request.msg_id is None and request.msg_ids is None:
             return ledger.refuse_field(call, "msg_ids", "is missing, and so is count")
-        origin = state.queues.get(request.queue)
-        if origin is None:
+        if request.queue not in state.queues:
             return ledger.refuse(call, ErrorWord.NO_SUCH_QUEUE, f"there is no queue {request.queue!r}")
         if request.to is not None and request.to not in state.queues and not request.create:
             reason = f"there is no queue {request.to!r}, and nothing says to create it"
@@ -139,13 +138,17 @@ class Moving:
         if request.after is not None and key_of(request.after) is None:
             return ledger.refuse_field(call, "after", "is not what a reply to move called next")
         if request.msg_id is None and request.msg_ids is None:
-            moves = _Moves(call, [], self._move_some, self._moved)
-            looked = _Looked(request, origin, state.messages)
-            self._move(moves, looked)
-            moves.next = looked.next
-            return self._moved(moves)
+            return self._pieces.begin(_Moves(call, [], self._move_first, self._moved))
         ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
         return self._pieces.begin(_Moves(call, list(dict.fromkeys(ids)), self._move_some, self._moved))
+
+    def _move_first(self, moves: Many, ids: list[int]) -> None:
+        """Move the first `count`, whichever they are."""
+        assert isinstance(moves, _Moves)
+        request, state = moves.call.request, self._ledger.state
+        looked = _Looked(request, state.queues[request.queue or ""], state.messages)
+        self._move(moves, looked)
+        moves.next = looked.next
 
     def _move_some(self, moves: Many, ids: list[int]) -> None:
         """Move those that are in the queue, and in nobody's hands."""

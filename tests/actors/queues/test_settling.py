@@ -148,6 +148,30 @@ def test_the_log_may_hold_something_of_a_call_whose_first_piece_has_left_for_it(
         assert open_calls(shard, logged) == (sorted(order[:begun]), sorted([*order[begun:], later])), logged
 
 
+def test_the_log_may_hold_one_queue_of_a_small_call_and_not_the_other() -> None:
+    for logged, is_begun in ((4, False), (5, True), (6, True)):
+        shard = Shard()
+        ids = shard.ask(Action.PRODUCE, queue="a", messages=[{"data": 1}] * 2)["msg_ids"]
+        ids += shard.ask(Action.PRODUCE, queue="b", messages=[{"data": 1}] * 2)["msg_ids"]
+        shard.commits = False
+        order = shard.send(Action.CONFIRM, msg_ids=ids)
+        assert shard.state.trans_id == 6
+        assert open_calls(shard, logged) == (([order], []) if is_begun else ([], [order]))
+
+
+def test_the_log_may_hold_one_queue_of_a_move_by_count_and_not_the_other() -> None:
+    shard = Shard()
+    for queue in ("a", "b"):
+        shard.ask(Action.CONFIGURE, queue=queue, dead_letter="dead", max_deliveries=1)
+        shard.ask(Action.PRODUCE, queue=queue, data=1, retry=60)
+        shard.ask(Action.BURY, msg_id=shard.ask(Action.CONSUME, queue=queue)["msg_id"])
+    shard.commits = False
+    before = shard.state.trans_id
+    order = shard.send(Action.MOVE, queue="dead", count=2)
+    assert shard.state.trans_id == before + 2
+    assert open_calls(shard, before + 1) == ([order], [])
+
+
 def test_what_is_committed_of_a_call_that_was_cut_is_forgotten() -> None:
     shard, _ = cut_calls()
     answered = shard.broker.pieces._answered

@@ -151,6 +151,7 @@ class Admission:
     def rejudge(self, delivery: Delivery, client: Client, principal: Principal) -> None:
         """Refuse what the client waits for, and what is held, if it may not have it: what it may do has changed."""
         delivery.rejudge(client, principal)
+        self.pieces.rejudge(client, principal, lambda calls: self._allowed(calls, client, principal))
         if self._held:
             self._held = self._allowed(self._held, client, principal)
         if self._put_off.has_any:

@@ -230,7 +230,9 @@ class Broker:
     def go_on(self, now: float) -> None:
         """Do one more piece of work that was cut into pieces."""
         self.ledger.set_time(now)
-        self.pieces.go_on()
+        call = self.pieces.go_on()
+        if call is not None:
+            self.execute(call)
         self.admin.go_on()
         self.queries.go_on()
         self.ripening.go_on()

@@ -10,7 +10,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from actors.messages.call import Call, is_strangers
+from actors.messages.call import Call, Client, is_strangers
+from actors.messages.rights import Principal
 from actors.queues.ledger import Ledger
 from storage.records import Place
 
@@ -23,7 +24,8 @@ class Many:
 
     So many were `found` that its client may have, the first of them `first_id`, in that place and delivered so often;
     were `flying`, if that was looked at; are `done`. `first_record`: from that one on the log may hold what it did; 0:
-    nothing yet. `some` does what is asked to those that it is given; `end` answers, when there are no more.
+    nothing yet. `fault`: why some of it was left. `some` does what is asked to those that it is given; `end` answers,
+    when there are no more.
     """
 
     def __init__(
@@ -36,9 +38,15 @@ class Many:
         self.first_place = Place.UNPLACED
         self.deliveries: dict[int, int] | None = None
         self.first_record = 0
+        self.fault: str | None = None
         self._some = some
         self._end = end
         self._at = 0
+
+    @property
+    def size(self) -> int:
+        """How many it is about."""
+        return len(self.ids)
 
     def go_on(self, count: int) -> bool:
         """Do it to the next so many; whether there are no more."""
@@ -55,21 +63,23 @@ class Many:
 class InPieces:
     """Those of one broker that are under way. `piece`: so many messages are one.
 
-    Those of clients without a token are begun with one piece, and go on when their host has them do so. What else is
-    more than a piece stands in line, and only the first is at work: so few hold more than what was asked.
+    Those of clients without a token are begun with one piece, and go on when their host has them do so. Of all others
+    one is at work that is more than a piece; what comes behind it stands in line, and is asked again in its turn: who
+    asked may be gone by then, or may not any more.
     """
 
     def __init__(self, ledger: Ledger, piece: int) -> None:
         self._ledger = ledger
         self._piece = piece
-        self._known: deque[Many] = deque()
+        self._known: Many | None = None
+        self._later: deque[Call] = deque()
         self._strangers: deque[Many] = deque()
         self._answered: deque[tuple[int, int, Call]] = deque()
 
     @property
     def has_known(self) -> bool:
         """Whether `go_on` has something to do."""
-        return bool(self._known)
+        return self._known is not None or bool(self._later)
 
     @property
     def has_strangers(self) -> bool:
@@ -78,24 +88,23 @@ class InPieces:
 
     def begin(self, many: Many) -> None:
         """Do that, as much of it as there is time for."""
-        if len(many.ids) <= self._piece:  # nearly always
+        if many.size <= self._piece:  # nearly always
             self._is_done(many)
         elif is_strangers(many.call):
             if not self._is_done(many):
                 self._strangers.append(many)
-        elif self._known or not self._is_done_in_time(many):
-            self._known.append(many)
+        elif self._known is not None:
+            self._later.append(many.call)
+        elif not self._is_done_in_time(many):
+            self._known = many
 
-    def go_on(self) -> None:
-        """Do one piece more, and others until it is late."""
-        known = self._known
-        while known:
-            many = known[0]
-            if not self._is_done(many) and (self._ledger.is_late() or not self._is_done_in_time(many)):
-                return
-            known.popleft()
-            if self._ledger.is_late():
-                return
+    def go_on(self) -> Call | None:
+        """Do one piece more, and others until it is late. The call that is to be executed next, if none is at work."""
+        if self._known is not None:
+            if self._is_done_in_time(self._known):
+                self._known = None
+            return None
+        return self._later.popleft() if self._later else None
 
     def go_on_stranger(self) -> None:
         """Do one piece more of what a stranger asked for."""
@@ -132,14 +141,26 @@ class InPieces:
     def take_open(self, logged: int) -> tuple[list[Call], list[Call]]:
         """Hand over those that are under way, which do not go on: those of which the log may hold something, where
         records up to `logged` have left for it, and those of which it certainly holds nothing."""
-        known, strangers = list(self._known), list(self._strangers)
-        self._known.clear()
-        self._strangers.clear()
+        at_work = [] if self._known is None else [self._known]
+        at_work += self._strangers
         begun: list[Call] = []
         undone: list[Call] = []
-        for many in [*known, *strangers]:
+        for many in at_work:
             (begun if 0 < many.first_record <= logged else undone).append(many.call)
+        undone += self._later
+        self._known = None
+        self._strangers.clear()
+        self._later.clear()
         return begun, undone
+
+    def rejudge(self, client: Client, principal: Principal, allowed: Callable[[list[Call]], list[Call]]) -> None:
+        """Go on with what a client has asked for by what it may do now; `allowed` refuses what it may not of what was
+        not begun."""
+        self._later = deque(allowed(list(self._later)))
+        at_work = [] if self._known is None else [self._known]
+        for many in [*at_work, *self._strangers]:
+            if many.call.client is client:
+                many.call.principal = principal
 
     def take_begun(self, logged: int) -> list[Call]:
         """Those that are answered, of which the log may hold something, and their ends may not be committed."""

@@ -5,7 +5,7 @@ already, or it is full. Both are counted, and the first says why.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, Final
 
 from actors.messages.call import Call
@@ -16,7 +16,7 @@ from actors.queues.in_pieces import InPieces, Many
 from actors.queues.ledger import Ledger
 from actors.queues.positions import READY_KEY, key_of, told
 from quorate.actions import Right
-from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, Request, done
+from quorate.protocol import TIME_MAX_S, ErrorWord, MoveReply, done
 from storage.live_messages import LiveMessages
 from storage.message import Message, is_of_all
 from storage.message_ids import named
@@ -74,38 +74,59 @@ class _Moves(Many):
         self.next: str | None = None
 
 
-class _Looked:
-    """The first messages of the queue, behind the request's `after`, that nobody has in hand."""
+class _FirstMoves(_Moves):
+    """A move of the first `count`, whichever they are: so many were `looked` at, the last of them stood at `seen`.
 
-    def __init__(self, request: Request, origin: QueueState, live: LiveMessages) -> None:
-        self._seen: tuple[float, ...] | None = None
-        self._request = request
+    `piece`: so many are to be looked at now, which nobody has in hand. `is_over`: no more are.
+    """
+
+    def __init__(self, call: Call, some: Callable[[Many, list[int]], None], end: Callable[[Many], None]) -> None:
+        super().__init__(call, [], some, end)
+        after = call.request.after
+        self.seen = None if after is None else key_of(after)
+        self.looked = self.piece = 0
+        self.is_over = False
+
+    @property
+    def size(self) -> int:
+        """As many as are looked at."""
+        return MOVE_SCAN
+
+    def go_on(self, count: int) -> bool:
+        """Look at the next."""
+        self.piece = count
+        self._some(self, [])
+        return self.is_over
+
+
+class _Looked:
+    """The first messages of the queue, behind those that were seen, that nobody has in hand."""
+
+    def __init__(self, moves: _FirstMoves, origin: QueueState, live: LiveMessages) -> None:
+        self._moves = moves
         self._origin = origin
         self._live = live
 
-    @property
-    def next(self) -> str | None:
-        """Behind what there may be more than was looked at; None: nothing."""
-        return None if self._seen is None else told(self._seen)
-
     def __iter__(self) -> Iterator[Message]:
         """Those that are ready, and then those that wait. Whoever has enough asks for no more."""
-        origin, after = self._origin, self._request.after
-        begun = None if after is None else key_of(after)
+        moves, origin, begun = self._moves, self._origin, self._moves.seen
         orders: list[Iterable[Any]] = []
         if begun is None or len(begun) == READY_KEY:
             orders = [origin.ready if begun is None else origin.ready.behind(begun), origin.waiting]
         else:
             orders = [origin.waiting.behind(begun)]
-        for looked, key in enumerate(chain(*orders)):
-            if looked == MOVE_SCAN:
+        for key in chain(*orders):
+            if moves.looked == MOVE_SCAN:
+                moves.is_over = True
                 return
-            self._seen = key
+            moves.looked += 1
+            moves.seen = key
             message = self._live[key[-1]]
             is_seen = len(key) != READY_KEY and message.place == Place.READY_EXPIRING  # it stands in both orders
             if message.place in MOVABLE and not is_seen:
                 yield message
-        self._seen = None
+        moves.seen = None
+        moves.is_over = True
 
 
 class Moving:
@@ -138,17 +159,21 @@ class Moving:
         if request.after is not None and key_of(request.after) is None:
             return ledger.refuse_field(call, "after", "is not what a reply to move called next")
         if request.msg_id is None and request.msg_ids is None:
-            return self._pieces.begin(_Moves(call, [], self._move_first, self._moved))
+            return self._pieces.begin(_FirstMoves(call, self._move_first, self._moved))
         ids = [*([] if request.msg_id is None else [request.msg_id]), *(request.msg_ids or ())]
         return self._pieces.begin(_Moves(call, list(dict.fromkeys(ids)), self._move_some, self._moved))
 
     def _move_first(self, moves: Many, ids: list[int]) -> None:
-        """Move the first `count`, whichever they are."""
-        assert isinstance(moves, _Moves)
+        """Move the next of the first `count`, whichever they are."""
+        assert isinstance(moves, _FirstMoves)
         request, state = moves.call.request, self._ledger.state
-        looked = _Looked(request, state.queues[request.queue or ""], state.messages)
-        self._move(moves, looked)
-        moves.next = looked.next
+        origin = state.queues.get(request.queue or "")
+        if origin is None:  # it went between two pieces
+            moves.seen, moves.is_over = None, True
+        else:
+            self._move(moves, islice(_Looked(moves, origin, state.messages), moves.piece))
+        moves.is_over = moves.is_over or moves.done == request.count
+        moves.next = None if moves.seen is None else told(moves.seen)
 
     def _move_some(self, moves: Many, ids: list[int]) -> None:
         """Move those that are in the queue, and in nobody's hands."""

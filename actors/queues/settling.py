@@ -208,12 +208,14 @@ class Settling:
         for name, messages in self._in_flight(many, ids).items():
             if queues[name].dead_letter is None:  # since it was begun
                 many.done -= len(messages)
-                many.flying -= len(messages)
+                many.fault = f"{name!r} has no dead letter queue"
             else:
                 self._delivery.bury(queues[name], messages, many.call.request.reason)
 
     def _buried(self, many: Many) -> None:
-        if not self._was_none(many):
+        if not many.done and many.fault is not None:
+            self._ledger.refuse_field(many.call, "queue", many.fault)
+        elif not self._was_none(many):
             request = many.call.request
             reply = done(request, Reply, msg_id=request.msg_id, buried=many.done)
             self._ledger.answer_when_committed(many.call, reply)

@@ -41,7 +41,7 @@ from net.clients.session_guard import SessionGuard
 from net.clients.strangers_time import MANY, SMALL_BYTES
 from net.clients.waiting_requests import WaitingRequests
 from net.protocols.session import LARGE_BYTES, Ask, Close, Fault, Found, Say, Session
-from quorate.protocol import Code, ErrorWord, Reply, Request, refusal
+from quorate.protocol import Action, Code, ErrorWord, Reply, Request, refusal
 
 NO_REQUEST: Final = Request(action=0)
 """Stands for the request of a reply that answers none: a fault, or a refusal of the whole client."""
@@ -58,6 +58,7 @@ LOOK_EVERY: Final = 16
 
 NO_ROOM: Final = "requests and replies of all clients take as much as they may: ask again later"
 
+_MOVE: Final = int(Action.MOVE)
 _OPEN: Final = State.OPEN
 _ENDED: Final = State.ENDED
 _CLOSING: Final = State.CLOSING
@@ -457,7 +458,9 @@ def _is_large(found: Found) -> bool:
 
 
 def _items_of(request: Request) -> int:
-    """Count the messages that a request is about: those that it produces, or names."""
+    """Count the messages that a request is about: those that it produces, or names, or moves."""
     if request.messages is not None:
         return len(request.messages)
-    return 0 if request.msg_ids is None else len(request.msg_ids)
+    if request.msg_ids is not None:
+        return len(request.msg_ids)
+    return request.count or 0 if request.action == _MOVE else 0

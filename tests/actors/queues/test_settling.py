@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actors.messages.rights import ANONYMOUS, ITSELF, Principal
+from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from quorate.protocol import Action
 from storage.records import Confirm
 from tests.actors.queues.shard import Shard
@@ -224,16 +225,85 @@ def test_who_is_refused_is_told_what_stood_there_when_it_was_looked_at() -> None
     assert (reply["error"], reply["msg_id"], reply["state"]) == ("not_in_flight", ids[0], "ready")
 
 
-def test_a_queue_that_loses_its_dead_letters_between_two_pieces_keeps_the_rest() -> None:
+def in_line(**second: Any) -> tuple[Shard, Any]:
+    """A large confirm is at work, and behind it stands another client's large call about six other messages."""
+    shard = in_pieces()
+    ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n} for n in range(12)])["msg_ids"]
+    call = shard.call(client=Shard(), msg_ids=ids[6:], **second)
+    shard.execute([shard.call(Action.CONFIRM, msg_ids=ids[:6]), call])
+    return shard, call
+
+
+def test_what_stands_in_line_is_not_done_for_a_client_that_is_gone_by_then() -> None:
+    shard, call = in_line(action=Action.MOVE, queue="q", to="other", create=True)
+    call.client.is_gone = True
+    shard.settle()
+    assert shard.replies[call.order]["error"] == "unknown_outcome"
+    assert shard.state.queues["q"].size == 6
+
+
+def test_what_stands_in_line_and_what_is_under_way_is_done_by_what_clients_may_do_now() -> None:
+    shard, call = in_line(action=Action.RELEASE)
+    pieces, may_nothing = shard.broker.pieces, Principal("none", Rights({}))
+    pieces.rejudge(shard, may_nothing, lambda calls: calls)
+    pieces.rejudge(call.client, may_nothing, lambda calls: [one for one in calls if one is not call])
+    shard.settle()
+    assert call.order not in shard.replies, "whoever judges refuses it"
+    assert shard.state.queues["q"].size == 10, "a piece of the one that was under way, and no more"
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(["ready", "flying", "delayed", "k"]), st.integers(-1, 1)), max_size=14),
+    st.integers(1, 9),
+    st.integers(1, 3),
+    st.sampled_from([0, 3]),
+)
+def test_a_move_of_the_first_is_the_same_in_pieces(
+    made: list[tuple[str, int]], count: int, piece: int, max_size: int
+) -> None:
+    shards = [Shard(), in_pieces(piece)]
+    for shard in shards:
+        shard.ask(Action.CONFIGURE, queue="to", max_size=max_size)
+        shard.ask(Action.PRODUCE, queue="to", data="x", key="k")
+        flying = [priority for kind, priority in made if kind == "flying"]
+        for priority in flying:
+            shard.ask(Action.PRODUCE, queue="from", data="x", priority=priority, retry=60)
+        shard.ask(Action.CONSUME, queue="from", count=len(flying) or 1)
+        for kind, priority in made:
+            if kind != "flying":
+                key, delay = ("k" if kind == "k" else None), (9 if kind == "delayed" else 0)
+                shard.ask(Action.PRODUCE, queue="from", data="x", priority=priority, key=key, delay=delay)
+    after: str | None = None
+    for _ in range(20):
+        whole, cut = [
+            shard.ask(Action.MOVE, queue="from", to="to", count=count, **({"after": after} if after else {}))
+            for shard in shards
+        ]
+        assert whole == cut
+        assert facts(shards[0]) == facts(shards[1])
+        after = whole.get("next")
+        if after is None:
+            return
+    raise AssertionError("it goes on for ever")
+
+
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_queue_that_loses_its_dead_letters_between_two_pieces_keeps_the_rest(pieces: int) -> None:
     shard = in_pieces()
     shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
     ids = shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 60} for n in range(5)])["msg_ids"]
     shard.ask(Action.CONSUME, queue="q", count=5)
-    bury = shard.call(Action.BURY, msg_ids=ids)
-    shard.execute([bury, shard.call(Action.CONFIGURE, queue="q", dead_letter=None)])
+    bury, later = [shard.call(Action.BURY, msg_ids=[7, 8, *ids]) for _ in range(2)]
+    shard.execute([bury])
+    if pieces == 2:
+        shard.broker.go_on(shard.now)
+    shard.execute([later, shard.call(Action.CONFIGURE, queue="q", dead_letter=None)])
     shard.settle()
-    assert shard.replies[bury.order]["buried"] == 2
-    assert [shard.state.messages[msg_id].queue for msg_id in ids] == ["dead"] * 2 + ["q"] * 3
+    buried = 2 if pieces == 2 else 0
+    assert shard.replies[bury.order].get("buried", 0) == buried
+    assert [shard.state.messages[msg_id].queue for msg_id in ids] == ["dead"] * buried + ["q"] * (5 - buried)
+    refused = [shard.replies[one.order].get("reason") for one in (bury, later)]
+    assert refused == [None if buried else "queue 'q' has no dead letter queue", "queue 'q' has no dead letter queue"]
 
 
 def test_a_message_whose_time_is_over_between_two_pieces_is_not_in_hand_any_more() -> None:

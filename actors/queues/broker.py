@@ -258,13 +258,13 @@ class Broker:
         Records up to `logged` have left for the log; this node does not lead any more.
         """
         uncertain, undone = self.pieces.take_open(logged)
-        begun = set(map(id, self.pieces.take_begun(logged)))
+        begun = set(self.pieces.take_begun(logged))
         uncertain += self.admin.take_open()
         undone += self.queries.take_open()
         for trans_id, call, reply in self.ledger.take_open():
             action = call.request.action
             is_write = action in WRITES and reply.code == Code.OK
-            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or id(call) in begun)
+            is_uncertain = is_write and (trans_id <= logged or action in IN_PIECES or call in begun)
             (uncertain if is_uncertain else undone).append(call)
         return uncertain, undone
 

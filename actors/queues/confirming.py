@@ -69,7 +69,7 @@ class Confirming:
         request = call.request
         if self._ledger.level < JOBS_LEVEL:
             return self._named.refuse_level(call)
-        ids = self._named.named(call)
+        ids = self._named.ids_of(call)
         if ids is None:
             return None
         if len(ids) == 1 and request.delivery is None and (request.key is not None or request.scope is None):

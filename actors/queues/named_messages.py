@@ -28,11 +28,11 @@ class NamedMessages:
 
     def begin(self, call: Call, some: Callable[[Many, list[int]], None], end: Callable[[Many], None]) -> None:
         """Do `some` to the messages that the request names, and then `end`."""
-        ids = self.named(call)
+        ids = self.ids_of(call)
         if ids is not None:
             self.pieces.begin(Many(call, ids, some, end))
 
-    def named(self, call: Call) -> list[int] | None:
+    def ids_of(self, call: Call) -> list[int] | None:
         """Find the ids that the request names, each once: none, where no message has its key; None if it was
         refused."""
         request = call.request
@@ -97,20 +97,24 @@ class NamedMessages:
         return found
 
     def refuse_missing(self, many: Many) -> None:
+        """Refuse the call: none of its messages is there."""
         ids, call = many.ids, many.call
         named = f"message {ids[0]}" if ids else f"message with the key {call.request.key!r}"
         self._ledger.refuse(call, ErrorWord.NO_SUCH_MESSAGE, f"there is no {named}")
 
     def refuse_level(self, call: Call) -> None:
+        """Refuse the call: nodes of the cluster may not know such a record yet."""
         reason = f"the cluster is at feature level {self._ledger.level}: see qctl cluster upgrade"
         self._ledger.refuse(call, ErrorWord.NOT_SUPPORTED, reason)
 
 
 def count_of(by_queue: dict[str, list[Message]]) -> int:
+    """Count the messages of all queues."""
     return sum([len(messages) for messages in by_queue.values()])
 
 
 def only(found: dict[str, list[Message]], wanted: Callable[[Message], bool]) -> dict[str, list[Message]]:
+    """Those that are wanted, of the queues that have such."""
     by_queue = {name: [message for message in messages if wanted(message)] for name, messages in found.items()}
     return {name: messages for name, messages in by_queue.items() if messages}
 

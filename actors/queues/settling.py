@@ -194,7 +194,7 @@ class Settling:
         """Bury the messages, which nobody wants: they move to their dead letter queue; none, where a queue has none."""
         if self._ledger.level < WORKERS_LEVEL:
             return self._named.refuse_level(call)
-        ids = self._named.named(call)
+        ids = self._named.ids_of(call)
         if ids is None:
             return None
         queues = self._ledger.state.queues

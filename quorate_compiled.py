@@ -125,6 +125,7 @@ MODULES: Final = (
     "actors.runtime.contract",
     "actors.runtime.commit_delay",
     "actors.runtime.loop_actor",
+    "net.accepting",
     "net.clients.connection",
     "net.clients.connection_contract",
     "net.clients.held_bytes",

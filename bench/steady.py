@@ -58,8 +58,14 @@ def _leader_of(cluster: BenchCluster) -> BenchNode:
     return cluster.nodes[cluster.leader()]
 
 
+def program_of(folder: str) -> list[str]:
+    """Start the code of another checkout: its folder comes first on the path, whatever is installed."""
+    return ["env", f"PYTHONPATH={folder}", sys.executable, "-P", "-m", "quorate_server", "supervisor"]
+
+
 @contextlib.contextmanager
-def _contender(name: str, kind: str, port: int, records: int, program: list[str]) -> Iterator[Contender]:
+def contender(name: str, kind: str, port: int, records: int, program: list[str]) -> Iterator[Contender]:
+    """Start nodes of a kind whose logs keep so many records; their ports begin at `port`."""
     settings: dict[str, object] = {**KINDS[kind], "queue_log_size": records}
     if kind == "three":
         with running_cluster(port, 3, program=list(program), **settings) as cluster:
@@ -72,14 +78,12 @@ def _contender(name: str, kind: str, port: int, records: int, program: list[str]
 def measure(kind: str, connections: int, rounds: int, beside: str | None) -> None:
     """Print one row for each contender."""
     requests = int(REQUESTS[connections] * (THREE if kind == "three" else 1.0))
-    # the other code's folder comes first on the path, whatever is installed
-    other = ["env", f"PYTHONPATH={beside}", sys.executable, "-P", "-m", "quorate_server", "supervisor"]
     with contextlib.ExitStack() as stack:
         wanted = [("not full", ROOMY_RECORDS, SUPERVISOR), ("full", FULL_RECORDS, SUPERVISOR)]
         if beside is not None:
-            wanted.append((f"full, {beside}", FULL_RECORDS, other))
+            wanted.append((f"full, {beside}", FULL_RECORDS, program_of(beside)))
         contenders = [
-            stack.enter_context(_contender(name, kind, PORT + 200 * index, records, program))
+            stack.enter_context(contender(name, kind, PORT + 200 * index, records, program))
             for index, (name, records, program) in enumerate(wanted)
         ]
         for one in contenders:

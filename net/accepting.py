@@ -7,6 +7,7 @@ wait in one go, hundreds of them, and have one TLS context for ever.
 import asyncio
 import contextlib
 import logging
+import math
 import socket
 import struct
 import time
@@ -17,7 +18,10 @@ from typing import Any, Final
 log = logging.getLogger("quorate.clients")
 
 ACCEPTED_IN_ONE_TURN: Final = 2
-"""So many are taken before the loop's others have their turn: each takes some 0.1 ms before it is served."""
+"""So many of a flood are taken before the loop's others have their turn: each takes some 0.1 ms before it is served.
+
+Where there is no flood it is one: a second is hardly ever there, and to ask for it costs a fifth of taking one.
+"""
 
 PER_S: Final = 1000.0
 BURST: Final = 100.0
@@ -25,6 +29,9 @@ BURST: Final = 100.0
 
 CROWD_BURST: Final = 4.0
 """So many at once where a crowd is served: more of it comes in evenly."""
+
+ALL: Final = math.inf
+"""All may come, as soon as they do."""
 
 PAUSE_S: Final = 0.004
 """How long none is taken when as many have come as may: until a burst may come again."""
@@ -42,8 +49,9 @@ _AT_ONCE_GONE: Final = struct.pack("ii", 1, 0)
 class Acceptor:
     """Takes connections on a bound socket, which it listens on and closes in the end. `came` has the socket from then.
 
-    The address is the other end's host, "" where it has none. `is_crowded`: whether those who are there have more to
-    ask than they have time for.
+    The address is the other end's host, "" where it has none. `at_once` gives how many may come at one moment, asked
+    at each: `CROWD_BURST`, `BURST`, or `ALL`, which may also be more than `PER_S`. The options that `sock` has are
+    those of each that comes (tcp(7): the system hands them on).
     """
 
     def __init__(
@@ -51,11 +59,11 @@ class Acceptor:
         sock: socket.socket,
         came: Callable[[socket.socket, str], None],
         backlog: int = BACKLOG,
-        is_crowded: Callable[[], bool] = lambda: True,
+        at_once: Callable[[], float] = lambda: CROWD_BURST,
     ) -> None:
         self._sock = sock
         self._came = came
-        self._is_crowded = is_crowded
+        self._at_once = at_once
         self._is_closed = False
         self._left = CROWD_BURST
         self._at = time.monotonic()
@@ -79,9 +87,10 @@ class Acceptor:
 
     def _readable(self) -> None:
         now = time.monotonic()
-        self._left = min(self._left + (now - self._at) * PER_S, CROWD_BURST if self._is_crowded() else BURST)
+        at_once = self._at_once()
+        self._left = min(self._left + (now - self._at) * PER_S, at_once) if at_once < ALL else ALL
         self._at = now
-        for _ in range(ACCEPTED_IN_ONE_TURN):
+        for _ in range(ACCEPTED_IN_ONE_TURN if self._left < BURST / 2 else 1):
             if self._is_closed:
                 return
             if self._left < 1:
@@ -106,6 +115,35 @@ class Acceptor:
     def _go_on(self) -> None:
         if not self._is_closed:
             self._loop.add_reader(self._sock.fileno(), self._readable)
+
+
+class Entering:
+    """Does `taking`, which takes in `sock`, from now on, and without a task: its first step is done at once, and it has
+    one more. `ended` is called behind the last. What the system refuses closes the socket; what else is raised is the
+    loop's to report.
+    """
+
+    __slots__ = ("_ended", "_sock", "_taking")
+
+    def __init__(self, taking: Coroutine[Any, Any, object], sock: socket.socket, ended: Callable[[], None]) -> None:
+        self._taking = taking
+        self._sock = sock
+        self._ended = ended
+        self._go_on(None)
+
+    def _go_on(self, waited_for: object) -> None:
+        try:
+            future = self._taking.send(None)
+        except StopIteration:
+            self._ended()
+        except OSError:
+            self._sock.close()
+            self._ended()
+        except BaseException:
+            self._ended()
+            raise
+        else:
+            future.add_done_callback(self._go_on)
 
 
 class Intake:

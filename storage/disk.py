@@ -84,6 +84,13 @@ class AsyncWrites(Protocol):
         False: not begun, since too many are under way, `data` is too large, or the system refuses.
         """
 
+    def waits(self) -> int:
+        """Count how often this thread has waited for something in the system. A system call.
+
+        It tells a `start` that took long since it had to wait from one that took long since the thread was kept from
+        the processor.
+        """
+
     def finished(self) -> list[tuple[int, bool]]:
         """Those that have ended since it was asked before: their tokens, and whether all of it is durable.
 

@@ -10,6 +10,7 @@ import ctypes
 import mmap
 import os
 import platform
+import resource
 import select
 import struct
 import sys
@@ -95,6 +96,10 @@ class LinuxAio:
             return False
         self._under_way[slot] = (token, size)
         return True
+
+    def waits(self) -> int:
+        """By getrusage(2): a voluntary switch is a wait; another process, or another machine, makes none."""
+        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
     def finished(self) -> list[tuple[int, bool]]:
         """Take the writes that are done. The eventfd is read first: who ends after that makes it readable again."""

@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from actors.disk.write_place import Place, WritePlace
+from actors.disk.write_place import QUICK_S, Place, WritePlace
 from actors.messages.disk import BytesWritten, WriteBytes
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane
@@ -71,9 +71,15 @@ class WriteWays:
     def _begin(self, write: Write, now: float) -> bool:
         """Whether the system has it now."""
         writes = self._writes
-        is_begun = writes is not None and writes.start(write.file, write.offset, write.data, write.entry_count)
+        if writes is None:
+            return False
+        waits = writes.waits()
+        is_begun = writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self._runtime.monotonic()
-        self.place.begun(after, after - now)
+        seconds = after - now
+        if seconds > QUICK_S and writes.waits() == waits:
+            seconds = 0.0  # the processor was somebody else's meanwhile: a lane's thread would not have had it, either
+        self.place.begun(after, seconds)
         if is_begun:
             self._begun[write.entry_count] = write
         return is_begun

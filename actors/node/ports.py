@@ -16,6 +16,7 @@ from actors.node import config as configuration
 from actors.node.assembly import ShardActors
 from actors.node.config import NodeConfig
 from actors.node.security import Security
+from net.accepting import ALL, BURST, CROWD_BURST
 from net.clients.connection import Connection
 from net.clients.moving import MovedClient, MovedIn, MovingIn, move_out
 from net.clients.tcp import Admit, TcpProtocol, TcpServer, listen_tcp
@@ -139,11 +140,9 @@ class Ports:
             return found
 
         make = partial(self._protocol, protocol, self._listener.admit, debug=debug)
-        turn, turned_away = self._listener.turn, self._listener.turned_away.note
+        turned_away = self._listener.turned_away.note
         self._servers.append(
-            await listen_tcp(
-                host, port, make, context if tls else None, bound, turned_away, is_crowded=lambda: turn.strangers_wait
-            )
+            await listen_tcp(host, port, make, context if tls else None, bound, turned_away, at_once=self._at_once)
         )
         if protocol in DATAGRAM_PROTOCOLS and bound is None and not tls:
             limits = partial(getattr, self._listener, "limits")
@@ -153,6 +152,13 @@ class Ports:
                     host, port, self._listener, PROTOCOLS[protocol], lambda: limits().connection.request, factor
                 )
             )
+
+    def _at_once(self) -> float:
+        """Say how many clients may come in at one moment: all, while that is nobody's loss who has shown a token."""
+        turn = self._listener.turn
+        if turn.strangers_wait:
+            return CROWD_BURST
+        return BURST if turn.look_for_others() and not self._security().access.is_open else ALL
 
     def _protocol(
         self,

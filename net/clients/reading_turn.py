@@ -156,13 +156,21 @@ class ReadingTurn:
     def _charge(self, took_s: float) -> None:
         self._left_s = max(self._left_s - took_s, -CHARGED_MAX_S)
 
-    def _refill(self) -> None:
-        """Give strangers what has come back to them: all of it, if no other client was heard lately."""
-        now, known_read = self._clock(), self._held.read - self._strangers_read
+    def look_for_others(self) -> bool:
+        """Look whether any client that is known was heard since the last look, or was lately."""
+        return self._are_others_at(self._clock())
+
+    def _are_others_at(self, now: float) -> bool:
+        known_read = self._held.read - self._strangers_read
         if known_read != self._known_read:
             self._known_read = known_read
             self._others_until = now + OTHERS_S
-        if now >= self._others_until:
+        return now < self._others_until
+
+    def _refill(self) -> None:
+        """Give strangers what has come back to them: all of it, if no other client was heard lately."""
+        now = self._clock()
+        if not self._are_others_at(now):
             self._left_s = READ_S
         else:
             self._left_s = min(self._left_s + (now - self._refilled_at) * SHARE, SLICE_S)

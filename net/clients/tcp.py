@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from net.accepting import WAITING_MAX, Acceptor, Intake
+from net.accepting import ALL, BURST, Acceptor, Entering, Intake
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits, Sink, Transport
 from net.clients.reading_turn import ReadingTurn
@@ -91,10 +91,6 @@ class TcpProtocol(asyncio.Protocol):
         """Take in a client that has connected."""
         transport = cast("asyncio.Transport", base)  # uvloop's is none by inheritance
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        sock = transport.get_extra_info("socket")
-        if sock is not None:
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(sock)
         self._is_tls = transport.get_extra_info("ssl_object") is not None
         limits = self._limits()
         end: Transport = _TlsEnd(transport) if self._is_tls else transport
@@ -103,7 +99,7 @@ class TcpProtocol(asyncio.Protocol):
         connection.protocol, connection.affinity = self._protocol, self._habit
         if self._state:
             connection.resume(self._state)
-        certificate = transport.get_extra_info("peercert")
+        certificate = transport.get_extra_info("peercert") if self._is_tls else None
         names = () if not certificate else names_of(certificate)
         why_not = self._admit(connection, transport.get_extra_info("peername"), names)
         if why_not is not None:
@@ -164,7 +160,7 @@ class TcpServer:
     """Serves clients on a bound socket, from now on until it is closed. `make` makes a client's protocol.
 
     `tls` gives what holds at that moment, what was loaded last; None: without TLS. `turned_away` is told of addresses
-    that did not come in, and why; for `is_crowded` see `Acceptor`.
+    that did not come in, and why; for `at_once` see `Acceptor`.
     """
 
     def __init__(
@@ -174,31 +170,42 @@ class TcpServer:
         tls: Callable[[], ssl.SSLContext] | None = None,
         turned_away: Callable[[str, str], None] = lambda address, why: None,
         *,
-        is_crowded: Callable[[], bool] = lambda: False,
+        at_once: Callable[[], float] = lambda: ALL,
     ) -> None:
         self._make = make
         self._tls = tls
         self._turned_away = turned_away
         self._loop = asyncio.get_running_loop()
-        self._intake = Intake(WAITING_MAX) if tls is None else Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
-        self._acceptor = Acceptor(bound, self._came, BACKLOG, is_crowded)
+        self._intake = Intake(HANDSHAKES_MAX, HANDSHAKES_EACH)
+        self._entering = 0
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # these are those of each client's socket
+        keep_alive(bound)
+        # a handshake takes longer than all else of taking one in: of those not so many at once
+        may_come = at_once if tls is None else lambda: min(at_once(), BURST)
+        self._acceptor = Acceptor(bound, self._came, BACKLOG, may_come)
 
     def close(self) -> bool:
         """Take no more clients but those who wait already; whether any is being taken in."""
         self._acceptor.finish()
-        return len(self._intake) > 0
+        return len(self._intake) > 0 or self._entering > 0
 
     def _came(self, sock: socket.socket, address: str) -> None:
-        self._intake.begin(sock, address, self._take(sock, address))
+        if self._tls is None:
+            self._entering += 1
+            Entering(self._loop.connect_accepted_socket(self._make, sock), sock, self._entered)
+        else:
+            self._intake.begin(sock, address, self._shake_hands(sock, address, self._tls()))
 
-    async def _take(self, sock: socket.socket, address: str) -> None:
-        tls = None if self._tls is None else self._tls()
-        times = {} if tls is None else {"ssl_handshake_timeout": HANDSHAKE_S, "ssl_shutdown_timeout": SHUTDOWN_S}
+    def _entered(self) -> None:
+        self._entering -= 1
+
+    async def _shake_hands(self, sock: socket.socket, address: str, tls: ssl.SSLContext) -> None:
         try:
-            await self._loop.connect_accepted_socket(self._make, sock, ssl=tls, **times)
+            await self._loop.connect_accepted_socket(
+                self._make, sock, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
+            )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            if tls is not None:
-                self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
+            self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
             sock.close()
 
 
@@ -210,11 +217,11 @@ async def listen_tcp(
     bound: socket.socket | None = None,
     turned_away: Callable[[str, str], None] = lambda address, why: None,
     *,
-    is_crowded: Callable[[], bool] = lambda: False,
+    at_once: Callable[[], float] = lambda: ALL,
 ) -> TcpServer:
     """Serve clients on host and port, or on a socket that is bound already, by TLS if `tls` is given. Raises OSError.
 
-    `make` makes the protocol of one client; for `turned_away` and `is_crowded` see `TcpServer`.
+    `make` makes the protocol of one client; for `turned_away` and `at_once` see `TcpServer`.
     """
     sock = listening_socket(host, port, socket.SOCK_STREAM) if bound is None else bound
-    return TcpServer(sock, make, tls, turned_away, is_crowded=is_crowded)
+    return TcpServer(sock, make, tls, turned_away, at_once=at_once)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from net import accepting
-from net.accepting import ACCEPTED_IN_ONE_TURN, BURST, CROWD_BURST, Acceptor, Intake, turn_away
+from net.accepting import ACCEPTED_IN_ONE_TURN, ALL, BURST, CROWD_BURST, Acceptor, Entering, Intake, turn_away
 
 
 class FullOnce(socket.socket):
@@ -36,9 +36,9 @@ class Door:
         self.port = self.bound.getsockname()[1]
         self.came: list[tuple[socket.socket, str]] = []
         self.clients: list[socket.socket] = []
-        self.is_crowded = True
+        self.at_once = CROWD_BURST
         self.acceptor = Acceptor(
-            self.bound, lambda sock, host: self.came.append((sock, host)), is_crowded=lambda: self.is_crowded
+            self.bound, lambda sock, host: self.came.append((sock, host)), at_once=lambda: self.at_once
         )
 
     def connect(self, count: int) -> None:
@@ -107,18 +107,45 @@ def test_a_flood_is_taken_in_small_steps_and_at_a_bounded_rate() -> None:
 
 def test_many_come_at_once_where_there_is_no_crowd() -> None:
     async def what(door: Door) -> None:
-        door.is_crowded = False
+        door.at_once = BURST
         await asyncio.sleep(1.5 * BURST / accepting.PER_S)
         count = int(BURST) - 10
         door.connect(count)
         begun = asyncio.get_running_loop().time()
         await door.wait_for(count)
         calm_s = asyncio.get_running_loop().time() - begun
-        door.is_crowded = True
+        door.at_once = CROWD_BURST
         door.connect(count)
         begun = asyncio.get_running_loop().time()
         await door.wait_for(2 * count)
         assert calm_s < (asyncio.get_running_loop().time() - begun) / 2, "what was left over is forgotten in a crowd"
+
+    opened(socket.socket, what)
+
+
+def test_all_come_as_soon_as_they_do_where_all_may_and_are_paced_again_when_not() -> None:
+    async def what(door: Door) -> None:
+        loop = asyncio.get_running_loop()
+        door.at_once = ALL
+        steps: list[int] = []
+
+        def watch() -> None:
+            steps.append(len(door.came))
+            loop.call_soon(watch)
+
+        count = int(2 * BURST)
+        door.connect(count)
+        watch()
+        begun = loop.time()
+        await door.wait_for(count)
+        assert loop.time() - begun < BURST / accepting.PER_S, "no pace"
+        grown = [after - before for before, after in itertools.pairwise(steps)]
+        assert max(grown) == 1, "the loop's others had their turn"
+        door.at_once = CROWD_BURST
+        door.connect(40)
+        begun = loop.time()
+        await door.wait_for(count + 40)
+        assert loop.time() - begun >= (40 - CROWD_BURST) / accepting.PER_S / 2
 
     opened(socket.socket, what)
 
@@ -199,3 +226,54 @@ def test_who_is_turned_away_is_gone_at_once() -> None:
             door.clients[0].recv(10)
 
     opened(socket.socket, what)
+
+
+def entering(steps: list[Any]) -> tuple[socket.socket, list[str]]:
+    """Take a socket in by those steps: a future to wait for, or what is raised; the socket, and what has happened."""
+    happened: list[str] = []
+    sock = socket.socket()
+
+    async def taking() -> None:
+        for step in steps:
+            happened.append("step")
+            if isinstance(step, BaseException):
+                raise step
+            await step
+
+    Entering(taking(), sock, lambda: happened.append("ended"))
+    return sock, happened
+
+
+def test_whoever_enters_does_so_at_once_and_goes_on_when_what_he_waits_for_is_there() -> None:
+    async def run() -> None:
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sock, happened = entering([waiter])
+        assert happened == ["step"], "at once"
+        await asyncio.sleep(0.01)
+        assert happened == ["step"]
+        waiter.set_result(None)
+        await asyncio.sleep(0)
+        assert happened == ["step", "ended"]
+        assert sock.fileno() >= 0
+        sock.close()
+
+    asyncio.run(run())
+
+
+def test_who_is_gone_before_he_has_entered_is_closed_and_whatever_else_is_raised_is_told() -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        told: list[object] = []
+        loop.set_exception_handler(lambda loop, context: told.append(context["exception"]))
+        waiter: asyncio.Future[None] = loop.create_future()
+        sock, happened = entering([waiter, error := RuntimeError("a defect")])
+        gone, gone_happened = entering([ConnectionResetError()])
+        assert gone.fileno() == -1
+        assert gone_happened == ["step", "ended"]
+        waiter.set_result(None)
+        await asyncio.sleep(0.01)
+        assert happened == ["step", "step", "ended"]
+        assert told == [error]
+        sock.close()
+
+    asyncio.run(run())

@@ -61,13 +61,17 @@ class MemoryFile:
 
 
 class MemoryWrites:
-    """Writes that go on until `finish`. `on_start` is told each one's token, and says whether the system takes it."""
+    """Writes that go on until `finish`. `on_start` is told each one's token, and says whether the system takes it.
+
+    `waited`: how often a thread had to wait for that.
+    """
 
     descriptor = 99
 
     def __init__(self, on_start: Callable[[int], bool] = lambda token: True) -> None:
         self.under_way: dict[int, tuple[DiskFile, int, bytes]] = {}
         self.is_closed = False
+        self.waited = 0
         self._on_start = on_start
         self._ended: list[tuple[int, bool]] = []
 
@@ -78,6 +82,10 @@ class MemoryWrites:
             del self.under_way[token]
             return False
         return True
+
+    def waits(self) -> int:
+        """As it was told."""
+        return self.waited
 
     def finish(self, token: int, *, is_durable: bool = True) -> None:
         """One ends."""

@@ -163,6 +163,21 @@ def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
     assert writes.close(1.0)
 
 
+def test_waits_of_this_thread_are_counted_and_not_what_it_works(folder: RealFolder) -> None:
+    writes = open_linux_aio()
+    assert writes is not None
+    before = writes.waits()
+    until = time.thread_time() + 0.01
+    while time.thread_time() < until:
+        pass
+    worked = writes.waits()
+    assert worked - before <= 1, "the interpreter's lock may be another's"
+    for _ in range(20):
+        time.sleep(0.001)
+    assert worked + 20 <= writes.waits() <= worked + 25
+    assert writes.close(1.0)
+
+
 def test_closing_waits_for_what_is_under_way(folder: RealFolder) -> None:
     before = len(os.listdir("/proc/self/fd"))
     file, writes = folder.create("f", SLOT_BYTES), open_linux_aio()

@@ -186,9 +186,23 @@ def test_a_write_that_the_system_does_not_take_goes_to_a_lane() -> None:
     assert begun.writer.written() == [2]
 
 
-def test_where_it_takes_long_to_begin_a_write_lanes_have_the_next() -> None:
+def test_where_the_thread_was_kept_from_the_processor_the_system_has_the_next_write() -> None:
     def slow(token: int) -> bool:
         begun.writer.runtime.time += 0.02
+        return True
+
+    begun = Begun(slow)
+    for count in range(1, 11):
+        begun.writer.write(entry(count))
+        begun.finish(count)
+    assert begun.writer.written() == list(range(1, 11))
+    assert begun.writer.lane.take(WriteBytes) == []
+
+
+def test_where_the_system_waits_long_to_begin_a_write_lanes_have_the_next() -> None:
+    def slow(token: int) -> bool:
+        begun.writer.runtime.time += 0.02
+        begun.writes.waited += 1
         return True
 
     begun = Begun(slow)

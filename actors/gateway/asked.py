@@ -39,21 +39,25 @@ class Asked:
         """Send these, now or with more that will come soon."""
         for one in forwards:
             self._unsent.setdefault(one.to, []).append(one)
-        if not self._is_gathering:
-            self._send_or_wait()
+        self._send_or_gather()
 
     def answered(self, count: int) -> None:
         """So many calls were answered: their clients may ask again in a moment."""
         self._gathering.committed(self._runtime.monotonic(), self._unsent_count, count, is_shared=True)
 
-    def _send_or_wait(self) -> None:
+    def _send_or_gather(self) -> None:
         is_near = all(to < 0 and not node_of(to) for to in self._unsent)  # written to in microseconds: no wait
         now = self._runtime.monotonic()
-        self._is_gathering = not is_near and not self._gathering.is_over(now, self._unsent_count)
-        if self._is_gathering:
-            self._runtime.call_later(0.0, self._send_or_wait)
-        else:
+        if is_near or self._gathering.is_over(now, self._unsent_count):
             self.send()
+        elif not self._is_gathering:
+            self._is_gathering = True
+            self._runtime.call_later(self._gathering.left_s(now), self._gathered)
+
+    def _gathered(self) -> None:
+        self._is_gathering = False
+        if self._unsent:
+            self._send_or_gather()
 
     def send(self) -> None:
         """All that has gathered leaves."""

@@ -25,22 +25,24 @@ class Appender:
         self._stage = stage
         self._again = again
         self._linger: Timer | None = None
-        self._is_looking_again = False
+        self._is_gathering = False
 
     def go_on(self) -> None:
         """There are records."""
-        step = self.machine.step(self._runtime.monotonic(), self.ledger, is_urgent=self._stage.is_urgent)
+        now = self._runtime.monotonic()
+        step = self.machine.step(now, self.ledger, is_urgent=self._stage.is_urgent)
         if step is Step.APPEND:
             self.append()
-        elif step is Step.LOOK_AGAIN:
-            if not self._is_looking_again:
-                self._is_looking_again = True
-                self._runtime.call_later(0.0, self._look_again)
+        elif step is Step.GATHER:
+            if not self._is_gathering:
+                self._is_gathering = True
+                # what is too short for a timer is the next turn of the loop
+                self._runtime.call_later(self.machine.gather_s(now), self._gathered)
         elif step is Step.LINGER and self._linger is None:
             self._linger = self._runtime.call_later(LINGER_S, self._linger_over)
 
-    def _look_again(self) -> None:
-        self._is_looking_again = False
+    def _gathered(self) -> None:
+        self._is_gathering = False
         self._again()
 
     def rest(self) -> None:

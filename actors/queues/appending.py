@@ -28,8 +28,8 @@ class Step(Enum):
 
     NOTHING = "nothing"
     APPEND = "append"
-    LOOK_AGAIN = "look again"
-    """Right after what else the loop has to do: clients may ask again meanwhile."""
+    GATHER = "gather"
+    """When more has come, or after `Appending.gather_s`: clients may ask again meanwhile."""
     LINGER = "linger"
     """After `LINGER_S`."""
 
@@ -114,7 +114,11 @@ class Appending:
             return Step.LINGER
         if not self._limits.waits_for_disk and ledger.replicated.majority == 1:
             return Step.APPEND
-        return Step.APPEND if self._gathering.is_over(now, ledger.parked_count) else Step.LOOK_AGAIN
+        return Step.APPEND if self._gathering.is_over(now, ledger.parked_count) else Step.GATHER
+
+    def gather_s(self, now: float) -> float:
+        """For how long what has gathered waits for more, if none comes."""
+        return self._gathering.left_s(now)
 
     @property
     def may_append(self) -> bool:

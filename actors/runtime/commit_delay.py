@@ -23,6 +23,9 @@ SKIPPED_MAX: Final = 64
 """Commits that do not wait, after so many waits in vain that it has doubled to this."""
 
 
+ROUNDED_S: Final = 1e-6
+
+
 class CommitDelay:
     """Times are monotonic seconds, counts are of replies."""
 
@@ -43,6 +46,10 @@ class CommitDelay:
             return
         self._wanted = still_parked + freed
         self._until = now + (GATHER_FEW_S if is_shared and self._wanted < ENOUGH else GATHER_S)
+
+    def left_s(self, now: float) -> float:
+        """For how long an entry waits at most from now on; then it is over, whoever comes, and whatever was rounded."""
+        return max(self._until - now, 0.0) + ROUNDED_S
 
     def is_over(self, now: float, parked: int) -> bool:
         """Whether the entry that so many replies wait for is to be written now."""

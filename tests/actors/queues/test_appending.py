@@ -29,7 +29,7 @@ def after_a_commit(limits: AppendingLimits, majority: int = 1) -> Step:
 
 
 def test_a_write_that_replies_wait_for_is_shared_with_those_who_will_ask_again() -> None:
-    assert after_a_commit(AppendingLimits()) is Step.LOOK_AGAIN
+    assert after_a_commit(AppendingLimits()) is Step.GATHER
 
 
 def test_nobody_is_waited_for_where_no_reply_waits_for_the_disk() -> None:
@@ -37,7 +37,7 @@ def test_nobody_is_waited_for_where_no_reply_waits_for_the_disk() -> None:
 
 
 def test_other_nodes_are_sent_what_was_gathered_in_any_case() -> None:
-    assert after_a_commit(AppendingLimits(waits_for_disk=False), majority=2) is Step.LOOK_AGAIN
+    assert after_a_commit(AppendingLimits(waits_for_disk=False), majority=2) is Step.GATHER
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(1, 6), st.booleans())

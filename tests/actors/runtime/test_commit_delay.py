@@ -1,5 +1,8 @@
 """How long an entry waits for those whose clients the last commit has freed."""
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from actors.runtime.commit_delay import ENOUGH, GATHER_FEW_S, GATHER_S, SKIPPED_MAX, CommitDelay
 
 
@@ -29,6 +32,16 @@ def test_few_clients_of_several_nodes_are_waited_for_longer_and_many_are_not() -
     assert not few.is_over(GATHER_S, 1)
     assert few.is_over(GATHER_FEW_S, 1)
     assert many.is_over(GATHER_S, 1)
+
+
+@given(st.floats(0.0, 1e9), st.floats(0.0, 1.5 * GATHER_S))
+def test_when_what_is_left_has_passed_it_is_over(begun: float, passed_s: float) -> None:
+    gathering = CommitDelay()
+    gathering.committed(begun, 0, 8)
+    now = begun + passed_s
+    left_s = gathering.left_s(now)
+    assert left_s <= GATHER_S + 2e-6
+    assert gathering.is_over(now + left_s, 1)
 
 
 def test_waits_in_vain_become_rare() -> None:

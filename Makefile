@@ -1,5 +1,7 @@
 # Two commands do everything on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
+# What the tests need is brought side by side: the compiler has one processor, packages come meanwhile.
+MAKEFLAGS += --jobs=2
 VENV := .venv
 RUN := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
@@ -8,6 +10,9 @@ COMPILED := $(VENV)/.compiled
 PEERS := build/peers/.installed
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 
+# Of the demo, at most.
+LINES := 150000
+
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
 # Side by side, as many as wait for each other's disks, clocks and processes rather than for a core.
 BESIDE := --numprocesses 3 --dist loadgroup
@@ -15,11 +20,11 @@ QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py t
 
 .PHONY: demo demo-data test peers compiled interpreted wheel check lint types lock clean
 demo: $(COMPILED)
-	$(RUN) -m bench.demo
+	$(RUN) -m bench.demo --lines $(LINES)
 
 # The demo, and its log archived and reported on. Brings Spark, as `make test` does.
 demo-data: $(SPARK) $(COMPILED)
-	$(RUN) -m bench.demo_data
+	$(RUN) -m bench.demo_data --lines $(LINES)
 
 # All tests, with the code that this machine runs; where that is compiled, the quick ones interpreted, too, and those that
 # plant bugs.
@@ -75,7 +80,7 @@ $(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock
 # own tests that ours must pass, from their source distributions.
 peers: $(PEERS)
 PEERS_PIP := build/peers/venv/bin/python -m pip --quiet --disable-pip-version-check
-$(PEERS): requirements-peers.lock peers-src.lock quorate/pyproject.toml
+$(PEERS): requirements-peers.lock peers-src.lock quorate/pyproject.toml | $(STAMP)
 	rm -rf build/peers && mkdir -p build/peers/src
 	$(PYTHON) -m venv build/peers/venv
 	$(PEERS_PIP) install --require-hashes -r requirements-peers.lock

@@ -4,8 +4,11 @@ Three nodes form a cluster of two shards, each led by another node. Every line o
 becomes a job with a delay and a priority, in one of two queues, one in each shard. The node that leads a shard is
 killed with SIGKILL in the middle of producing to it, and the one that leads it later in the middle of consuming. In the
 end every line that was acknowledged must have been delivered, and nothing that was confirmed may have come back.
+
+`make demo LINES=20000` does it with fewer lines, in less time.
 """
 
+import argparse
 import random
 import sys
 import sysconfig
@@ -32,14 +35,14 @@ DELAYS_S = (0, 0, 0, 1, 3, 6)
 PRIORITIES = (0, 0, 0, 1, 5)
 
 
-def library_lines() -> list[str]:
-    """The lines of the standard library's own modules, in a fixed order."""
+def library_lines(most: int = LINES_MAX) -> list[str]:
+    """The first lines of the standard library's own modules, in a fixed order."""
     lines: list[str] = []
     for path in sorted(Path(sysconfig.get_paths()["stdlib"]).glob("*.py")):
         lines += path.read_text(encoding="utf-8", errors="replace").splitlines()
-        if len(lines) > LINES_MAX:
+        if len(lines) > most:
             break
-    return lines[:LINES_MAX]
+    return lines[:most]
 
 
 @dataclass
@@ -54,14 +57,14 @@ class Ledger:
 
 
 class Demo:
-    """One run of it."""
+    """One run of it, with so many lines at most."""
 
-    def __init__(self, cluster: BenchCluster) -> None:
+    def __init__(self, cluster: BenchCluster, lines: int = LINES_MAX) -> None:
         self._cluster = cluster
         nodes = [("127.0.0.1", node.port) for node in cluster.nodes.values()]
         self._client = Client(nodes=nodes, timeout=20)
         self._ledger = Ledger()
-        self._lines = library_lines()
+        self._lines = library_lines(lines)
         self._random = random.Random(2026)
         self._killer: threading.Timer | None = None
         self._killed: list[int] = []
@@ -199,12 +202,23 @@ class Demo:
         return not lost and not ledger.wrong and len(ledger.delivered) == len(self._lines)
 
 
+def asked_lines(program: str) -> int:
+    """Read from the command line how many lines are wanted."""
+    parser = argparse.ArgumentParser(prog=f"python -m {program}")
+    parser.add_argument("--lines", type=int, default=LINES_MAX, help=f"at most ({LINES_MAX})")
+    lines: int = parser.parse_args().lines
+    if lines < 4 * BATCH:
+        parser.error(f"--lines: {4 * BATCH} at least, so that nodes are killed in the middle of it")
+    return lines
+
+
 def main() -> int:
     """Run the demo on a cluster of its own."""
+    lines = asked_lines("bench.demo")
     begun = time.monotonic()
     with running_cluster(PORT, **SETTINGS) as cluster:
         print(f"three nodes are up after {time.monotonic() - begun:.1f} s")
-        is_well = Demo(cluster).run()
+        is_well = Demo(cluster, lines).run()
     print(f"{'All is well' if is_well else 'SOMETHING IS WRONG'}, after {time.monotonic() - begun:.0f} s")
     return 0 if is_well else 1
 

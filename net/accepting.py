@@ -18,10 +18,11 @@ from typing import Any, Final
 log = logging.getLogger("quorate.clients")
 
 ACCEPTED_IN_ONE_TURN: Final = 2
-"""So many of a flood are taken before the loop's others have their turn: each takes some 0.1 ms before it is served.
+"""So many are taken before the loop's others have their turn: each takes some 0.1 ms before it is served."""
 
-Where there is no flood it is one: a second is hardly ever there, and to ask for it costs a fifth of taking one.
-"""
+QUICK_S: Final = 0.0005
+"""Where somebody came no longer ago and there is no flood, one is taken: a second is hardly ever there, and to ask for
+it costs a fifth of taking one. It is there where the loop has long turns."""
 
 PER_S: Final = 1000.0
 BURST: Final = 100.0
@@ -88,9 +89,10 @@ class Acceptor:
     def _readable(self) -> None:
         now = time.monotonic()
         at_once = self._at_once()
+        is_quick = now - self._at < QUICK_S
         self._left = min(self._left + (now - self._at) * PER_S, at_once) if at_once < ALL else ALL
         self._at = now
-        for _ in range(ACCEPTED_IN_ONE_TURN if self._left < BURST / 2 else 1):
+        for _ in range(1 if is_quick and self._left >= BURST / 2 else ACCEPTED_IN_ONE_TURN):
             if self._is_closed:
                 return
             if self._left < 1:
@@ -119,8 +121,8 @@ class Acceptor:
 
 class Entering:
     """Does `taking`, which takes in `sock`, from now on, and without a task: its first step is done at once, and it has
-    one more. `ended` is called behind the last. What the system refuses closes the socket; what else is raised is the
-    loop's to report.
+    one more. `ended` is called behind the last. What the system refuses closes the socket; what else is raised goes to
+    the loop's exception handler, and no further.
     """
 
     __slots__ = ("_ended", "_sock", "_taking")
@@ -139,9 +141,9 @@ class Entering:
         except OSError:
             self._sock.close()
             self._ended()
-        except BaseException:
+        except Exception as error:
             self._ended()
-            raise
+            asyncio.get_running_loop().call_exception_handler({"message": "taking a client in", "exception": error})
         else:
             future.add_done_callback(self._go_on)
 

@@ -84,11 +84,10 @@ class AsyncWrites(Protocol):
         False: not begun, since too many are under way, `data` is too large, or the system refuses.
         """
 
-    def waits(self) -> int:
-        """Count how often this thread has waited for something in the system. A system call.
+    def used(self) -> tuple[int, float]:
+        """Count how often this thread has waited for something in the system, and how long it has worked (s).
 
-        It tells a `start` that took long since it had to wait from one that took long since the thread was kept from
-        the processor.
+        It tells a `start` that took long from one whose thread was only kept from the processor. A system call.
         """
 
     def finished(self) -> list[tuple[int, bool]]:

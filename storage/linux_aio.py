@@ -97,9 +97,10 @@ class LinuxAio:
         self._under_way[slot] = (token, size)
         return True
 
-    def waits(self) -> int:
+    def used(self) -> tuple[int, float]:
         """By getrusage(2): a voluntary switch is a wait; another process, or another machine, makes none."""
-        return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+        usage = resource.getrusage(resource.RUSAGE_THREAD)
+        return usage.ru_nvcsw, usage.ru_utime + usage.ru_stime
 
     def finished(self) -> list[tuple[int, bool]]:
         """Take the writes that are done. The eventfd is read first: who ends after that makes it readable again."""

@@ -7,8 +7,8 @@
 | LANE | otherwise | two thread switches, some 30 us, a third of a quick write |
 
 To begin a write takes little, but it may have to wait for a lock of the file system, or for room in the system's
-queues, and the loop with it. One that waited very long, several that waited long, or one that failed, and lanes have
-the writes for `AVOIDED_S`, each time twice as long. Only waits count: what a busy machine's other processes took of the
+queues, and the loop with it. One that took very long, several that took long, or one that failed, and lanes have the
+writes for `AVOIDED_S`, each time twice as long. Waits and work count: what a busy machine's other processes had of the
 time was once counted, too, and then a cluster's leader had lanes write most of the time, for a sixth of its CPU.
 
 If the loop waited for small writes that the system could finish, 4 connections would do 8 % more, 8 as much, 16 10 %
@@ -89,7 +89,7 @@ class WritePlace:
         return Place.LOOP if may_wait else Place.LANE
 
     def begun(self, now: float, seconds: float) -> None:
-        """Note that the system was given a write, and took it or not; it waited so long for that."""
+        """Note that the system was given a write, and took it or not; that took so long."""
         self._begun += 1
         self._long_begun += seconds > QUICK_S
         if seconds > BEGUN_S or self._long_begun > LONG_BEGUN_MAX:

@@ -73,12 +73,14 @@ class WriteWays:
         writes = self._writes
         if writes is None:
             return False
-        waits = writes.waits()
+        waits, worked_s = writes.used()
         is_begun = writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self._runtime.monotonic()
         seconds = after - now
-        if seconds > QUICK_S and writes.waits() == waits:
-            seconds = 0.0  # the processor was somebody else's meanwhile: a lane's thread would not have had it, either
+        if seconds > QUICK_S:
+            waits_after, worked_after_s = writes.used()
+            if waits_after == waits:  # the rest of the time a lane's thread would not have had the processor, either
+                seconds = worked_after_s - worked_s
         self.place.begun(after, seconds)
         if is_begun:
             self._begun[write.entry_count] = write

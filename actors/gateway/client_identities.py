@@ -8,6 +8,7 @@ are left for those who mend that: clients on this machine, and whoever may opera
 its connection, a few more may come in for a moment, to show one.
 """
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from actors.gateway.access import AccessTable, Known, Patience
@@ -18,7 +19,7 @@ from actors.messages.call import Call, Client
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor
 from actors.messages.rights import Principal, Rights
-from actors.runtime.contract import Runtime
+from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
 from net.clients.udp import DatagramClient
 from net.sockets import is_loopback
@@ -83,6 +84,7 @@ class ClientIdentities:
         self._patience = Patience()
         self._beside: dict[Connection, str] = {}
         self._unproved: dict[Connection, None] = {}
+        self._timers: dict[Connection, list[Timer]] = {}
         self.reception = Reception(runtime, self._note_one)
         self.datagrams_near = table.stranger(is_near=True).principal
         self.datagrams_far = table.stranger(is_near=False).principal
@@ -100,11 +102,15 @@ class ClientIdentities:
         self.reception.connected(connection)
         self._identify(connection, identity)
         if not identity.known.principal.rights.has_some:
-            self._runtime.call_later(AUTHENTICATE_S, lambda: self._has_shown_nothing(connection))
+            self._later(connection, AUTHENTICATE_S, self._has_shown_nothing)
+
+    def _later(self, connection: Connection, delay_s: float, callback: Callable[[Connection], None]) -> None:
+        """Call that with the client then, if it is still there: one that is gone leaves nothing."""
+        self._timers.setdefault(connection, []).append(self._runtime.call_later(delay_s, lambda: callback(connection)))
 
     def _has_shown_nothing(self, connection: Connection) -> None:
         identity: ClientIdentity = connection.identity
-        if not identity.known.proof and not identity.known.principal.rights.has_some and not connection.is_gone:
+        if not identity.known.proof and not identity.known.principal.rights.has_some:
             reason = f"no token within {AUTHENTICATE_S:g} s, and nothing is allowed without one"
             connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
 
@@ -146,7 +152,7 @@ class ClientIdentities:
             self._beside[tried[0]] = ENDED
             tried[0].abort()
         self._beside[connection] = PROBATION
-        self._runtime.call_later(PROBATION_S, lambda: self._end_probation(connection))
+        self._later(connection, PROBATION_S, self._end_probation)
         return True
 
     def _makes_room(self, newcomer: Connection) -> bool:
@@ -182,6 +188,8 @@ class ClientIdentities:
         """Forget a client that is gone."""
         self._beside.pop(connection, None)
         self._unproved.pop(connection, None)
+        for timer in self._timers.pop(connection, ()):
+            timer.cancel()
         self.reception.disconnected(connection)
 
     def asked(self, connection: Connection, order: int, request: Request) -> str | None:

@@ -51,6 +51,9 @@ GRACE_S: Final = 0.3
 ROOM: Final = 0.9
 """So much of the places may be taken when clients of other workers come."""
 
+NEWCOMERS: Final = 16
+"""Behind so many clients that have come a turn is begun."""
+
 MAY_HAVE_CHANGED: Final = frozenset({None, ErrorWord.UNKNOWN_OUTCOME})
 """The errors of what is written down as done: what was refused has changed nothing."""
 
@@ -129,6 +132,8 @@ class Listener(LoopActor):
         """Why a new client, whose certificate has those `names`, can't be served; None if it is."""
         self._identities.connected(connection, address, names)
         self.counts.connections_begun += 1
+        if not self.counts.connections_begun % NEWCOMERS and not self.turn.is_begun:
+            self.turn.begin()  # with which the garbage collector is asked: they may ask for nothing
         allowed = self.limits.connections_max
         if not self._identities.has_place(connection, len(self._connections), allowed):
             self.room.reached.note("max_connections", f"{allowed} clients are connected")

@@ -5,7 +5,7 @@ Listener. Each is told to the log with its address, and not so often that tellin
 import logging
 from typing import Final
 
-from actors.runtime.contract import Runtime
+from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
 from net.refusals import Refusals
 
@@ -26,19 +26,20 @@ class TurnedAway:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._refusals = Refusals(log, "the clients' ports")
-        self._without_place: dict[Connection, None] = {}
+        self._without_place: dict[Connection, Timer] = {}
 
     def no_place(self, connection: Connection) -> None:
         """Tell it why, and close it: nobody sweeps it."""
         if len(self._without_place) >= REFUSED_MAX:
             connection.abort()
         else:
-            self._without_place[connection] = None
-            self._runtime.call_later(REFUSED_S, connection.abort)
+            self._without_place[connection] = self._runtime.call_later(REFUSED_S, connection.abort)
 
     def closed(self, connection: Connection) -> None:
         """Forget a client that is gone."""
-        self._without_place.pop(connection, None)
+        timer = self._without_place.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
 
     def broke(self, who: str, error: Exception) -> None:
         """Let whoever made its session raise pay, and nobody else."""

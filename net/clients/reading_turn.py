@@ -149,6 +149,10 @@ class ReadingTurn:
             self._left_s -= self._clock() - self._begun_stranger + written * WRITE_S_PER_BYTE
             self._begun_stranger = NOBODY
 
+    def was_known(self, size: int) -> None:
+        """Count so many bytes as a known client's: who sent them was taken for a stranger, and they hold his token."""
+        self._strangers_read -= size
+
     def charge(self, forwarded: int) -> None:
         """Reckon so many of strangers' requests, which were forwarded."""
         self._charge(forwarded * FORWARDED_S)

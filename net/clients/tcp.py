@@ -122,8 +122,9 @@ class TcpProtocol(asyncio.Protocol):
         """Reckon what that takes: all of it for strangers' slice of this turn, what is large for long."""
         turn = self._turn
         turn.begin_stranger(len(data))
+        account = connection.account
         # the last piece of something large may be short, and takes the time of all
-        size = len(data) + connection.account.partial
+        size = len(data) + account.partial
         if size < TAKES_TIME_BYTES:
             connection.receive(data)
         else:
@@ -131,6 +132,8 @@ class TcpProtocol(asyncio.Protocol):
             connection.receive(data)
             self._sink.strangers.spent(connection, time.thread_time() - begun, size)
         turn.end_stranger()
+        if account.is_known:  # it has shown a token
+            turn.was_known(len(data))
 
     def eof_received(self) -> bool:
         """Note that the client sends nothing more."""
@@ -154,6 +157,11 @@ class TcpProtocol(asyncio.Protocol):
         if connection is not None:
             self._connection = None
             connection.lost()
+
+
+def paced(at_once: Callable[[], float]) -> Callable[[], float]:
+    """Let no more than a burst come at one moment: a handshake takes longer than all else of taking one in."""
+    return lambda: min(at_once(), BURST)
 
 
 class TcpServer:
@@ -180,9 +188,7 @@ class TcpServer:
         self._entering = 0
         bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # these are those of each client's socket
         keep_alive(bound)
-        # a handshake takes longer than all else of taking one in: of those not so many at once
-        may_come = at_once if tls is None else lambda: min(at_once(), BURST)
-        self._acceptor = Acceptor(bound, self._came, BACKLOG, may_come)
+        self._acceptor = Acceptor(bound, self._came, BACKLOG, at_once if tls is None else paced(at_once))
 
     def close(self) -> bool:
         """Take no more clients but those who wait already; whether any is being taken in."""
@@ -194,15 +200,15 @@ class TcpServer:
             self._entering += 1
             Entering(self._loop.connect_accepted_socket(self._make, sock), sock, self._entered)
         else:
-            self._intake.begin(sock, address, self._shake_hands(sock, address, self._tls()))
+            self._intake.begin(sock, address, self._shake_hands(sock, address, self._tls))
 
     def _entered(self) -> None:
         self._entering -= 1
 
-    async def _shake_hands(self, sock: socket.socket, address: str, tls: ssl.SSLContext) -> None:
+    async def _shake_hands(self, sock: socket.socket, address: str, tls: Callable[[], ssl.SSLContext]) -> None:
         try:
             await self._loop.connect_accepted_socket(
-                self._make, sock, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
+                self._make, sock, ssl=tls(), ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
             self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")

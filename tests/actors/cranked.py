@@ -77,6 +77,11 @@ class CrankedRuntime(Runtime):
         self._timers.append(timer)
         return timer
 
+    @property
+    def waiting_timers(self) -> int:
+        """Count those that are to ring."""
+        return sum(timer.callback is not None for timer in self._timers)
+
     def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
         """Noted in `watched`."""
         self.watched[descriptor] = callback

@@ -4,6 +4,8 @@ import asyncio
 import errno
 import itertools
 import socket
+import statistics
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -140,12 +142,35 @@ def test_all_come_as_soon_as_they_do_where_all_may_and_are_paced_again_when_not(
         await door.wait_for(count)
         assert loop.time() - begun < BURST / accepting.PER_S, "no pace"
         grown = [after - before for before, after in itertools.pairwise(steps)]
-        assert max(grown) == 1, "the loop's others had their turn"
+        assert max(grown) <= ACCEPTED_IN_ONE_TURN, "the loop's others had their turn"
         door.at_once = CROWD_BURST
         door.connect(40)
         begun = loop.time()
         await door.wait_for(count + 40)
         assert loop.time() - begun >= (40 - CROWD_BURST) / accepting.PER_S / 2
+
+    opened(socket.socket, what)
+
+
+@pytest.mark.parametrize(("turn_s", "each"), [(0.0, 1.0), (0.002, float(ACCEPTED_IN_ONE_TURN))])
+def test_one_comes_in_a_short_turn_and_more_in_a_long_one(turn_s: float, each: float) -> None:
+    """To look for another is in vain mostly; but where turns are long it would wait for the whole next one."""
+
+    async def what(door: Door) -> None:
+        door.at_once = ALL
+        loop = asyncio.get_running_loop()
+        turns: list[int] = []
+
+        def others() -> None:
+            turns.append(len(door.came))
+            time.sleep(turn_s)
+            loop.call_soon(others)
+
+        door.connect(60)
+        others()
+        await door.wait_for(60)
+        grown = [after - before for before, after in itertools.pairwise(turns)]
+        assert statistics.median([one for one in grown if one]) == each
 
     opened(socket.socket, what)
 

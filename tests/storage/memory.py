@@ -63,7 +63,7 @@ class MemoryFile:
 class MemoryWrites:
     """Writes that go on until `finish`. `on_start` is told each one's token, and says whether the system takes it.
 
-    `waited`: how often a thread had to wait for that.
+    `waited`: how often a thread had to wait for that; `worked_s`: for how long it worked.
     """
 
     descriptor = 99
@@ -72,6 +72,7 @@ class MemoryWrites:
         self.under_way: dict[int, tuple[DiskFile, int, bytes]] = {}
         self.is_closed = False
         self.waited = 0
+        self.worked_s = 0.0
         self._on_start = on_start
         self._ended: list[tuple[int, bool]] = []
 
@@ -83,9 +84,9 @@ class MemoryWrites:
             return False
         return True
 
-    def waits(self) -> int:
+    def used(self) -> tuple[int, float]:
         """As it was told."""
-        return self.waited
+        return self.waited, self.worked_s
 
     def finish(self, token: int, *, is_durable: bool = True) -> None:
         """One ends."""

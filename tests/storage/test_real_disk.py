@@ -163,18 +163,21 @@ def test_what_the_system_refuses_is_told(folder: RealFolder) -> None:
     assert writes.close(1.0)
 
 
-def test_waits_of_this_thread_are_counted_and_not_what_it_works(folder: RealFolder) -> None:
+def test_waits_and_work_of_this_thread_are_told_apart(folder: RealFolder) -> None:
     writes = open_linux_aio()
     assert writes is not None
-    before = writes.waits()
-    until = time.thread_time() + 0.01
+    waits, worked_s = writes.used()
+    until = time.thread_time() + 0.05
     while time.thread_time() < until:
         pass
-    worked = writes.waits()
-    assert worked - before <= 1, "the interpreter's lock may be another's"
+    waits_then, worked_then_s = writes.used()
+    assert waits_then - waits <= 1, "the interpreter's lock may be another's"
+    assert 0.03 < worked_then_s - worked_s < 0.1
     for _ in range(20):
         time.sleep(0.001)
-    assert worked + 20 <= writes.waits() <= worked + 25
+    waits, worked_s = writes.used()
+    assert waits_then + 20 <= waits <= waits_then + 25
+    assert worked_s - worked_then_s < 0.03
     assert writes.close(1.0)
 
 

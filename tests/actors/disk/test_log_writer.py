@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from actors.disk.log_writer import RETRY_S, LogWriter
 from actors.disk.write_place import ASKED_MIN, AVOIDED_S
 from actors.disk.write_ways import WriteWays
@@ -199,10 +201,12 @@ def test_where_the_thread_was_kept_from_the_processor_the_system_has_the_next_wr
     assert begun.writer.lane.take(WriteBytes) == []
 
 
-def test_where_the_system_waits_long_to_begin_a_write_lanes_have_the_next() -> None:
+@pytest.mark.parametrize("works", [True, False])
+def test_where_it_takes_long_to_begin_a_write_lanes_have_the_next(works: bool) -> None:
     def slow(token: int) -> bool:
         begun.writer.runtime.time += 0.02
-        begun.writes.waited += 1
+        begun.writes.waited += not works
+        begun.writes.worked_s += 0.02 * works
         return True
 
     begun = Begun(slow)

@@ -84,6 +84,10 @@ class House:
                         send_answers([(gather.call, gather.reply())])
             self.runtime.crank()
 
+    def waiting_timers(self) -> int:
+        """Count the timers that are to ring."""
+        return self.runtime.waiting_timers
+
     def client(self, name: str | None = None, host: str = "192.0.2.7") -> "Guest":
         guest = Guest(self, host)
         if name is not None:

@@ -1,7 +1,10 @@
 """Clients that come and go: the last places, who has to show a token, who guesses, who comes over from a worker."""
 
+import pytest
+
 from actors.gateway.access import FAILURE_WAIT_MAX_S, AccessTable, Entry
 from actors.gateway.client_identities import AUTHENTICATE_S, PROBATION_MAX, PROBATION_S, RESERVED
+from actors.gateway.listener import NEWCOMERS
 from actors.messages.rights import Rights
 from actors.node.access_file import rights_of
 from quorate.protocol import Action
@@ -98,6 +101,44 @@ def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:
     house.crank(AUTHENTICATE_S + 0.1)
     assert [reply["error"] for reply in silent.replies()] == ["not_authenticated"]
     assert not known.end.closed_how
+
+
+@pytest.mark.parametrize("connections_max", [2, 100])
+def test_of_who_has_left_no_timer_is_left(connections_max: int) -> None:
+    """A flood of strangers that come and go, some thousand a second, was kept for ten seconds."""
+    house = House({"w": rights_of(["produce"])}, connections_max=connections_max)
+    house.crank()
+    before = house.waiting_timers()
+    for _ in range(connections_max):
+        house.client("w")
+    there = house.waiting_timers()
+    for _ in range(2 * PROBATION_MAX):
+        guest = house.client()
+        guest.connection.lost()
+    assert house.waiting_timers() == there
+    assert there <= before + connections_max
+
+
+def test_who_found_no_place_and_has_left_leaves_no_timer() -> None:
+    house = House(None, connections_max=1)
+    house.client()
+    there = house.waiting_timers()
+    turned_away = house.client()
+    assert turned_away.refused is not None
+    assert house.waiting_timers() == there + 1
+    turned_away.connection.lost()
+    assert house.waiting_timers() == there
+
+
+def test_clients_that_come_and_ask_nothing_begin_turns() -> None:
+    """Of a flood of them all objects were young when the garbage collector was asked next."""
+    house = House(None, connections_max=1000)
+    begun = []
+    for _ in range(3 * NEWCOMERS):
+        house.client()
+        begun.append(house.listener.turn.is_begun)
+        house.crank()
+    assert begun.count(True) == 3
 
 
 def test_after_a_token_that_is_none_no_other_is_looked_at() -> None:

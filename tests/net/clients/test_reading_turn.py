@@ -67,6 +67,18 @@ class Clocked:
         self.time += seconds
 
 
+def test_whose_bytes_hold_a_token_is_one_of_the_others() -> None:
+    """Clients that connect for each request, with their token before it, come in as strangers every time."""
+    clocked = Clocked()
+    assert not clocked.turn.look_for_others()
+    assert clocked.stranger(0.0, 100)
+    assert not clocked.turn.look_for_others()
+    clocked.turn.was_known(100)
+    assert clocked.turn.look_for_others()
+    clocked.time += OTHERS_S
+    assert not clocked.turn.look_for_others(), "it is seen once"
+
+
 def test_all_that_come_in_one_turn_have_a_budget_together_and_a_new_one_in_the_next() -> None:
     clocked = Clocked()
     heard = [clocked.known(0.001) for _ in range(100)]

@@ -14,12 +14,11 @@ import pytest
 import uvloop
 
 from net.accepting import ALL, BURST
-from net.clients import tcp
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.held_bytes import Account, HeldBytes
 from net.clients.reading_turn import ReadingTurn
-from net.clients.tcp import TcpProtocol, listen_tcp
+from net.clients.tcp import TcpProtocol, listen_tcp, paced
 from net.protocols import PROTOCOLS, NodeFacts
 from net.protocols.session import RequestLimits, Session
 from net.sockets import listening_socket
@@ -82,52 +81,37 @@ def test_a_clients_socket_has_the_options_of_the_one_that_listens(new_loop: Any)
     loop = new_loop()
     bound = listening_socket("127.0.0.1", 0, socket.SOCK_STREAM)
     sink: Any = Stopping()
-    made: list[socket.socket] = []
+    came: list[Any] = []
 
-    class Kept(TcpProtocol):
-        def connection_made(self, base: asyncio.BaseTransport) -> None:
-            super().connection_made(base)
-            made.append(base.get_extra_info("socket"))
+    def admit(connection: Connection, *arguments: Any) -> None:
+        came.append(connection.transport)
 
     def make() -> TcpProtocol:
-        return Kept(sink, PROTOCOLS["json"], ConnectionLimits, lambda *arguments: None)
+        return TcpProtocol(sink, PROTOCOLS["json"], ConnectionLimits, admit)
 
     server = loop.run_until_complete(listen_tcp("127.0.0.1", 0, make, bound=bound))
-    with socket.create_connection(bound.getsockname(), timeout=5):
-        loop.run_until_complete(asyncio.sleep(0.1))
-        (sock,) = made
-        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-        for option, value in (
-            (socket.TCP_KEEPIDLE, KEEP_ALIVE_S),
-            (socket.TCP_KEEPINTVL, KEEP_ALIVE_STEP_S),
-            (socket.TCP_KEEPCNT, KEEP_ALIVE_TRIES),
-            (socket.TCP_USER_TIMEOUT, UNHEARD_MS),
-        ):
-            assert sock.getsockopt(socket.IPPROTO_TCP, option) == value
-        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    try:
+        with socket.create_connection(bound.getsockname(), timeout=5):
+            loop.run_until_complete(asyncio.sleep(0.1))
+            sock = came[0].get_extra_info("socket")
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            for option, value in (
+                (socket.TCP_KEEPIDLE, KEEP_ALIVE_S),
+                (socket.TCP_KEEPINTVL, KEEP_ALIVE_STEP_S),
+                (socket.TCP_KEEPCNT, KEEP_ALIVE_TRIES),
+                (socket.TCP_USER_TIMEOUT, UNHEARD_MS),
+            ):
+                assert sock.getsockopt(socket.IPPROTO_TCP, option) == value
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+    finally:
         server.close()
-    loop.run_until_complete(asyncio.sleep(0.05))
-    loop.close()
+        loop.run_until_complete(asyncio.sleep(0.05))
+        loop.close()
 
 
-@pytest.mark.parametrize(("with_tls", "at_once", "may_come"), [(False, ALL, ALL), (True, ALL, BURST), (True, 4.0, 4.0)])
-def test_handshakes_are_never_begun_as_fast_as_they_come(
-    with_tls: bool, at_once: float, may_come: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[Any] = []
-    monkeypatch.setattr(tcp, "Acceptor", lambda bound, came, backlog, at_once: asked.append(at_once))
-    sink: Any = Stopping()
-
-    def make() -> TcpProtocol:
-        return TcpProtocol(sink, PROTOCOLS["json"], ConnectionLimits, lambda *arguments: None)
-
-    async def run() -> None:
-        tls = (lambda: ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)) if with_tls else None
-        await listen_tcp("127.0.0.1", 0, make, tls, bound, at_once=lambda: at_once)
-
-    with socket.socket() as bound:
-        asyncio.run(run())
-    assert asked[0]() == may_come
+@pytest.mark.parametrize(("at_once", "may_come"), [(ALL, BURST), (BURST, BURST), (4.0, 4.0)])
+def test_handshakes_are_never_begun_as_fast_as_they_come(at_once: float, may_come: float) -> None:
+    assert paced(lambda: at_once)() == may_come
 
 
 def _come_and_go(port: int, requests: bytes, context: ssl.SSLContext | None) -> None:

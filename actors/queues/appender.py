@@ -43,7 +43,8 @@ class Appender:
 
     def _gathered(self) -> None:
         self._is_gathering = False
-        self._again()
+        if self.ledger.records:  # else they have left meanwhile
+            self._again()
 
     def rest(self) -> None:
         """Nothing is to leave any more but what is sent at once."""

@@ -41,7 +41,7 @@ class WriteWays:
         """From now on: a lane answers to `host`, and `heed` is called when the system has finished something."""
         self._host = host
         if self._writes is not None:
-            self._runtime.watch(self._writes.descriptor, heed)
+            self._runtime.watch(self._writes.descriptor, heed, lambda: bool(self._begun))
 
     def next_lane(self) -> Mailbox[ToDiskLane]:
         """By turns."""

@@ -76,7 +76,7 @@ class AsyncioRuntime(Runtime):
         self._has_failed = False
         self._thread_id = threading.get_ident()
         self._line: deque[Turn] = deque()
-        self._watched: list[Callable[[], None]] = []
+        self._watched: list[tuple[Callable[[], None], Callable[[], bool]]] = []
         self._served_at = 0.0
         self._is_serving = False
         self._late_at = 0.0
@@ -131,9 +131,9 @@ class AsyncioRuntime(Runtime):
         """Run a timer of the loop. What it raises ends the worker, as what a turn raises does."""
         return self._loop.call_later(delay_s, self._ring, callback)
 
-    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def watch(self, descriptor: int, callback: Callable[[], None], expects: Callable[[], bool]) -> None:
         """By the loop's poll, and where that is late, before a turn."""
-        self._watched.append(callback)
+        self._watched.append((callback, expects))
         self._loop.add_reader(descriptor, self._ring, callback)
 
     def _ring(self, callback: Callable[[], None]) -> None:
@@ -185,8 +185,9 @@ class AsyncioRuntime(Runtime):
         line = self._line
         begun = self._begin()
         if begun - self._served_at > LOOK_S:
-            for callback in self._watched:
-                self._ring(callback)
+            for callback, expects in self._watched:
+                if expects():
+                    self._ring(callback)
         until = begun + TURN_S
         while line:
             self._take(line.popleft())

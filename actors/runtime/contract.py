@@ -110,8 +110,9 @@ class Runtime(ABC):
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod
-    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
-        """Call `callback` on the loop whenever `descriptor` has something to read, and now and then when it has not."""
+    def watch(self, descriptor: int, callback: Callable[[], None], expects: Callable[[], bool]) -> None:
+        """Call `callback` on the loop whenever `descriptor` has something to read, and now and then while something is
+        expected there."""
         raise NotImplementedError  # abstract: the class says why there is a body
 
     @abstractmethod

@@ -82,7 +82,7 @@ class CrankedRuntime(Runtime):
         """Count those that are to ring."""
         return sum(timer.callback is not None for timer in self._timers)
 
-    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def watch(self, descriptor: int, callback: Callable[[], None], expects: Callable[[], bool]) -> None:
         """Noted in `watched`."""
         self.watched[descriptor] = callback
 

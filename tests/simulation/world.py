@@ -205,7 +205,7 @@ class SimulatedRuntime(Runtime):
         """As long as this incarnation lives."""
         return self.world.later(max(delay_s / self.clock.rate, 5e-5), lambda: self.run(callback))
 
-    def watch(self, descriptor: int, callback: Callable[[], None]) -> None:
+    def watch(self, descriptor: int, callback: Callable[[], None], expects: Callable[[], bool]) -> None:
         """The system's descriptors are those of its writes."""
         self._watched[descriptor] = callback
 

@@ -417,7 +417,10 @@ class Noted:
         self._seen.append("turn")
 
 
-def test_what_is_watched_is_looked_at_before_the_turn_of_a_loop_that_is_busy(loop: Loop) -> None:
+@pytest.mark.parametrize(("expects", "order"), [(True, ["watched", "turn"]), (False, ["turn", "watched"])])
+def test_what_is_watched_and_expected_is_looked_at_before_the_turn_of_a_loop_that_is_busy(
+    expects: bool, order: list[str], loop: Loop
+) -> None:
     seen: list[str] = []
     is_over = threading.Event()
     descriptor = os.eventfd(0, os.EFD_NONBLOCK)
@@ -433,8 +436,8 @@ def test_what_is_watched_is_looked_at_before_the_turn_of_a_loop_that_is_busy(loo
         time.sleep(4 * LOOK_S)
         loop.runtime.wake(Noted(seen))
 
-    loop.call(lambda: loop.runtime.watch(descriptor, heed))
+    loop.call(lambda: loop.runtime.watch(descriptor, heed, lambda: expects))
     loop.call(lambda: loop.loop.call_later(0.002, be_busy))
     assert is_over.wait(10)
-    assert seen == ["watched", "turn"]
+    assert seen == order
     os.close(descriptor)

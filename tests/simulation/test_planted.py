@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -53,6 +53,35 @@ pytestmark = pytest.mark.skipif(
 
 SEEDS_MAX = 200
 """One seed in twenty meets the rarest of these bugs: among 60 none did once, after a change elsewhere."""
+
+
+FOUND_BY: Final = {
+    "_voted_before_saved": 25,
+    "_keys_dropped_on_failover": 23,
+    "_committed_by_one": 9,
+    "_votes_without_its_log": 6,
+    "_due_by_its_own_clock": 6,
+    "_undone_but_for_one": 4,
+    "_not_undone": 4,
+    "_taken_before_logged": 54,
+    "_readers_not_waited_for": 31,
+    "_backlog_rows_kept": 5,
+    "_half_cleared": 7,
+    "_idle_kept": 9,
+    "_offer_dropped": 3,
+    "_members_not_followed": 3,
+    "_used_unnoticed": 3,
+    "_told_before_written_by_the_loop": 161,
+}
+"""The seeds that found these bugs first, tried before all others. After a change of what is drawn others do."""
+
+
+def seeds_for(plant: Callable[[pytest.MonkeyPatch], None]) -> Iterator[int]:
+    """Give the seed that has found this bug before, if one did, and then all of them."""
+    first = FOUND_BY.get(plant.__name__)
+    if first is not None:
+        yield first
+    yield from range(1, SEEDS_MAX)
 
 
 @pytest.fixture(autouse=True)
@@ -354,7 +383,7 @@ def test_a_bug_planted_in_a_cluster_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 3))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, 3))
 
 
 def _offer_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -398,7 +427,7 @@ def test_a_bug_planted_in_shards_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, shards=2))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, size, shards=2))
 
 
 @pytest.mark.parametrize(
@@ -419,7 +448,7 @@ def test_a_planted_bug_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, 1))
 
 
 @pytest.mark.parametrize(
@@ -433,14 +462,15 @@ def test_a_bug_that_a_steward_sees_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, has_steward=True))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, size, has_steward=True))
 
 
 def test_a_bug_planted_where_the_loop_writes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     worlds = ((seed, World(seed)) for seed in itertools.count(1))
     apt = (seed for seed, world in worlds if world.latencies is QUICK_DISK and not world.has_async_writes)
     _told_before_written_by_the_loop(monkeypatch)
-    assert finds("damaged|is lost", itertools.islice(apt, SEEDS_MAX), lambda seed: Run(seed, 1))
+    seeds = itertools.chain([FOUND_BY["_told_before_written_by_the_loop"]], itertools.islice(apt, SEEDS_MAX))
+    assert finds("damaged|is lost", seeds, lambda seed: Run(seed, 1))
 
 
 def _fence_open(patch: pytest.MonkeyPatch) -> None:
@@ -555,4 +585,4 @@ def test_a_bug_that_workers_meet_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_workers=True))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, 1, has_workers=True))

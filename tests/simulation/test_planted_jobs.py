@@ -10,7 +10,7 @@ from storage.split_dict import SplitDict
 from storage.state import ShardState
 from storage.tenures import Tenures
 from tests.simulation.run import Run
-from tests.simulation.test_planted import SEEDS_MAX, finds, pytestmark, quiet
+from tests.simulation.test_planted import finds, pytestmark, quiet, seeds_for
 
 __all__ = ["pytestmark", "quiet"]
 
@@ -69,7 +69,7 @@ def test_a_bug_that_clients_of_gmqs_meet_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, 1, has_gophers=True))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, 1, has_gophers=True))
 
 
 @pytest.mark.parametrize(
@@ -83,4 +83,4 @@ def test_a_bug_that_clients_of_disques_meet_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], says: str, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plant(monkeypatch)
-    assert finds(says, range(1, SEEDS_MAX), lambda seed: Run(seed, size, has_jobbers=True))
+    assert finds(says, seeds_for(plant), lambda seed: Run(seed, size, has_jobbers=True))

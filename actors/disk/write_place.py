@@ -53,6 +53,14 @@ AVOIDED_S: Final = 1.0
 AVOIDED_MAX_S: Final = 64.0
 
 
+def own_seconds(seconds: float, before: tuple[int, float], after: tuple[int, float]) -> float:
+    """Say how much of the `seconds` that a start took counts, by what its thread had used (`AsyncWrites.used`).
+
+    Where it waited for nothing the rest was somebody else's: a lane's thread would not have had the processor, either.
+    """
+    return seconds if after[0] != before[0] else after[1] - before[1]
+
+
 class Place(Enum):
     """Who waits for a write."""
 

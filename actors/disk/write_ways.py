@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from actors.disk.write_place import QUICK_S, Place, WritePlace
+from actors.disk.write_place import QUICK_S, Place, WritePlace, own_seconds
 from actors.messages.disk import BytesWritten, WriteBytes
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane
@@ -73,14 +73,12 @@ class WriteWays:
         writes = self._writes
         if writes is None:
             return False
-        waits, worked_s = writes.used()
+        used = writes.used()
         is_begun = writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self._runtime.monotonic()
         seconds = after - now
         if seconds > QUICK_S:
-            waits_after, worked_after_s = writes.used()
-            if waits_after == waits:  # the rest of the time a lane's thread would not have had the processor, either
-                seconds = worked_after_s - worked_s
+            seconds = own_seconds(seconds, used, writes.used())
         self.place.begun(after, seconds)
         if is_begun:
             self._begun[write.entry_count] = write

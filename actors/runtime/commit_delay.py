@@ -22,8 +22,8 @@ ENOUGH: Final = 32
 SKIPPED_MAX: Final = 64
 """Commits that do not wait, after so many waits in vain that it has doubled to this."""
 
-
 ROUNDED_S: Final = 1e-6
+"""So much longer is waited, since a clock and what is left to wait are rounded when they are added."""
 
 
 class CommitDelay:

@@ -1,4 +1,4 @@
-"""Whole nodes under faults, some hundreds of seeds."""
+"""Whole nodes under faults: seeds until every rare branch is reached, and those that have found a bug."""
 
 import logging
 import os

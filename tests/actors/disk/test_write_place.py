@@ -17,6 +17,7 @@ from actors.disk.write_place import (
     RECORDS_MAX,
     Place,
     WritePlace,
+    own_seconds,
 )
 
 
@@ -33,6 +34,12 @@ def trusted() -> WritePlace:
         assert not is_here(place, 1, 512)
         place.took(Place.LANE, QUICK_S)
     return place
+
+
+def test_of_a_start_that_waited_all_counts_and_else_what_its_thread_worked() -> None:
+    assert own_seconds(0.02, (5, 1.0), (6, 1.001)) == 0.02
+    assert own_seconds(0.02, (5, 1.0), (5, 1.001)) == pytest.approx(0.001)
+    assert own_seconds(0.02, (5, 1.0), (5, 1.019)) == pytest.approx(0.019)
 
 
 def test_a_disk_has_to_be_quick_for_a_while_first() -> None:

@@ -15,6 +15,8 @@ import typer
 from cli.output import AsJson, Host, Port, credentials, fail, print_json, speaking
 from quorate.protocol import Action
 
+app = typer.Typer(add_completion=False)
+
 
 def _connected(host: str, port: int) -> socket.socket:
     """Open a connection that has shown what the command's options say."""
@@ -78,6 +80,7 @@ class _Connection:
         return True
 
 
+@app.command()
 @speaking
 def bench(
     connections: Annotated[int, typer.Option("--connections", "-c", min=1, max=10_000)] = 8,

@@ -16,7 +16,7 @@ from actors.node.launch import READY, launch
 from actors.node.node_lock import holder_of
 from cli.cluster_view import show_spread
 from cli.output import UNWELL, AsJson, Host, Port, client, console, credentials, fail, print_json, print_table, speaking
-from cli.secret import SECRET_FILE, make_secret
+from cli.secret import SECRET_FILE, make_secret, secret
 from quorate import Client, QuorateError, RefusedError, UnknownOutcomeError
 from quorate.protocol import DOWN, Action, ErrorWord
 
@@ -295,7 +295,7 @@ def start(
     listed = [
         {"node_id": n, "host": "127.0.0.1", "port": first_node_port + (n - 1) * shards} for n in range(1, nodes + 1)
     ]
-    secret = directory / SECRET_FILE
+    secret_file = directory / SECRET_FILE
     has_secret = not first.exists() or "cluster_secret_file" in json.loads(first.read_text())
     os.umask(0o077)
     for node in listed:
@@ -303,14 +303,14 @@ def start(
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / "node.json"
         if not path.exists():
-            if has_secret and not secret.exists():
-                make_secret(secret)
+            if has_secret and not secret_file.exists():
+                make_secret(secret_file)
             at = port + int(str(node["node_id"])) - 1
             own = {"node_id": node["node_id"], "port": at, "data_dir": str((folder / "data").resolve())}
             if shards > 1:
                 own["shards"] = shards
             if has_secret:
-                own["cluster_secret_file"] = str(secret.resolve())
+                own["cluster_secret_file"] = str(secret_file.resolve())
             path.write_text(json.dumps({**own, "cluster_node_list": listed}, indent=2) + "\n")
         config = json.loads(path.read_text())
         if holder_of(Path(config["data_dir"])) is not None:
@@ -393,3 +393,6 @@ def stop(directory: Folder) -> None:
         for descriptor in ended:
             os.close(descriptor)
             console.print(f"process {waiting.pop(descriptor)} has stopped")
+
+
+app.command()(secret)

@@ -12,7 +12,10 @@ from cli.output import fail, speaking
 from quorate.credentials import Credentials
 from quorate.urls import found
 
+app = typer.Typer(add_completion=False)
 
+
+@app.command()
 @speaking
 def console(
     url: Annotated[

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from actors.node import config as configuration
+from actors.node.config_file import ConfigError
 from actors.node.launch import READY, TRYING, launch, supervisor_command
 from actors.node.node_lock import holder_of
 from actors.node.reload_outcome import ReloadOutcome, last
@@ -73,7 +74,7 @@ def start(
         os.execv(command[0], command)
     _, faults = load_security(loaded)
     if faults:
-        raise configuration.ConfigError(faults)
+        raise ConfigError(faults)
     folder = Path(loaded["data_dir"])
     os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True)

@@ -13,18 +13,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from actors.node.config_file import members, without_comments
+from actors.node.config_file import ConfigError, members, without_comments
 from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED, is_wildcard
 
 ENVIRONMENT_PREFIX: Final = "QUORATE_"
-
-
-class ConfigError(Exception):
-    """The configuration can't be used; `faults` are all that is wrong with it, a line each."""
-
-    def __init__(self, faults: list[str]) -> None:
-        super().__init__("\n".join(faults))
-        self.faults = faults
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A configuration file: JSON, with comments and last commas; where each of its settings stands."""
+"""A configuration file: JSON, with comments and last commas; where each of its settings stands, and what is wrong."""
 
 import json
 import re
@@ -6,6 +6,14 @@ from typing import Any, Final
 
 _COMMENT_OR_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
+
+
+class ConfigError(Exception):
+    """The configuration can't be used; `faults` are all that is wrong with it, a line each."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = faults
 
 
 def without_comments(text: str) -> str:

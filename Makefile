@@ -18,7 +18,7 @@ LINES := 150000
 
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
 # Side by side, as many as wait for each other's disks, clocks and processes rather than for a core.
-BESIDE := --numprocesses 3 --dist loadgroup
+BESIDE := --numprocesses 3
 QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_planted_jobs.py tests/simulation/test_stale_reads.py
 
 .PHONY: demo demo-data test peers compiled interpreted wheel check lint types lock clean

@@ -3,14 +3,17 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadScopeScheduling
 
 import quorate_compiled
 from tests.cluster import Cluster
 from tests.node import Node
 from tests.quick_java import start_quickly
+from tests.sharing import Sharing
 
 settings.register_profile(
     "default", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
@@ -57,10 +60,11 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What goes one after the other in one process, and so takes longest in all (Spark's), begins first; then what is
-    slow by itself: so that none is left over when the others are done."""
+    """What is slow by itself begins first, so that none of it is left over when the others are done."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
-    def place(item: pytest.Item) -> tuple[bool, bool]:
-        return item.get_closest_marker("xdist_group") is None, item.get_closest_marker("slow") is None
 
-    items.sort(key=place)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """Share out tests to processes, as xdist asks for it."""
+    return Sharing(config, log)

@@ -278,7 +278,6 @@ def test_the_page_about_security_in_its_order(shell: Shell) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("page")
 def test_the_page_about_the_pipeline_in_its_order(shell: Shell) -> None:
     install, archive, report, trace, replay, stream, compact, *_ = [
         one for one in blocks("docs/pipeline.md") if one.startswith(("pip ", "qctl "))
@@ -310,7 +309,6 @@ def test_the_demo_proves_that_nothing_was_lost() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
 def test_the_demos_log_is_reported_on() -> None:
     make("demo-data", "LINES=20000")
     assert (ROOT / "quorate-demo-data" / "report" / "report.html").stat().st_size > 10_000

@@ -13,6 +13,7 @@ import pytest
 
 from quorate.version import VERSION
 from tests.node import free_port
+from tests.sharing import made_here
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"actors", "cli", "console", "data", "net", "storage"}
@@ -37,12 +38,10 @@ def run(*words: object, folder: Path | None = None, **environment: str) -> str:
 CAN_COMPILE = Path(sysconfig.get_path("include"), "Python.h").exists() and shutil.which("gcc") is not None
 
 
-pytestmark = pytest.mark.xdist_group("distributions")
-
-
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The distributions as they are built without saying anything."""
+    made_here("wheels", tmp_path_factory)
     return build(tmp_path_factory, "")
 
 

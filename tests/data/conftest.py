@@ -6,16 +6,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from data.session import session
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """All tests of this folder run in one process, so that there is one Spark."""
-    item.add_marker(pytest.mark.xdist_group("spark"))
+from tests.sharing import made_here
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """On two cores of this machine."""
+    made_here("spark", tmp_path_factory)
     made = session("tests", "local[2]", {"spark.sql.warehouse.dir": "/nonexistent"}, partitions=2)
     yield made
     made.stop()

@@ -1,0 +1,28 @@
+"""Which tests one process runs of those that run side by side: what they share takes long to make.
+
+xdist has a mark for this (`xdist_group`), which pytest 9.2 and xdist 3.8 ignore together and say nothing
+(pytest-xdist, issue 1386): three processes had a Spark each for months. So it stands here by name, and what is to be
+made once says if it is made twice.
+"""
+
+import os
+from typing import Final
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+TOGETHER: Final = ("tests/data/", "tests/test_distributions.py::")
+"""What the names of tests begin with that one process runs, one after the other: one Spark; one build of the wheels."""
+
+
+class Sharing(LoadScopeScheduling):
+    """Gives each of `TOGETHER` to one process, first, and all others one by one to whoever is free."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((one for one in TOGETHER if nodeid.startswith(one)), nodeid)
+
+
+def made_here(what: str, factory: pytest.TempPathFactory) -> None:
+    """Note that this process makes it. Raises FileExistsError where another of this run has."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        (factory.getbasetemp().parent / f"{what}.made").touch(exist_ok=False)

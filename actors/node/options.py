@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from net.protocols import PORTS
+from net.protocols import PROTOCOLS
 from quorate.protocol import name_fault
 from quorate.request_faults import host_fault
 
@@ -82,7 +82,7 @@ def is_wildcard(host: str) -> bool:
 GMQ_MONITOR: Final = "gmq-monitor"
 """No protocol of a worker's: the console's process answers there. It may stand among `listeners` all the same."""
 
-LISTENERS_PORTS: Final = {**PORTS, GMQ_MONITOR: 8000}
+LISTENERS_PORTS: Final = {**{name: one.port for name, one in PROTOCOLS.items()}, GMQ_MONITOR: 8000}
 
 
 def listeners(value: Any) -> list[dict[str, Any]]:

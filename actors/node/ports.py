@@ -24,7 +24,7 @@ from net.clients.udp import listen_udp
 from net.peers.link import Connected
 from net.peers.tcp import PeerServer, dial_peer
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
-from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts
+from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts, SessionOf
 
 log = logging.getLogger("quorate.worker")
 
@@ -139,7 +139,8 @@ class Ports:
             assert found is not None, "what speaks TLS has a certificate: see load_security"
             return found
 
-        make = partial(self._protocol, protocol, self._listener.admit, debug=debug)
+        sessions = PROTOCOLS[protocol].sessions()
+        make = partial(self._protocol, protocol, sessions, self._listener.admit, debug=debug)
         turned_away = self._listener.turned_away.note
         self._servers.append(
             await listen_tcp(host, port, make, context if tls else None, bound, turned_away, at_once=self._at_once)
@@ -148,9 +149,7 @@ class Ports:
             limits = partial(getattr, self._listener, "limits")
             factor = self._config["datagram_reply_factor"]
             self._datagrams.append(
-                await listen_udp(
-                    host, port, self._listener, PROTOCOLS[protocol], lambda: limits().connection.request, factor
-                )
+                await listen_udp(host, port, self._listener, sessions, lambda: limits().connection.request, factor)
             )
 
     def _at_once(self) -> float:
@@ -163,13 +162,14 @@ class Ports:
     def _protocol(
         self,
         protocol: str,
+        sessions: SessionOf,
         admit: Admit,
         affinity: ShardAffinity | None = None,
         state: bytes = b"",
         *,
         debug: bool = False,
     ) -> TcpProtocol:
-        listener, make = self._listener, partial(PROTOCOLS[protocol], facts=self._facts, debug=debug)
+        listener, make = self._listener, partial(sessions, facts=self._facts, debug=debug)
         return TcpProtocol(
             listener,
             make,
@@ -232,7 +232,9 @@ class Ports:
         def admit(connection: Connection, address: Any, names: tuple[str, ...]) -> str | None:
             return listener.admit_moved(connection, address, luggage.principal, luggage.proof)
 
-        make = partial(self._protocol, luggage.protocol, admit, ShardAffinity(moves=luggage.moves), luggage.state)
+        sessions = PROTOCOLS[luggage.protocol].sessions()
+        affinity = ShardAffinity(moves=luggage.moves)
+        make = partial(self._protocol, luggage.protocol, sessions, admit, affinity, luggage.state)
         taking = self._loop.create_task(self._loop.connect_accepted_socket(make, moved.sock))
         self._taking.add(taking)
         taking.add_done_callback(self._taken)

@@ -1,21 +1,40 @@
 """Sessions: a client's bytes to requests and back, without a socket. One module a protocol; this is their table."""
 
-from collections.abc import Callable
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from net.node_facts import NodeFacts
-from net.protocols.disque_session import DisqueSession
-from net.protocols.gmq_session import GmqSession
-from net.protocols.json_session import JsonSession
-from net.protocols.session import MakeSession, RequestLimits, Session
+
+if TYPE_CHECKING:
+    from net.protocols.session import RequestLimits, Session
 
 
-def _json(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> Session:
-    return JsonSession(limits)
+class SessionOf(Protocol):
+    """Makes a client's session of limits, of what its node is, and of whether DEBUG is there."""
+
+    def __call__(self, limits: "RequestLimits", facts: NodeFacts | None = None, *, debug: bool = False) -> "Session":
+        """Make it."""
 
 
-PROTOCOLS: Final[dict[str, Callable[..., Session]]] = {"json": _json, "disque": DisqueSession, "gmq": GmqSession}
-"""What `listeners` may name: each makes a session of limits, of what its node is, and of whether DEBUG is there."""
+class Spoken:
+    """A protocol: `maker` in `module` is its `SessionOf`. The module is imported where a port speaks it."""
+
+    def __init__(self, module: str, maker: str, port: int) -> None:
+        self.port = port
+        self._module = module
+        self._maker = maker
+
+    def sessions(self) -> SessionOf:
+        """Import what makes its sessions."""
+        return cast("SessionOf", getattr(import_module(self._module), self._maker))
+
+
+PROTOCOLS: Final = {
+    "json": Spoken("net.protocols.json_session", "session", 1111),
+    "disque": Spoken("net.protocols.disque_session", "DisqueSession", 7711),
+    "gmq": Spoken("net.protocols.gmq_session", "GmqSession", 9503),
+}
+"""What `listeners` may name, and the port on which clients look first."""
 
 DATAGRAM_PROTOCOLS: Final = frozenset({"json"})
 """Those whose requests may come as datagrams, too."""
@@ -23,7 +42,4 @@ DATAGRAM_PROTOCOLS: Final = frozenset({"json"})
 REDIRECTED: Final = frozenset({"", "json"})
 """Those whose clients know what a redirect is; for all others a node forwards whatever it is set to."""
 
-PORTS: Final = {"json": 1111, "disque": 7711, "gmq": 9503}
-"""Where clients of a protocol look first."""
-
-__all__ = ["DATAGRAM_PROTOCOLS", "PORTS", "PROTOCOLS", "REDIRECTED", "MakeSession", "NodeFacts"]
+__all__ = ["DATAGRAM_PROTOCOLS", "PROTOCOLS", "REDIRECTED", "NodeFacts", "SessionOf", "Spoken"]

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import msgspec
 from msgspec import UNSET
 
+from net.node_facts import NodeFacts
 from net.protocols.json_framing import ObjectFramer
 from net.protocols.json_payload import shown
 from net.protocols.json_reading import (
@@ -129,6 +130,11 @@ class JsonSession(Session):
             found.append(outcome)
             self._judged = None
             self._judged_bytes = 0
+
+
+def session(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: bool = False) -> Session:
+    """Make a client's session; the node is all the same to it."""
+    return JsonSession(limits)
 
 
 def encode_reply(reply: Reply) -> bytes:

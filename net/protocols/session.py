@@ -140,4 +140,4 @@ class Session(ABC):
 
 
 MakeSession = Callable[[RequestLimits], Session]
-"""Makes the session of one client. A protocol's name stands for one of these, in `net.protocols.PROTOCOLS`."""
+"""Makes the session of one client, as a row of `net.protocols.PROTOCOLS` does where the node is known."""

@@ -390,7 +390,7 @@ class SimulatedNode:
             return False
         stream.runtime = self.runtime
         limits = ConnectionLimits(request=self.request_limits)
-        session = PROTOCOLS[stream.protocol](self.request_limits, self.settings.facts)
+        session = PROTOCOLS[stream.protocol].sessions()(self.request_limits, self.settings.facts)
         stream.connection = Connection(stream, self.listener, session, limits)
         stream.connection.protocol = stream.protocol
         strangers = self.world.strangers

@@ -101,7 +101,7 @@ class FakeEnd:
 
 def connected(protocol: str = "json") -> tuple[FakeEnd, Connection]:
     end = FakeEnd()
-    return end, Connection(end, end, PROTOCOLS[protocol](LIMITS.request, NodeFacts(1, 5)), LIMITS)
+    return end, Connection(end, end, PROTOCOLS[protocol].sessions()(LIMITS.request, NodeFacts(1, 5)), LIMITS)
 
 
 def reply(number: int) -> Reply:

@@ -57,7 +57,7 @@ def test_who_waits_to_be_taken_in_when_a_server_closes_is_answered(new_loop: Any
     sink: Any = Stopping()
 
     def make() -> TcpProtocol:
-        return TcpProtocol(sink, PROTOCOLS["json"], ConnectionLimits, lambda *arguments: None)
+        return TcpProtocol(sink, PROTOCOLS["json"].sessions(), ConnectionLimits, lambda *arguments: None)
 
     server = loop.run_until_complete(listen_tcp("127.0.0.1", 0, make, bound=bound))
     clients = [socket.create_connection(("127.0.0.1", port), timeout=5) for _ in range(CLIENTS)]
@@ -87,7 +87,7 @@ def test_a_clients_socket_has_the_options_of_the_one_that_listens(new_loop: Any)
         came.append(connection.transport)
 
     def make() -> TcpProtocol:
-        return TcpProtocol(sink, PROTOCOLS["json"], ConnectionLimits, admit)
+        return TcpProtocol(sink, PROTOCOLS["json"].sessions(), ConnectionLimits, admit)
 
     server = loop.run_until_complete(listen_tcp("127.0.0.1", 0, make, bound=bound))
     try:
@@ -152,7 +152,7 @@ def test_nothing_of_a_connection_that_is_gone_needs_the_garbage_collector(
         return TcpProtocol(sink, session, ConnectionLimits, lambda *arguments: None)
 
     def session(limits: RequestLimits) -> Session:
-        return PROTOCOLS[protocol](limits, NodeFacts(1, 5))
+        return PROTOCOLS[protocol].sessions()(limits, NodeFacts(1, 5))
 
     bound = listening_socket("127.0.0.1", 0, socket.SOCK_STREAM)
     server = loop.run_until_complete(listen_tcp("127.0.0.1", 0, make, (lambda: tls) if with_tls else None, bound))

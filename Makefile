@@ -72,9 +72,9 @@ $(COMPILED): $(STAMP) $(SOURCES)
 	$(RUN) -m quorate_compiled
 	touch $(COMPILED)
 
-# Spark, and a Java for it where there is none that it runs on.
+# Spark, and a Java for it where there is none that it runs on. What of it is used is compiled then, a tenth of it.
 $(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock
-	$(PIP) --require-hashes --no-build-isolation -r requirements-spark.lock
+	$(PIP) --no-compile --require-hashes --no-build-isolation -r requirements-spark.lock
 	$(RUN) -m data.java || $(PIP) --require-hashes -r requirements-jdk.lock
 	touch $(SPARK)
 
@@ -90,7 +90,7 @@ PEERS_PIP := build/peers/venv/bin/python -m pip --quiet --disable-pip-version-ch
 $(PEERS): requirements-peers.lock peers-src.lock quorate/pyproject.toml | $(STAMP)
 	rm -rf build/peers && mkdir -p build/peers/src
 	$(PYTHON) -m venv build/peers/venv
-	$(PEERS_PIP) install --require-hashes -r requirements-peers.lock
+	$(PEERS_PIP) install --no-compile --require-hashes -r requirements-peers.lock
 	$(PEERS_PIP) install --no-deps --no-build-isolation --editable ./quorate
 	$(PEERS_PIP) download --no-deps --no-build-isolation --no-binary :all: --require-hashes -r peers-src.lock -d build/peers
 	for packed in build/peers/*.tar.gz; do tar xz -C build/peers/src -f $$packed; done

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -59,9 +60,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What is slow by itself begins first, so that none of it is left over when the others are done."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Side by side, the longest begin first, so that none of them is left over when the others are done.
+
+    All others are mixed, always in the same way: those of one folder are alike, and where all wait, or all work, a core
+    has nothing to do, or too much.
+    """
+
+    def place(item: pytest.Item) -> tuple[int, bool, int]:
+        slow = item.get_closest_marker("slow")
+        return -(slow.args[0] if slow and slow.args else 0), slow is None, crc32(item.nodeid.encode())
+
+    if hasattr(config, "workerinput"):
+        items.sort(key=place)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -277,7 +277,7 @@ def test_the_page_about_security_in_its_order(shell: Shell) -> None:
     assert [line.split()[0] for line in listed.splitlines()[1:]][:3] == ["mailer", "worker", "boss"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(150)
 def test_the_page_about_the_pipeline_in_its_order(shell: Shell) -> None:
     install, archive, report, trace, replay, stream, compact, *_ = [
         one for one in blocks("docs/pipeline.md") if one.startswith(("pip ", "qctl "))
@@ -308,7 +308,7 @@ def test_the_demo_proves_that_nothing_was_lost() -> None:
     assert "All is well" in said
 
 
-@pytest.mark.slow
+@pytest.mark.slow(60)
 def test_the_demos_log_is_reported_on() -> None:
     make("demo-data", "LINES=20000")
     assert (ROOT / "quorate-demo-data" / "report" / "report.html").stat().st_size > 10_000

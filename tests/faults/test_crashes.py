@@ -24,7 +24,7 @@ KILLS = 50
 QCTL = str(Path(sys.executable).with_name("qctl"))
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.parametrize("flush", ["commit", "interval"])
 def test_kill_9_at_random_moments_loses_nothing_and_brings_nothing_back(start_node: StartNode, flush: str) -> None:
     node = start_node(flush=flush, queue_log_size=500)

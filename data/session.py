@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from data.java import java_home
+from data.shims import python_for_spark
 from pyspark_quorate import DefaultSource
 
 LOOPBACK: Final = "127.0.0.1"
@@ -37,8 +38,9 @@ def session(
     `partitions`: of a shuffle; None: two a core here, and Spark's own choice elsewhere. Raises `NoJavaError`.
     """
     is_local = master is None or master.startswith("local")
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # or the workers would run any python3
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    python = python_for_spark() if is_local and "SPARK_HOME" not in os.environ else sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", python)  # or the workers would run any python3
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)

@@ -24,8 +24,9 @@ PYTHONPATH="${kept#:}" exec %s "$@"
 
 
 def shim(name: str, text: str) -> Path | None:
-    """Have a program of that name and text in this Python's folder, or in the user's cache; None if neither can be."""
-    for folder in (Path(sys.prefix), Path.home() / ".cache" / "quorate"):
+    """Have a program of that name and text in this environment, or in the user's cache; None if neither can be."""
+    is_environment = sys.prefix != sys.base_prefix
+    for folder in ([Path(sys.prefix)] if is_environment else []) + [Path.home() / ".cache" / "quorate"]:
         made = folder / name
         try:
             made.parent.mkdir(parents=True, exist_ok=True)
@@ -36,7 +37,8 @@ def shim(name: str, text: str) -> Path | None:
                 part.replace(made)
         except OSError:
             continue
-        return made
+        if os.access(made, os.X_OK):  # not where nothing may be run
+            return made
     return None
 
 

@@ -42,6 +42,16 @@ def test_where_nothing_can_be_written_python_starts_as_it_is(tmp_path: Path, mon
     assert shims.python_for_spark() == sys.executable
 
 
+def test_outside_of_an_environment_nothing_is_put_beside_the_systems_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "usr"))
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "usr"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert Path(shims.python_for_spark()).parent == tmp_path / "home" / ".cache" / "quorate"
+    assert not (tmp_path / "usr").exists()
+
+
 def test_sparks_pythons_have_the_pyspark_that_is_installed(spark: SparkSession) -> None:
     import pyspark
 

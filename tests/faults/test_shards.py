@@ -314,20 +314,20 @@ def test_a_client_moves_to_the_worker_of_the_shard_that_it_asks_and_notices_noth
     node = start_node(shards=SHARDS)
     with node.client() as client:
         workers = {int(row["pid"]): int(row["shard"]) for row in rows(client)}
-    for _ in range(12):  # the system gives connections to any worker
+    for _ in range(8):  # the system gives connections to any worker
         with node.connect() as sock:
             reader = sock.makefile("rb")
             at: list[int] = []
-            for number in range(800):  # one that is never quiet when it should move is tried again 64 requests later
-                queue = QUEUES[1] if number < 200 else QUEUES[2]
+            for number in range(1200):  # one that is not quiet when it should move is tried again 64 requests later
+                queue = QUEUES[1] if number < 600 else QUEUES[2]
                 sock.sendall(b'{"action":1,"queue":"%s","data":%d}\n' % (queue.encode(), number))
                 assert json.loads(reader.readline())["queue"] == queue
-                if number in (150, 799):
+                if number in (599, 1199):
                     sock.sendall(b'{"action":108}\n')
                     at.append(workers[json.loads(reader.readline())["pid"]])
             assert at == [1, 2], "at home, wherever it began"
     with node.client() as client:
-        assert [row["messages"] for row in rows(client)] == [0, 2400, 7200]
+        assert [row["messages"] for row in rows(client)] == [0, 4800, 4800]
         assert client.status().get("open_requests", 0) == 0, "but for the status itself"
     assert node.stop() == 0
     assert "Traceback" not in node.log

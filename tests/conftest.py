@@ -76,6 +76,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
-    """Share out tests to processes, as xdist asks for it."""
-    return Sharing(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Share out tests to processes, unless another way is asked for by `--dist`."""
+    return Sharing(config, log) if config.getvalue("dist") == "load" else None

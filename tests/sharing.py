@@ -6,6 +6,7 @@ made once says if it is made twice.
 """
 
 import os
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -23,6 +24,10 @@ class Sharing(LoadScopeScheduling):
 
 
 def made_here(what: str, factory: pytest.TempPathFactory) -> None:
-    """Note that this process makes it. Raises FileExistsError where another of this run has."""
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        (factory.getbasetemp().parent / f"{what}.made").touch(exist_ok=False)
+    """Note that this process makes it; fails where another of this run has, and lives."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return
+    note = factory.getbasetemp().parent / f"{what}.made"
+    pid = note.read_text() if note.exists() else ""
+    assert not (pid and Path(f"/proc/{pid}").exists()), f"{what}: made by process {pid}, and by {os.getpid()}"
+    note.write_text(str(os.getpid()))

@@ -148,10 +148,10 @@ def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command of qctl that those words call, and the words behind it."""
     command: Any = typer.main.get_command(app)
     rest = words[1:]
-    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
+    while hasattr(command, "get_command") and rest and not rest[0].startswith("-"):
         name = rest[0].rstrip(",")
-        assert name in command.commands, f"{' '.join(words)}: there is no {name}"
-        command, rest = command.commands[name], rest[1:]
+        command, rest = command.get_command(None, name), rest[1:]
+        assert command is not None, f"{' '.join(words)}: there is no {name}"
     return command, rest
 
 

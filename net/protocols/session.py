@@ -140,4 +140,4 @@ class Session(ABC):
 
 
 MakeSession = Callable[[RequestLimits], Session]
-"""Makes the session of one client, as a row of `net.protocols.PROTOCOLS` does where the node is known."""
+"""Makes the session of one client: a `SessionOf`, once it is told of the node."""

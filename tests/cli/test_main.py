@@ -5,7 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cli.main import ALONE, GROUPS, Commands
+import pytest
+from typer.testing import CliRunner
+
+from cli import main
+from cli.main import ALONE, GROUPS, app
 
 CALL = """
 import sys
@@ -19,14 +23,38 @@ print(*sys.modules)
 """
 
 
+def ask(*words: str) -> tuple[int, str]:
+    """Call qctl in this process: its exit code, and what it said."""
+    result = CliRunner().invoke(app, words)
+    return result.exit_code, result.output
+
+
 def test_every_module_of_commands_is_behind_its_name() -> None:
     folder = Path(__file__).parents[2] / "cli"
     there = {one.stem for one in folder.glob("*.py") if re.search(r"^app = ", one.read_text(), re.MULTILINE)}
     assert {*GROUPS, *ALONE} == there - {"main"}
-    commands = Commands()
-    assert list(commands) == [*GROUPS, *ALONE]
-    assert {name: command.name for name, command in commands.items()} == {name: name for name in commands}
-    assert all(command.help for command in commands.values())
+    code, said = ask("--help")
+    assert code == 0
+    for name in (*GROUPS, *ALONE):
+        assert re.search(rf"^\W*{name} +\w", said, re.MULTILINE), f"{name} has no help"
+        code, own = ask(name, "--help")
+        assert code == 0
+        assert f" {name} [OPTIONS]" in own
+
+
+def test_a_name_that_is_mistyped_is_guessed_and_none_is_told_so() -> None:
+    code, said = ask("quue", "ls")
+    assert code == 2
+    assert "Did you mean 'queue'?" in said
+    assert ask("queue", "lst")[0] == 2
+
+
+def test_an_import_that_fails_is_not_taken_for_a_name_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(name: str) -> None:
+        raise KeyError(name)
+
+    monkeypatch.setattr(main, "import_module", fails)
+    assert isinstance(CliRunner().invoke(app, ["queue", "ls"]).exception, KeyError)
 
 
 def test_a_call_brings_in_what_is_behind_its_own_name_alone() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from net.protocols.session import Ask, Close, Fault, Found, RequestLimits, Say, Session
+from net.protocols.session import Ask, Close, Fault, Found, Say, Session
 from quorate.protocol import Action, Code, ErrorWord, Reply, Request
 
 LINE_MAX = 60
@@ -64,8 +64,3 @@ class LineSession(Session):
 
     def fault_reply(self, fault: Fault) -> Reply:
         return Reply(action=0, code=Code.ERROR, error=fault.error, reason=fault.reason)
-
-
-def line_session(limits: RequestLimits) -> Session:
-    """As `PROTOCOLS` has them."""
-    return LineSession()

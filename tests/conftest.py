@@ -68,8 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
 
     def place(item: pytest.Item) -> tuple[int, bool, int]:
-        slow = item.get_closest_marker("slow")
-        return -(slow.args[0] if slow and slow.args else 0), slow is None, crc32(item.nodeid.encode())
+        slow = list(item.iter_markers("slow"))
+        seconds = max((mark.args[0] for mark in slow if mark.args), default=0)
+        return -seconds, not slow, crc32(item.nodeid.encode())
 
     if hasattr(config, "workerinput"):
         items.sort(key=place)

@@ -56,7 +56,7 @@ ACTORS = {
 }
 
 
-@pytest.mark.slow(50)
+@pytest.mark.slow
 def test_dramatiqs_tests_of_its_brokers_pass(start_node: StartNode, run_suite: RunSuite) -> None:
     run_suite("dramatiq", [RABBITMQ, REDIS], start_node(), DRAMATIQ)
 
@@ -95,11 +95,13 @@ ALL = os.environ.get("ALL_PEERS_TESTS") == "1"
 """Also those of Celery's tests that take a quarter of an hour."""
 
 
-@pytest.mark.slow(100)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "some"),
     [
-        ("test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)"),
+        pytest.param(
+            "test_tasks.py", "not (test_retry or revoked_by_headers or keeps_state)", marks=pytest.mark.slow(100)
+        ),
         ("test_inspect.py", None),
         ("test_group_chains.py", None),
         ("test_canvas.py", ""),

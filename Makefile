@@ -2,7 +2,7 @@
 PYTHON ?= python3
 # What the tests need is brought side by side: the compiler has one processor, packages come meanwhile.
 MAKEFLAGS += --jobs=2
-# Hundreds of processes are started here: without its bytecode kept, half of a node's start is compiling Python. To do without
+# Hundreds of processes are started here, and each would compile a hundred modules where Python keeps no bytecode. To do without
 # all the same: make PYTHONDONTWRITEBYTECODE=1.
 export PYTHONDONTWRITEBYTECODE :=
 VENV := .venv

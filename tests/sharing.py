@@ -1,8 +1,8 @@
 """Which tests one process runs of those that run side by side: what they share takes long to make.
 
 xdist has a mark for this (`xdist_group`), which pytest 9.2 and xdist 3.8 ignore together and say nothing
-(pytest-xdist, issue 1386): three processes had a Spark each for months. So it stands here by name, and what is to be
-made once says if it is made twice.
+(pytest-xdist, issue 1386): three processes had a Spark each. So it stands here by name, and what is to be made once
+says if it is made twice.
 """
 
 import os

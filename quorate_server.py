@@ -1,4 +1,4 @@
-"""Where the server's programs begin: qctl, and `python -m quorate_server supervisor|worker|console ARGUMENT`.
+"""Where the server's programs begin: qctl, and `python -m quorate_server supervisor|console ARGUMENT`.
 
 The server's packages have short names (`storage`, `data`, `net`, ...), which a user's own may have as well. Whatever
 stands in the current folder or on PYTHONPATH, ours come first here: this module's name is nobody else's, and the
@@ -36,8 +36,6 @@ def run(program: str) -> None:
         from actors.node.supervisor import main
     elif program == "console":
         from console.server import main
-    elif program == "worker":
-        from actors.node.worker import main
     else:
         sys.exit(f"quorate_server: there is no program {program!r}")
     main()

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
-from actors.node import supervisor, worker, worker_process
+from actors.node import supervisor, worker
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.collector import Collector
 from actors.runtime.contract import Turn
@@ -122,7 +122,7 @@ def _rows(before: Told, after: Told, requests: int) -> dict[str, float]:
 
 def measure(port: int, connections: int, requests: int, **settings: object) -> None:
     """Print where a request's time goes in a node with these settings, under load."""
-    with _meter() as told, running_node(port, program=[*PROGRAM, "supervisor"], **settings) as node:
+    with _meter() as told, running_node(port, program=PROGRAM, **settings) as node:
         figures, [rows] = _loaded(told, [node], node, connections, requests)
     print(f"{connections} connections, {figures['rps']:.0f} requests/s; microseconds of the worker a request:")
     for stage, spent in rows.items():
@@ -131,7 +131,7 @@ def measure(port: int, connections: int, requests: int, **settings: object) -> N
 
 def measure_cluster(port: int, connections: int, requests: int, *, through_follower: bool = False) -> None:
     """Print where a request's time goes in each of three nodes, under load of the leader, or of a follower."""
-    with _meter() as told, running_cluster(port, 3, program=[*PROGRAM, "supervisor"]) as cluster:
+    with _meter() as told, running_cluster(port, 3, program=PROGRAM) as cluster:
         leader = cluster.nodes[cluster.leader()]
         followers = [node for node in cluster.nodes.values() if node is not leader]
         nodes = [followers[0], leader, followers[1]] if through_follower else [leader, *followers]
@@ -158,6 +158,5 @@ def _loaded(
 
 
 if __name__ == "__main__":
-    worker_process.PROGRAM[:] = PROGRAM
     setattr(worker, "AsyncioRuntime", MeteredRuntime)  # noqa: B010
-    {"supervisor": supervisor.main, "worker": worker.main}[sys.argv.pop(1)]()
+    supervisor.main()

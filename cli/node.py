@@ -12,7 +12,7 @@ import typer
 
 from actors.node import config as configuration
 from actors.node.config_file import ConfigError
-from actors.node.launch import READY, TRYING, launch, supervisor_command
+from actors.node.launch import READY, TRYING, environment, launch, supervisor_command
 from actors.node.node_lock import holder_of
 from actors.node.reload_outcome import ReloadOutcome, last
 from actors.node.security import load_security
@@ -71,7 +71,7 @@ def start(
     loaded = configuration.load(config, flags=flags)
     if not background:
         command = supervisor_command(config, flags)
-        os.execv(command[0], command)
+        os.execve(command[0], command, environment())
     _, faults = load_security(loaded)
     if faults:
         raise ConfigError(faults)

@@ -7,12 +7,14 @@ import json
 import logging
 import os
 import subprocess
+import sys
 from typing import Any, Final
 
 from actors.node.config import NodeConfig
-from actors.node.worker_process import PROGRAM
 
 log = logging.getLogger("quorate.node")
+
+PROGRAM: Final = [sys.executable, "-P", "-m", "quorate_server", "console"]
 
 AGAIN_S: Final = (0.5, 30.0)
 """After so long it is started again, at first and at most."""
@@ -52,7 +54,7 @@ class ConsoleProcess:
 
     def start(self, now: float) -> None:
         """Start it."""
-        command = [*PROGRAM, "console", json.dumps(self._arguments)]
+        command = [*PROGRAM, json.dumps(self._arguments)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         self.descriptor = os.pidfd_open(self._process.pid)
         self._started_at, self.start_at = now, float("inf")

@@ -30,6 +30,8 @@ def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
         who = PROCESS if shard is None or config["shards"] == 1 else f"{PROCESS}, shard {shard}"
         handler.setFormatter(logging.Formatter(LINE.format(who), "%Y-%m-%d %H:%M:%S"))
     root = logging.getLogger()
+    for before in root.handlers:  # a worker's: the supervisor's, in the process that it was made in
+        before.close()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")
     logging.getLogger("asyncio").setLevel("ERROR")  # it warns of single connections, and whoever connects makes those

@@ -1,11 +1,13 @@
 """The supervisor: a node's first process. Starts a worker for each shard, again when one dies, reloads, stops in order.
 
 Run by `qctl node start` as `python -m quorate_server supervisor ARGUMENTS`, a JSON object: `config` (a path or null),
-`flags` and `ready_fd` (where to say "ready" or why not, or null). Small on purpose: it must not be what fails.
+`flags` and `ready_fd` (where to say "ready" or why not, or null). It does little on purpose, since it must not be what
+fails: of the workers' code, which they are forked with, it runs nothing itself.
 
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """
 
+import gc
 import json
 import logging
 import math
@@ -15,6 +17,8 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,7 +71,7 @@ class Supervisor:
         self._signals = socket.socketpair()
         shards = self._config["shards"]
         names = ["the worker"] if shards == 1 else [f"the worker of shard {shard}" for shard in range(shards)]
-        self._workers = [WorkerProcess(shard, name) for shard, name in enumerate(names)]
+        self._workers = [WorkerProcess(shard, name, self._let_go) for shard, name in enumerate(names)]
         self._console = ConsoleProcess(self._config)
         self._cluster_id = 0
         self._told_faults: dict[int, str] = {}
@@ -185,9 +189,28 @@ class Supervisor:
 
     def _start(self, worker: WorkerProcess) -> None:
         config = {**self._config.plain(), "cluster_id": self._cluster_id}
-        control = worker.start(time.monotonic(), config, self._lock.fd)
+        control = worker.start(time.monotonic(), config, _worker_code())
+        if control is None:
+            return
         control.send({"faults": self._told_faults})
         self._selector.register(control.sock, selectors.EVENT_READ, worker)
+
+    def _let_go(self) -> None:
+        """Close what is the supervisor's alone, in a process that was forked from it.
+
+        A worker with another's channel would keep it open when the supervisor is gone; with the pipe of whoever waits
+        for the node, that one waits for ever. The node's lock stays: it is held as long as any process lives.
+        """
+        self._selector.close()
+        for sock in self._signals:
+            sock.close()
+        for worker in self._workers:
+            if worker.control is not None:
+                worker.control.sock.close()
+        if self._console.is_running:
+            os.close(self._console.descriptor)
+        if self._ready_fd is not None:
+            os.close(self._ready_fd)
 
     def _hear(self, worker: WorkerProcess) -> None:
         """Take what a worker says, or note that it has ended."""
@@ -204,7 +227,6 @@ class Supervisor:
                 self._see_whether_ready()
         if messages is None:
             self._selector.unregister(control.sock)
-            control.sock.close()
             if self._reload is not None:
                 self._reload.gone(worker.name)
             ending = worker.ended(time.monotonic(), is_stopping=self._is_stopping)
@@ -330,6 +352,18 @@ class Supervisor:
             said[0] += f"; read again, too: {', '.join(read)}"
         log.info("%s", said[-1])
         return True
+
+
+@cache
+def _worker_code() -> Callable[[socket.socket], int]:
+    """Import what workers run: once for all of them, and behind what tells at once why a node can't start.
+
+    Nobody's collector looks at it any more, which would give each worker a copy of the pages that they share.
+    """
+    from actors.node.worker import run
+
+    gc.freeze()
+    return run
 
 
 def _check_port(host: str, port: int, kinds: tuple[socket.SocketKind, ...]) -> None:

@@ -1,7 +1,7 @@
 """A worker process: one shard, its clients, one event loop. The place where real sockets, clocks and disks meet actors.
 
-Run by the supervisor as `python -m quorate_server worker CONTROL_FD`. Ends with `EXIT_UNUSABLE` when its data can't be
-used as they are, `EXIT_FAILED` when an actor raised, 0 when it was asked to stop.
+Run by the supervisor in a process of its own. Ends with `EXIT_UNUSABLE` when its data can't be used as they are,
+`EXIT_FAILED` when an actor raised, 0 when it was asked to stop.
 """
 
 import asyncio
@@ -11,7 +11,6 @@ import os
 import random
 import signal
 import socket
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -70,32 +69,32 @@ READY_S: Final = 0.05
 """A worker says that it is ready when it has run for so long."""
 
 
-def main() -> None:
-    """Run until told to stop."""
+def run(sock: socket.socket) -> int:
+    """Run until told to stop on `sock`, the channel; returns the exit code."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # a terminal signals the whole group; the supervisor says what it means
-    control = Control(socket.socket(fileno=int(sys.argv[1])))
+    control = Control(sock)
     messages = control.receive()
     if not messages:
-        sys.exit(0)
+        return 0
     config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
     set_up_logging(config, shard)
     try:
         bound = own_port(config, shard)
     except OSError as error:
         control.send({"trouble": f"can't listen on port {config['shard_port'] + shard}: {error.strerror}"})
-        sys.exit(EXIT_FAILED)
+        return EXIT_FAILED
     security, faults = load_security(config)
     if faults:  # they have come since the supervisor looked; somebody may mend them
         control.send({"trouble": "; ".join(faults)})
-        sys.exit(EXIT_FAILED)
+        return EXIT_FAILED
     settings = shard_settings(config, shard, bound)
     settings.keyring = security.keyring
     try:
         opened, summary = _open_or_renew(config, settings)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
-        sys.exit(EXIT_NO_SPACE)
+        return EXIT_NO_SPACE
     except (StorageError, OSError) as error:
         where = "" if config["shards"] == 1 else f" of shard {shard}"
         what = f"the data{where} in {config['data_dir']} can't be used: {error}"
@@ -103,7 +102,7 @@ def main() -> None:
             what += ". qctl log verify names all damage; what to do then: docs/operating.md, qctl log repair"
         log.critical("%s", what)
         control.send({"failed": what})
-        sys.exit(EXIT_UNUSABLE)
+        return EXIT_UNUSABLE
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     node = Worker(
@@ -111,9 +110,7 @@ def main() -> None:
     )
     for message in messages[1:]:
         node.told(message)
-    code = node.run()
-    logging.shutdown()
-    os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
+    return node.run()
 
 
 def _watchdog_s(config: NodeConfig) -> float:

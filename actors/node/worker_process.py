@@ -1,11 +1,21 @@
-"""One worker as the supervisor sees it: its process, the channel to it, and when it may be started again."""
+"""One worker as the supervisor sees it: its process, the channel to it, and when it may be started again.
+
+A worker is forked, not started anew: the supervisor has imported all that it runs, so that it is there in a tenth of
+the time, also after a crash, has the code that the supervisor has, whatever was installed since, and shares its pages
+with the others. What it inherits beside that is what it must not have: see `_become`.
+"""
 
 import logging
 import os
+import select
+import signal
 import socket
-import subprocess
 import sys
-from typing import Any, Final
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, Never
 
 from actors.node.control import EXIT_UNUSABLE, Control
 
@@ -16,38 +26,37 @@ BACKOFF_MAX_S: Final = 5.0
 HEALTHY_S: Final = 30.0
 """A worker that ran this long begins with the shortest back-off again."""
 
-MEMORY: Final = {"MALLOC_MMAP_THRESHOLD_": str(1 << 20)}
-"""Makes glibc give back at once what is this large and free again (mallopt(3), "dynamic mmap threshold").
-
-Else it keeps up to 32 MiB in one piece among what is small: replies of 4 MB that three hundred clients left unread, in
-a worker whose clients may make it hold 128 MiB, took 1 GiB, and were never given back (`bench.unread`).
-"""
-
 SAME_TROUBLE: Final = 20
 """The same ending, again and again, is logged at the first time and then at each so many-th."""
-
-PROGRAM = [sys.executable, "-P", "-m", "quorate_server"]
-"""What runs `worker FD`; bench/metered.py has another."""
 
 LAST_S: Final = 1.0
 """A worker that has closed its channel and does not end by then is killed."""
 
 
+EXIT_RAISED: Final = 1
+"""As Python ends where nothing catches what was raised."""
+
+COMM: Final = Path("/proc/self/comm")
+"""Takes what `ps -e` and `top` call the process, of 15 bytes."""
+
+
 class WorkerProcess:
-    """The worker of one shard. Times are monotonic seconds.
+    """The worker of one shard. Times are monotonic seconds. `let_go` closes, in a new process, what is the
+    supervisor's.
 
     `fault` says why it does not run: empty while it does. `is_over`: to start it again would not help.
     """
 
-    def __init__(self, shard: int, name: str) -> None:
+    def __init__(self, shard: int, name: str, let_go: Callable[[], None]) -> None:
         self.shard = shard
         self.name = name
+        self._let_go = let_go
         self.ready = ""
         self.fault = "it is starting"
         self.is_over = False
         self.start_at = 0.0
         self.control: Control | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._pid: int | None = None
         self._started_at = 0.0
         self._backoff_s = BACKOFF_MIN_S
         self._trouble = ""
@@ -57,21 +66,50 @@ class WorkerProcess:
     @property
     def is_running(self) -> bool:
         """Whether there is a process."""
-        return self._process is not None
+        return self._pid is not None
 
-    def start(self, now: float, config: dict[str, Any], lock_fd: int) -> Control:
-        """Start it; it holds the node's lock as long as it lives."""
+    def start(self, now: float, config: dict[str, Any], run: Callable[[socket.socket], int]) -> Control | None:
+        """Start it: it does `run` with its end of the channel, whose exit code is its own.
+
+        It holds the node's lock as long as it lives. None where the system has no process to give.
+        """
         ours, theirs = socket.socketpair()
-        command = [*PROGRAM, "worker", str(theirs.fileno())]
-        self._process = subprocess.Popen(
-            command, env={**MEMORY, **os.environ}, pass_fds=(theirs.fileno(), lock_fd), stdin=subprocess.DEVNULL
-        )
-        theirs.close()
         self._started_at = now
         self._trouble = ""
+        try:
+            pid = os.fork()
+        except OSError as error:
+            ours.close()
+            theirs.close()
+            self._to_start_again(now, f"it can't be started: {error.strerror}")
+            return None
+        if pid == 0:
+            ours.close()
+            self._become(theirs, run)
+        theirs.close()
+        self._pid = pid
         self.control = Control(ours)
         self.control.send({"config": config, "shard": self.shard})
         return self.control
+
+    def _become(self, sock: socket.socket, run: Callable[[socket.socket], int]) -> Never:
+        """Be the worker, in the new process. It never gets back to the supervisor's frames, which stand below."""
+        code = EXIT_RAISED
+        try:
+            signal.set_wakeup_fd(-1)
+            self._let_go()
+            nothing = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nothing, 0)
+            os.close(nothing)
+            with suppress(OSError):
+                COMM.write_text(f"quorate-shard-{self.shard}"[:15])
+            code = run(sock)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            logging.shutdown()
+            sys.stderr.flush()
+            os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
 
     def hear(self, message: dict[str, Any]) -> None:
         """Something that the worker says."""
@@ -84,20 +122,24 @@ class WorkerProcess:
 
     def ended(self, now: float, *, is_stopping: bool) -> str:
         """End it: it has closed its channel, and ends, or is made to; returns how it ended."""
-        assert self._process is not None
-        try:
-            code = self._process.wait(LAST_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            code = self._process.wait()
-        self._process = None
+        assert self._pid is not None
+        assert self.control is not None
+        self.control.sock.close()
+        code = _code(self._pid)
+        self._pid = None
         self.control = None
         self.ready = ""
         ending = f"{_ending(code)}{self._trouble and ': ' + self._trouble}"
-        self.fault = self._trouble or ending
         self.is_over = code == EXIT_UNUSABLE or is_stopping
         if self.is_over:
-            return ending
+            self.fault = self._trouble or ending
+        else:
+            self._to_start_again(now, ending)
+        return ending
+
+    def _to_start_again(self, now: float, ending: str) -> None:
+        """Say when, later and later while it ends soon; log why, but not each time."""
+        self.fault = self._trouble or ending
         if now - self._started_at > HEALTHY_S:
             self._backoff_s = BACKOFF_MIN_S
         self.start_at = now + self._backoff_s
@@ -106,12 +148,20 @@ class WorkerProcess:
         if self._same_endings % SAME_TROUBLE == 0:
             log.error("%s ended with %s; starting it again in %.1f s", self.name, ending, self._backoff_s)
         self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
-        return ending
 
     def kill(self) -> None:
         """Kill it, since it does not stop by itself."""
-        if self._process is not None:
-            self._process.kill()
+        if self._pid is not None:
+            os.kill(self._pid, signal.SIGKILL)
+
+
+def _code(pid: int) -> int:
+    """Wait for a process that ends, and make it if it does not; returns its exit code, or less than 0: a signal's."""
+    descriptor = os.pidfd_open(pid)
+    if not select.select([descriptor], [], [], LAST_S)[0]:
+        os.kill(pid, signal.SIGKILL)
+    os.close(descriptor)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def _ending(code: int) -> str:

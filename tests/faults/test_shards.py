@@ -8,6 +8,7 @@ import threading
 import time
 from collections import Counter
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from quorate.protocol import Action
 from quorate.shards import shard_of_queue
 from tests.cluster import wait_for
 from tests.conftest import StartNode
-from tests.node import Node
+from tests.node import Node, free_port
 
 SHARDS = 3
 
@@ -201,6 +202,31 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(start_node: StartNode) -
     node.process.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
     node.start()
+
+
+def _open_files(pid: int) -> set[str]:
+    """What the process has open that could be another's: sockets and pipes."""
+    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
+    return {link for link in links if link.startswith(("socket:", "pipe:"))}
+
+
+def test_a_worker_has_nothing_of_its_supervisors_or_of_other_workers(start_node: StartNode) -> None:
+    """It is forked: what it kept of them would stay open when they are gone."""
+    node = start_node(shards=SHARDS, http_listeners=[{"host": "127.0.0.1", "port": free_port()}])
+    with node.client() as client:
+        before = [int(row["pid"]) for row in rows(client)]
+    os.kill(before[0], signal.SIGKILL)
+    wait_for(lambda: node.log.count("signal 9") == 1)
+    with node.client() as client:
+        wait_for(lambda: all(row.get("pid") not in (None, before[0]) for row in rows(client)))
+        pids = [int(row["pid"]) for row in rows(client)]
+        assert node.process is not None
+        wait_for(lambda: "quorate-shard-0" in Path(f"/proc/{pids[0]}/comm").read_text())
+        opened = [_open_files(pid) for pid in (node.process.pid, *pids)]
+    assert all(opened)
+    for one, other in combinations(opened, 2):
+        assert not one & other
+    assert [os.readlink(f"/proc/{pid}/fd/0") for pid in pids] == [os.devnull] * SHARDS
 
 
 def test_a_reload_reaches_every_worker(start_node: StartNode) -> None:

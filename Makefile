@@ -12,7 +12,10 @@ SPARK := $(VENV)/.spark
 COMPILED := $(VENV)/.compiled
 PEERS := build/peers/.installed
 QUICK_JAVA := $(VENV)/spark.jsa
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+# A lock file names all that is wanted, so nothing is resolved again, and of what is brought a tenth is compiled, when it is used.
+PIP := $(RUN) -m pip --quiet --disable-pip-version-check
+INSTALL := install --no-compile --no-deps --require-hashes -r
+OURS := install --no-deps --no-build-isolation
 
 # Of the demo, at most.
 LINES := 150000
@@ -22,7 +25,7 @@ SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.
 BESIDE := --numprocesses 3
 QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_planted_jobs.py tests/simulation/test_stale_reads.py
 
-.PHONY: demo demo-data test peers compiled interpreted wheel check lint types lock clean
+.PHONY: demo demo-data test outside peers compiled interpreted wheel check lint types lock clean
 demo: $(COMPILED)
 	$(RUN) -m bench.demo --lines $(LINES)
 
@@ -31,8 +34,8 @@ demo-data: $(SPARK) $(COMPILED)
 	$(RUN) -m bench.demo_data --lines $(LINES)
 
 # All tests, with the code that this machine runs; where that is compiled, the quick ones interpreted, too, and those that
-# plant bugs.
-test: $(SPARK) $(COMPILED) $(PEERS) $(QUICK_JAVA)
+# plant bugs. CI says MEANWHILE=outside, and has those that need more of the machine.
+test: $(COMPILED) $(SPARK) $(PEERS) $(QUICK_JAVA) $(MEANWHILE)
 	$(RUN) -m pytest $(BESIDE)
 	if $(RUN) -m quorate_compiled --is-compiled; then QUORATE_COMPILE=0 $(RUN) -m pytest $(BESIDE) $(QUICK); fi
 
@@ -63,8 +66,8 @@ types: $(SPARK)
 $(STAMP): requirements.lock pyproject.toml quorate/pyproject.toml setup.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Quorate needs Python 3.11 or newer: make PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements.lock
-	QUORATE_COMPILE=0 $(PIP) --no-deps --no-build-isolation --editable ./quorate --editable .
+	$(PIP) $(INSTALL) requirements.lock
+	QUORATE_COMPILE=0 $(PIP) $(OURS) --editable ./quorate --editable .
 	touch $(STAMP)
 
 # Compiled code in place, where there is a C compiler that finds Python's headers; interpreted elsewhere, and it says so.
@@ -73,10 +76,10 @@ $(COMPILED): $(STAMP) $(SOURCES)
 	$(RUN) -m quorate_compiled
 	touch $(COMPILED)
 
-# Spark, and a Java for it where there is none that it runs on. What of it is used is compiled then, a tenth of it.
+# Spark, and a Java for it where there is none that it runs on.
 $(SPARK): $(STAMP) requirements-spark.lock requirements-jdk.lock
-	$(PIP) --no-compile --require-hashes --no-build-isolation -r requirements-spark.lock
-	$(RUN) -m data.java || $(PIP) --require-hashes -r requirements-jdk.lock
+	$(PIP) $(INSTALL) requirements-spark.lock --no-build-isolation
+	$(RUN) -m data.java || $(PIP) $(INSTALL) requirements-jdk.lock
 	touch $(SPARK)
 
 # With it the tests' Javas start in half of the time; they do without where it can't be made. Interpreted, since code may
@@ -87,15 +90,18 @@ $(QUICK_JAVA): | $(SPARK)
 # Task queues and frameworks that our modules for them are tested with, in an environment of their own, and those of their
 # own tests that ours must pass, from their source distributions.
 peers: $(PEERS)
-PEERS_PIP := build/peers/venv/bin/python -m pip --quiet --disable-pip-version-check
+PEERS_PIP := $(PIP) --python build/peers/venv/bin/python
 $(PEERS): requirements-peers.lock peers-src.lock quorate/pyproject.toml | $(STAMP)
 	rm -rf build/peers && mkdir -p build/peers/src
-	$(PYTHON) -m venv build/peers/venv
-	$(PEERS_PIP) install --no-compile --require-hashes -r requirements-peers.lock
-	$(PEERS_PIP) install --no-deps --no-build-isolation --editable ./quorate
-	$(PEERS_PIP) download --no-deps --no-build-isolation --no-binary :all: --require-hashes -r peers-src.lock -d build/peers
+	$(PYTHON) -m venv --without-pip build/peers/venv
+	$(PEERS_PIP) $(INSTALL) requirements-peers.lock
+	$(PEERS_PIP) $(OURS) --editable ./quorate
+	$(PIP) download --no-deps --no-build-isolation --no-binary :all: --require-hashes -r peers-src.lock -d build/peers
 	for packed in build/peers/*.tar.gz; do tar xz -C build/peers/src -f $$packed; done
 	touch $(PEERS)
+
+outside:
+	.ci/outside >/dev/null 2>&1 || true
 
 # Renews the pins; needs uv (pip install uv). Those of Spark and Java hold to the first.
 COMPILE := uv pip compile --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \

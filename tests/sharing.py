@@ -12,8 +12,9 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-TOGETHER: Final = ("tests/data/", "tests/test_distributions.py::")
-"""What the names of tests begin with that one process runs, one after the other: one Spark; one build of the wheels."""
+TOGETHER: Final = ("tests/peers/test_own_suites.py::", "tests/data/", "tests/test_distributions.py::")
+"""What the names of tests begin with that one process runs, one after the other: suites that mostly wait, which leave a
+core to others as long as they are not beside each other; one Spark; one build of the wheels."""
 
 
 class Sharing(LoadScopeScheduling):

@@ -85,6 +85,10 @@ def extensions() -> list[Extension]:
 class Build(build_ext):
     """Leaves nothing behind of what was compiled before, and says what came of it."""
 
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = self.parallel or True  # all code is in one file; beside it, each module has a small one
+
     def run(self) -> None:
         made = {Path(self.get_ext_filename(one.name)): one for one in self.extensions}
         folders = [Path(self.build_lib), *([HERE] if self.inplace else [])]

@@ -52,12 +52,21 @@ class ConsoleProcess:
         """Whether there is a process."""
         return self._process is not None
 
-    def start(self, now: float) -> None:
-        """Start it."""
+    def start(self, now: float) -> bool:
+        """Start it; whether the system had a process to give, and is asked again later if not."""
         command = [*PROGRAM, json.dumps(self._arguments)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        self.descriptor = os.pidfd_open(self._process.pid)
+        try:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            self.descriptor = os.pidfd_open(self._process.pid)
+        except OSError as error:
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+                self._process = None
+            self._to_start_again(now, f"can't be started: {error.strerror}")
+            return False
         self._started_at, self.start_at = now, float("inf")
+        return True
 
     def ended(self, now: float) -> None:
         """Start it again, later and later, since it has ended by itself."""
@@ -66,7 +75,10 @@ class ConsoleProcess:
         self._gone()
         if now - self._started_at > HEALTHY_S:
             self._pause_s = AGAIN_S[0]
-        log.error("the console ended with code %d; starting it again in %.1f s", code, self._pause_s)
+        self._to_start_again(now, f"ended with code {code}")
+
+    def _to_start_again(self, now: float, ending: str) -> None:
+        log.error("the console %s; starting it again in %.1f s", ending, self._pause_s)
         self.start_at = now + self._pause_s
         self._pause_s = min(self._pause_s * 2, self._pause_max_s)
 

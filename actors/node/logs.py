@@ -1,6 +1,7 @@
 """Log lines: one format for supervisor and worker, to standard error or to `log_prefix` with .log behind it."""
 
 import logging
+import os
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
@@ -30,9 +31,20 @@ def set_up_logging(config: NodeConfig, shard: int | None = None) -> None:
         who = PROCESS if shard is None or config["shards"] == 1 else f"{PROCESS}, shard {shard}"
         handler.setFormatter(logging.Formatter(LINE.format(who), "%Y-%m-%d %H:%M:%S"))
     root = logging.getLogger()
-    for before in root.handlers:  # a worker's: the supervisor's, in the process that it was made in
-        before.close()
     root.handlers[:] = [handler]
     root.setLevel("WARNING")
     logging.getLogger("asyncio").setLevel("ERROR")  # it warns of single connections, and whoever connects makes those
     logging.getLogger("quorate").setLevel(config["log_level"].upper())
+
+
+def let_go_of_log() -> None:
+    """Close the file that this process was forked with.
+
+    Its parent may have lines that the disk has no space for: they are the parent's to write, and no reason to fail.
+    """
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.FileHandler) and handler.stream is not None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nothing, handler.stream.fileno())
+            os.close(nothing)
+            handler.close()

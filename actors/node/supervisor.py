@@ -28,12 +28,13 @@ from actors.node.config import NodeConfig
 from actors.node.config_file import ConfigError
 from actors.node.console_process import ConsoleProcess
 from actors.node.founding import FoundingError, founded
-from actors.node.logs import set_up_logging
+from actors.node.logs import let_go_of_log, set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
 from actors.node.reload_outcome import Reload, note
 from actors.node.security import load_security
 from actors.node.service_manager import READY, STOPPING, reloading, tell
-from actors.node.worker_process import WorkerProcess
+from actors.node.worker_process import TOLD, WorkerProcess
+from net.protocols import PROTOCOLS
 
 log = logging.getLogger("quorate.node")
 
@@ -118,8 +119,7 @@ class Supervisor:
             for worker in self._workers:
                 if not worker.is_running and not worker.is_over and not self._is_stopping and now >= worker.start_at:
                     self._start(worker)
-            if now >= self._console.start_at and not self._is_stopping:
-                self._console.start(now)
+            if now >= self._console.start_at and not self._is_stopping and self._console.start(now):
                 self._selector.register(self._console.descriptor, selectors.EVENT_READ, self._console)
             if not any(worker.is_running for worker in self._workers):
                 if self._is_stopping:
@@ -183,14 +183,18 @@ class Supervisor:
         self._signals[0].setblocking(False)
         self._signals[1].setblocking(False)
         signal.set_wakeup_fd(self._signals[1].fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in TOLD:
             signal.signal(number, lambda *_: None)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else, where whoever starts us ignores it, nobody's code is told
         self._selector.register(self._signals[0], selectors.EVENT_READ)
 
     def _start(self, worker: WorkerProcess) -> None:
         config = {**self._config.plain(), "cluster_id": self._cluster_id}
-        control = worker.start(time.monotonic(), config, _worker_code())
+        spoken = {"json", *(one["protocol"] for one in self._config["listeners"])}
+        control = worker.start(time.monotonic(), config, _worker_code(frozenset(spoken)))
         if control is None:
+            self._say_why_not(worker.fault)
+            self._tell_faults()
             return
         control.send({"faults": self._told_faults})
         self._selector.register(control.sock, selectors.EVENT_READ, worker)
@@ -201,6 +205,7 @@ class Supervisor:
         A worker with another's channel would keep it open when the supervisor is gone; with the pipe of whoever waits
         for the node, that one waits for ever. The node's lock stays: it is held as long as any process lives.
         """
+        let_go_of_log()
         self._selector.close()
         for sock in self._signals:
             sock.close()
@@ -232,9 +237,14 @@ class Supervisor:
             ending = worker.ended(time.monotonic(), is_stopping=self._is_stopping)
             if worker.is_over and not self._is_stopping:
                 self._see_whether_ready()
-            elif time.monotonic() - self._begun_at > PATIENCE_S:
-                self._say(f"trying {ending}")
+            else:
+                self._say_why_not(ending)
         self._tell_faults()
+
+    def _say_why_not(self, why: str) -> None:
+        """Tell whoever has waited long for the node."""
+        if time.monotonic() - self._begun_at > PATIENCE_S:
+            self._say(f"trying {why}")
 
     def _see_whether_ready(self) -> None:
         """Ready is: every worker runs, or never will, and one does."""
@@ -355,13 +365,16 @@ class Supervisor:
 
 
 @cache
-def _worker_code() -> Callable[[socket.socket], int]:
+def _worker_code(protocols: frozenset[str]) -> Callable[[socket.socket], int]:
     """Import what workers run: once for all of them, and behind what tells at once why a node can't start.
 
-    Nobody's collector looks at it any more, which would give each worker a copy of the pages that they share.
+    All of ours: what a worker imported itself would be of another version where one was installed meanwhile. No
+    collector looks at it any more, which would give each worker a copy of the pages that they share.
     """
     from actors.node.worker import run
 
+    for protocol in protocols:
+        PROTOCOLS[protocol].sessions()
     gc.freeze()
     return run
 

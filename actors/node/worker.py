@@ -9,7 +9,6 @@ import gc
 import logging
 import os
 import random
-import signal
 import socket
 import time
 from collections.abc import Callable
@@ -71,11 +70,11 @@ READY_S: Final = 0.05
 
 def run(sock: socket.socket) -> int:
     """Run until told to stop on `sock`, the channel; returns the exit code."""
-    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a terminal signals the whole group; the supervisor says what it means
     control = Control(sock)
-    messages = control.receive()
-    if not messages:
+    messages: list[dict[str, Any]] | None = []
+    while messages == []:  # a long configuration comes in parts
+        messages = control.receive()
+    if messages is None:
         return 0
     config, shard = configuration.restored(messages[0]["config"]), int(messages[0]["shard"])
     set_up_logging(config, shard)

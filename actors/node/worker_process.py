@@ -7,10 +7,9 @@ with the others. What it inherits beside that is what it must not have: see `_be
 
 import logging
 import os
-import select
 import signal
 import socket
-import sys
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -31,6 +30,12 @@ SAME_TROUBLE: Final = 20
 
 LAST_S: Final = 1.0
 """A worker that has closed its channel and does not end by then is killed."""
+
+LOOK_S: Final = 0.002
+"""So often it is looked whether it has ended."""
+
+TOLD: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What the supervisor is told by; a worker does not hear it."""
 
 
 EXIT_RAISED: Final = 1
@@ -76,16 +81,20 @@ class WorkerProcess:
         ours, theirs = socket.socketpair()
         self._started_at = now
         self._trouble = ""
+        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
         try:
             pid = os.fork()
+            if pid == 0:
+                ours.close()
+                self._become(theirs, run)
         except OSError as error:
             ours.close()
             theirs.close()
-            self._to_start_again(now, f"it can't be started: {error.strerror}")
+            self.fault = f"it can't be started: {error.strerror}"
+            self._to_start_again(now, f"can't be started: {error.strerror}")
             return None
-        if pid == 0:
-            ours.close()
-            self._become(theirs, run)
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
         theirs.close()
         self._pid = pid
         self.control = Control(ours)
@@ -97,19 +106,24 @@ class WorkerProcess:
         code = EXIT_RAISED
         try:
             signal.set_wakeup_fd(-1)
+            for number in TOLD:  # a terminal signals the whole group; the supervisor says what it means
+                signal.signal(number, signal.SIG_IGN)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             self._let_go()
             nothing = os.open(os.devnull, os.O_RDONLY)
-            os.dup2(nothing, 0)
-            os.close(nothing)
+            if nothing != 0:
+                os.dup2(nothing, 0)
+                os.close(nothing)
             with suppress(OSError):
-                COMM.write_text(f"quorate-shard-{self.shard}"[:15])
+                COMM.write_text(f"quorate-{self.shard}")
             code = run(sock)
         except BaseException:
             traceback.print_exc()
         finally:
-            logging.shutdown()
-            sys.stderr.flush()
-            os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
+            try:
+                logging.shutdown()
+            finally:
+                os._exit(code)  # threads may wait on a disk that does not answer; nothing here is needed any more
 
     def hear(self, message: dict[str, Any]) -> None:
         """Something that the worker says."""
@@ -131,22 +145,20 @@ class WorkerProcess:
         self.ready = ""
         ending = f"{_ending(code)}{self._trouble and ': ' + self._trouble}"
         self.is_over = code == EXIT_UNUSABLE or is_stopping
-        if self.is_over:
-            self.fault = self._trouble or ending
-        else:
-            self._to_start_again(now, ending)
+        self.fault = self._trouble or ending
+        if not self.is_over:
+            self._to_start_again(now, f"ended with {ending}")
         return ending
 
     def _to_start_again(self, now: float, ending: str) -> None:
         """Say when, later and later while it ends soon; log why, but not each time."""
-        self.fault = self._trouble or ending
         if now - self._started_at > HEALTHY_S:
             self._backoff_s = BACKOFF_MIN_S
         self.start_at = now + self._backoff_s
         self._same_endings = self._same_endings + 1 if ending == self._last_ending else 0
         self._last_ending = ending
         if self._same_endings % SAME_TROUBLE == 0:
-            log.error("%s ended with %s; starting it again in %.1f s", self.name, ending, self._backoff_s)
+            log.error("%s %s; starting it again in %.1f s", self.name, ending, self._backoff_s)
         self._backoff_s = min(self._backoff_s * 2, BACKOFF_MAX_S)
 
     def kill(self) -> None:
@@ -157,11 +169,15 @@ class WorkerProcess:
 
 def _code(pid: int) -> int:
     """Wait for a process that ends, and make it if it does not; returns its exit code, or less than 0: a signal's."""
-    descriptor = os.pidfd_open(pid)
-    if not select.select([descriptor], [], [], LAST_S)[0]:
+    until = time.monotonic() + LAST_S
+    gone, status = os.waitpid(pid, os.WNOHANG)
+    while not gone and time.monotonic() < until:
+        time.sleep(LOOK_S)
+        gone, status = os.waitpid(pid, os.WNOHANG)
+    if not gone:
         os.kill(pid, signal.SIGKILL)
-    os.close(descriptor)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _ending(code: int) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from actors.node.node_lock import LOCK_NAME
 from quorate import Client, QuorateError, RefusedError
 from quorate.protocol import Action
 from quorate.shards import shard_of_queue
@@ -204,28 +205,36 @@ def test_no_worker_outlives_a_supervisor_that_is_killed(start_node: StartNode) -
     node.start()
 
 
-def _open_files(pid: int) -> set[str]:
-    """What the process has open that could be another's: sockets and pipes."""
-    links = (os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
-    return {link for link in links if link.startswith(("socket:", "pipe:"))}
+def _open_files(pid: int) -> Counter[str]:
+    """What the process has open, and how often."""
+    return Counter(os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def test_a_worker_has_nothing_of_its_supervisors_or_of_other_workers(start_node: StartNode) -> None:
+def test_a_worker_has_nothing_of_its_supervisors_or_of_other_workers(start_node: StartNode, tmp_path: Path) -> None:
     """It is forked: what it kept of them would stay open when they are gone."""
-    node = start_node(shards=SHARDS, http_listeners=[{"host": "127.0.0.1", "port": free_port()}])
+    said = tmp_path / "said"
+    http = [{"host": "127.0.0.1", "port": free_port()}]
+    node = start_node(shards=SHARDS, http_listeners=http, log_prefix=str(said))
     with node.client() as client:
         before = [int(row["pid"]) for row in rows(client)]
     os.kill(before[0], signal.SIGKILL)
-    wait_for(lambda: node.log.count("signal 9") == 1)
+    wait_for(lambda: said.with_suffix(".log").read_text().count("signal 9") == 1)
     with node.client() as client:
         wait_for(lambda: all(row.get("pid") not in (None, before[0]) for row in rows(client)))
         pids = [int(row["pid"]) for row in rows(client)]
         assert node.process is not None
-        wait_for(lambda: "quorate-shard-0" in Path(f"/proc/{pids[0]}/comm").read_text())
+        wait_for(lambda: "quorate-0" in Path(f"/proc/{pids[0]}/comm").read_text())
         opened = [_open_files(pid) for pid in (node.process.pid, *pids)]
-    assert all(opened)
     for one, other in combinations(opened, 2):
-        assert not one & other
+        shared = one.keys() & other.keys()
+        assert not [name for name in shared if name.startswith(("socket:", "pipe:"))]
+    supervisor, *workers = opened
+    assert supervisor["anon_inode:[pidfd]"] == 1, "the console's"
+    for worker in workers:
+        assert "anon_inode:[pidfd]" not in worker
+        assert worker["anon_inode:[eventpoll]"] == 1
+        assert worker[str(said.with_suffix(".log"))] == 1
+        assert worker[str(tmp_path / "data" / LOCK_NAME)] == 1
     assert [os.readlink(f"/proc/{pid}/fd/0") for pid in pids] == [os.devnull] * SHARDS
 
 

@@ -21,8 +21,8 @@ OURS := install --no-deps --no-build-isolation
 LINES := 150000
 
 SOURCES := quorate_compiled.py $(shell find actors net quorate storage -name '*.py')
-# Side by side, as many as wait for each other's disks, clocks and processes rather than for a core.
-BESIDE := --numprocesses 3
+# Side by side: as many as there are cores, and two that wait for clocks, disks and processes meanwhile.
+BESIDE := --numprocesses 4
 QUICK := tests/actors tests/net tests/storage tests/simulation/test_planted.py tests/simulation/test_planted_jobs.py tests/simulation/test_stale_reads.py
 
 .PHONY: demo demo-data test outside peers compiled interpreted wheel check lint types lock clean

@@ -12,12 +12,17 @@ from xdist.scheduler import LoadScopeScheduling
 
 import quorate_compiled
 from tests.cluster import Cluster
+from tests.examples import examples
 from tests.node import Node
 from tests.quick_java import start_quickly
 from tests.sharing import Sharing
 
 settings.register_profile(
-    "default", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    max_examples=examples(100),
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("default")
 

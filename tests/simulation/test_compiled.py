@@ -8,7 +8,7 @@ import pytest
 
 import quorate_compiled
 
-SEEDS = 16
+SEEDS = 10
 SEEDS_OF_SHARDS = 4
 
 

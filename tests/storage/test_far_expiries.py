@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from storage import far_expiries
 from storage.far_expiries import AHEAD_S, PART, STRETCH_S, TRIM, FarExpiries
 from storage.message import Message
+from tests.examples import examples
 
 NOW = 1_800_000_000.0
 
@@ -27,7 +28,7 @@ STEPS = st.lists(
 
 @pytest.mark.parametrize("part", [1, 3, PART])
 @given(STEPS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_it_holds_what_a_set_holds(part: int, steps: list[tuple[str, int, float | None]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(far_expiries, "PART", part)

@@ -21,6 +21,7 @@ from storage.repair import repair, verify
 from storage.state import ShardState
 from storage.tables import LOG, LmdbTables
 from storage.trimming import trim_now
+from tests.examples import examples
 from tests.storage.memory import MemoryFolder, MemoryTables
 
 NOW = 1000.0
@@ -116,7 +117,7 @@ def settle(state: ShardState) -> ShardState:
     return state
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32), st.lists(st.integers(1, 12), min_size=1, max_size=9))
 def test_log_and_backlog_describe_the_state_wherever_the_log_was_trimmed(seed: int, steps: list[int]) -> None:
     """Also where a node goes on from what it recovered, whose stretches begin where its log does."""

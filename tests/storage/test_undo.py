@@ -35,6 +35,7 @@ from storage.records import (
 from storage.state import ShardState
 from storage.stretches import Stretch
 from storage.undo import STEPS_MAX, undo_to
+from tests.examples import examples
 from tests.storage.facts import facts
 
 QUEUES = ["a", "b", "c", "dead"]
@@ -199,7 +200,7 @@ def followed(log: list[tuple[Record, float]]) -> ShardState:
     return state
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 60))
 def test_a_lost_lead_is_undone(random: Random, steps: int) -> None:
     leader = Leader(random)

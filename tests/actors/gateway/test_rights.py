@@ -12,6 +12,7 @@ from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
 from quorate.protocol import Action, Request
 from storage.kinds import KINDS
 from tests.actors.gateway.house import House
+from tests.examples import examples
 
 # -- tables --------------------------------------------------------------------------------------------------------
 
@@ -247,7 +248,7 @@ def of_queue(house: House, queue: str) -> Any:
     return None if kept is None else (kept.settings(), messages)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(allow=rights, asked=st.lists(requests, max_size=12))
 def test_no_sequence_of_requests_reads_or_changes_what_its_rights_exclude(
     allow: list[str], asked: list[dict[str, Any]]

@@ -17,6 +17,7 @@ from quorate.shards import shard_of_queue
 from storage.state import ShardState
 from tests.actors.cranked import Probe, ref
 from tests.actors.queues.shard import execute
+from tests.examples import examples
 
 NOW = 1_800_000_000.0
 
@@ -132,7 +133,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(STEPS, st.sampled_from([None, 4.0]), st.booleans())
 def test_it_never_takes_two_and_leaves_none_that_it_could_have(
     steps: list[tuple[str, int]], wait: float | None, leaves: bool
@@ -161,7 +162,7 @@ def test_it_never_takes_two_and_leaves_none_that_it_could_have(
         assert shards.take_reply().msg_id is not None, "what is there can be taken"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.integers(0, 2), min_size=1, max_size=3), st.integers(0, 5))
 def test_what_comes_while_it_waits_is_served_and_nothing_is_kept_from_others(coming: list[int], choice: int) -> None:
     shards = Shards(3)

@@ -16,6 +16,7 @@ from quorate.protocol import Action, ProduceItem, Request
 from storage.queue_state import ALL_READY
 from storage.records import Clear, Place
 from tests.actors.queues.shard import NOBODY, Shard
+from tests.examples import examples
 
 QUEUES = ["a", "b"]
 
@@ -186,7 +187,7 @@ FOUND: list[tuple[Any, ...]] = [
 
 @given(STEPS)
 @example(FOUND)
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 def test_a_shard_does_what_the_plain_model_does(steps: list[tuple[Any, ...]]) -> None:
     shard, model = Shard(settle_piece=1), Model()
     made: list[int] = []
@@ -408,7 +409,7 @@ class Client:
 
 
 @given(WAITS)
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_consumers_that_wait_are_served_like_a_list_of_them_in_order(steps: list[tuple[Any, ...]]) -> None:
     shard = Shard()
     waiting: list[tuple[int, object, list[str], float]] = []

@@ -1,0 +1,155 @@
+"""Nodes of tests, forked from a process that has imported what a node runs: seven hundred are started, each for a test.
+
+Run as `python -m tests.nursery FD` by each process that runs tests. It does to a node what `launch` does (a session of
+its own, its lines to a file, a pipe to say that it is ready) and then what `python -m quorate_server supervisor` does.
+How a node is really started is what tests/cli, tests/test_commands.py and tests/faults/test_odd_starts.py test.
+"""
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Final, Never
+
+ROOT: Final = Path(__file__).parents[1]
+MESSAGE_MAX: Final = 1 << 16
+
+
+def environment() -> dict[str, str]:
+    """What a node's processes inherit, but for what is pytest's or Spark's, and changes."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPARK_"))}
+
+
+class Forked:
+    """A process of a nursery's, as `subprocess.Popen` would have it."""
+
+    def __init__(self, nursery: "Nursery", pid: int) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._nursery = nursery
+
+    def poll(self) -> int | None:
+        """Its exit code, if it has ended."""
+        if self.returncode is None and self._has_ended(0):
+            self.returncode = self._nursery.code(self.pid)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code, when it has ended. Raises `subprocess.TimeoutExpired`."""
+        if self.returncode is None:
+            if not self._has_ended(timeout):
+                raise subprocess.TimeoutExpired("a node", timeout or 0.0)
+            self.returncode = self._nursery.code(self.pid)
+        return self.returncode
+
+    def _has_ended(self, timeout: float | None) -> bool:
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            return bool(select.select([descriptor], [], [], timeout)[0])
+        finally:
+            os.close(descriptor)
+
+    def send_signal(self, number: int) -> None:
+        """Send it, unless it is known to have ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.send_signal(signal.SIGKILL)
+
+
+class Nursery:
+    """One process's. Ends with it."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._channel, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-m", "tests.nursery", str(theirs.fileno())]
+        self._process = subprocess.Popen(
+            command, cwd=ROOT, env=environment, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL
+        )
+        theirs.close()
+
+    def launch(self, config: Path, log: Path) -> tuple[Forked, str]:
+        """As `actors.node.launch.launch`."""
+        reader, writer = os.pipe()
+        asked = json.dumps({"config": str(config.resolve()), "cwd": str(Path.cwd())}).encode()
+        with log.open("ab") as lines, self._lock:
+            socket.send_fds(self._channel, [asked], [writer, lines.fileno()])
+            pid = int(self._channel.recv(MESSAGE_MAX))
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
+            return Forked(self, pid), pipe.read().decode().removeprefix("failed ")
+
+    def code(self, pid: int) -> int:
+        """The exit code of a process that has ended."""
+        with self._lock:
+            self._channel.send(json.dumps({"ended": pid}).encode())
+            return int(self._channel.recv(MESSAGE_MAX))
+
+
+def main() -> None:
+    """Fork and tell, until whoever runs tests is gone."""
+    import quorate_server
+
+    quorate_server._ours_first()
+    from actors.node import supervisor
+    from net.protocols import PROTOCOLS
+
+    supervisor._worker_code(frozenset(PROTOCOLS))
+    gc.freeze()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_MAX, 2)
+        if not data:
+            return
+        asked = json.loads(data)
+        if "ended" in asked:
+            answer = os.waitstatus_to_exitcode(os.waitpid(asked["ended"], 0)[1])
+        else:
+            answer = os.fork()
+            if answer == 0:
+                channel.close()
+                _be_node(asked, *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        channel.send(str(answer).encode())
+
+
+def _be_node(asked: dict[str, str], ready: int, log: int) -> Never:
+    from actors.node import supervisor
+
+    code: object = 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        os.setsid()
+        os.chdir(asked["cwd"])
+        for descriptor in (1, 2):
+            os.dup2(log, descriptor)
+        os.close(log)
+        sys.argv = ["supervisor", json.dumps({"config": asked["config"], "flags": {}, "ready_fd": ready})]
+        supervisor.main()
+    except SystemExit as exit_:
+        code = exit_.code or 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code if isinstance(code, int) else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -34,27 +34,29 @@ class Forked:
         self.pid = pid
         self.returncode: int | None = None
         self._nursery = nursery
+        self._lock = threading.Lock()
 
     def poll(self) -> int | None:
         """Its exit code, if it has ended."""
-        if self.returncode is None and self._has_ended(0):
-            self.returncode = self._nursery.code(self.pid)
-        return self.returncode
+        return self._code(0.0)
 
     def wait(self, timeout: float | None = None) -> int:
         """Its exit code, when it has ended. Raises `subprocess.TimeoutExpired`."""
-        if self.returncode is None:
-            if not self._has_ended(timeout):
-                raise subprocess.TimeoutExpired("a node", timeout or 0.0)
-            self.returncode = self._nursery.code(self.pid)
-        return self.returncode
+        code = self._code(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired("a node", timeout or 0.0)
+        return code
 
-    def _has_ended(self, timeout: float | None) -> bool:
-        descriptor = os.pidfd_open(self.pid)
-        try:
-            return bool(select.select([descriptor], [], [], timeout)[0])
-        finally:
-            os.close(descriptor)
+    def _code(self, timeout: float | None) -> int | None:
+        with self._lock:
+            if self.returncode is None:
+                descriptor = os.pidfd_open(self.pid)  # it is there until the nursery is asked for its code
+                try:
+                    if select.select([descriptor], [], [], timeout)[0]:
+                        self.returncode = self._nursery.code(self.pid)
+                finally:
+                    os.close(descriptor)
+            return self.returncode
 
     def send_signal(self, number: int) -> None:
         """Send it, unless it is known to have ended."""

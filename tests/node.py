@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -113,11 +114,19 @@ class Node:
 
     def kill(self) -> None:
         """SIGKILL to all of its processes, and wait until they are gone."""
-        if self.process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.wait()
-            self.process = None
+        if self.process is None:
+            return
+        workers = []
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+            workers = [os.pidfd_open(int(pid)) for pid in children.split()]
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+        self.process = None
+        for worker in workers:  # else its ports are not free yet
+            select.select([worker], [], [], 10)
+            os.close(worker)
 
     def stop(self, timeout: float = 5.0) -> int:
         """SIGTERM; returns the exit code."""

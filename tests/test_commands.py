@@ -30,6 +30,7 @@ ELSEWHERE: Final = {
     "demo": "test_the_demo_proves_that_nothing_was_lost",
     "demo-data": "test_the_demos_log_is_reported_on",
     "test": "what runs this",
+    "test-interpreted": "what make test begins with",
     "outside": ".ci/run",
     "peers": "what make test begins with; tests/peers",
     "compiled": ".ci/run: what make test begins with, by the same command",

@@ -7,6 +7,7 @@ fails: of the workers' code, which they are forked with, it runs nothing itself.
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """
 
+import errno
 import gc
 import json
 import logging
@@ -54,6 +55,9 @@ LOST: Final = {
 STREAM: Final = (socket.SOCK_STREAM,)
 BOTH: Final = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 """What is opened of a port: datagrams only where there is no TLS."""
+
+GOING_S: Final = 0.5
+"""So long a port may still be a node's that was killed: it gives up the folder's lock a moment earlier."""
 
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
@@ -382,14 +386,19 @@ def _worker_code(protocols: frozenset[str]) -> Callable[[socket.socket], int]:
 def _check_port(host: str, port: int, kinds: tuple[socket.SocketKind, ...]) -> None:
     """Raise OSError if anyone listens there: our workers share the port, so they would not notice another node."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    until = time.monotonic() + GOING_S
     for kind in kinds:
         with socket.socket(family, kind) as sock:
             if kind == socket.SOCK_STREAM:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                sock.bind((host, port))
-            except OSError as error:
-                raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
+            while True:
+                try:
+                    sock.bind((host, port))
+                    break
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                        raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
+                time.sleep(GOING_S / 50)
 
 
 def main() -> None:

@@ -303,7 +303,7 @@ def test_workers_give_back_what_is_large_as_soon_as_it_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     """Else glibc keeps up to 32 MiB in one piece: a gigabyte was taken where 128 MiB may be held (`bench.unread`)."""
-    monkeypatch.setenv("QUORATE_STARTED_BY", "the command")
+    monkeypatch.setenv("STARTED_BY", "its command")
     if wanted:
         monkeypatch.setenv("MALLOC_MMAP_THRESHOLD_", wanted)
     node = Node(tmp_path, {})

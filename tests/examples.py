@@ -2,12 +2,10 @@
 
 import os
 
-import quorate_compiled
-
-IS_SECOND_LOOK = os.environ.get(quorate_compiled.VARIABLE) == "0"
-"""Whether somebody wants the code interpreted: the same tests have tried it compiled, or will."""
+IS_SECOND_LOOK = "SECOND_LOOK" in os.environ
+"""Whether the same tests try the same source compiled (`make test-interpreted`)."""
 
 
 def examples(count: int) -> int:
-    """So many, or a tenth of them, but twenty at least, where it is the second look at the same source."""
+    """So many, or a tenth of them, but twenty at least, where it is the second look."""
     return max(count // 10, 20) if IS_SECOND_LOOK else count

@@ -8,7 +8,6 @@ import itertools
 import json
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 
 from actors.node.launch import MEMORY, READY, launch
 from quorate import Client
-from tests.nursery import Forked, Nursery, environment
+from tests.nursery import Forked, Nursery, environment, has_ended
 
 _FIRST, _LAST = 12_000, 32_000
 """Below the ports that systems give to those who dial: one of those can be taken again before a node listens on it."""
@@ -116,16 +115,18 @@ class Node:
         """SIGKILL to all of its processes, and wait until they are gone."""
         if self.process is None:
             return
-        workers = []
+        workers, children = [], ""
         with contextlib.suppress(OSError):
             children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-            workers = [os.pidfd_open(int(pid)) for pid in children.split()]
+        for pid in children.split():
+            with contextlib.suppress(OSError):
+                workers.append(os.pidfd_open(int(pid)))
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
         self.process = None
         for worker in workers:  # else its ports are not free yet
-            select.select([worker], [], [], 10)
+            has_ended(worker, 10.0)
             os.close(worker)
 
     def stop(self, timeout: float = 5.0) -> int:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Never
 
@@ -25,6 +26,13 @@ MESSAGE_MAX: Final = 1 << 16
 def environment() -> dict[str, str]:
     """What a node's processes inherit, but for what is pytest's or Spark's, and changes."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPARK_"))}
+
+
+def has_ended(descriptor: int, timeout: float | None) -> bool:
+    """Wait (s) until the process of that pidfd has ended."""
+    looker = select.poll()
+    looker.register(descriptor, select.POLLIN)
+    return bool(looker.poll(None if timeout is None else timeout * 1000))
 
 
 class Forked:
@@ -48,14 +56,18 @@ class Forked:
         return code
 
     def _code(self, timeout: float | None) -> int | None:
+        if self.returncode is not None:
+            return self.returncode
+        with suppress(ProcessLookupError):  # another thread may be told its code first
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if not has_ended(descriptor, timeout):
+                    return None
+            finally:
+                os.close(descriptor)
         with self._lock:
             if self.returncode is None:
-                descriptor = os.pidfd_open(self.pid)  # it is there until the nursery is asked for its code
-                try:
-                    if select.select([descriptor], [], [], timeout)[0]:
-                        self.returncode = self._nursery.code(self.pid)
-                finally:
-                    os.close(descriptor)
+                self.returncode = self._nursery.code(self.pid)
             return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -146,6 +158,8 @@ def _be_node(asked: dict[str, str], ready: int, log: int) -> Never:
         supervisor.main()
     except SystemExit as exit_:
         code = exit_.code or 0
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -5,10 +5,12 @@ Firewalls, containers' rules and the maps that clients hold stay true over a res
 
 import logging
 import socket
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from actors.node.config import NodeConfig
+from actors.node.port_wait import when_free
 from net.sockets import listening_socket
 from storage.real_disk import write_whole
 
@@ -43,7 +45,7 @@ def own_port(config: NodeConfig, shard: int) -> socket.socket | None:
 
 
 def _bound(config: NodeConfig, port: int) -> socket.socket:
-    return listening_socket(config["host"], port, socket.SOCK_STREAM, shares=False)
+    return when_free(partial(listening_socket, config["host"], port, socket.SOCK_STREAM, shares=False))
 
 
 def _kept(path: Path) -> int:

@@ -7,7 +7,6 @@ fails: of the workers' code, which they are forked with, it runs nothing itself.
 SIGTERM and SIGINT stop, SIGHUP reads the configuration again.
 """
 
-import errno
 import gc
 import json
 import logging
@@ -19,7 +18,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,6 +30,7 @@ from actors.node.console_process import ConsoleProcess
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import let_go_of_log, set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
+from actors.node.port_wait import when_free
 from actors.node.reload_outcome import Reload, note
 from actors.node.security import load_security
 from actors.node.service_manager import READY, STOPPING, reloading, tell
@@ -55,9 +55,6 @@ LOST: Final = {
 STREAM: Final = (socket.SOCK_STREAM,)
 BOTH: Final = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
 """What is opened of a port: datagrams only where there is no TLS."""
-
-GOING_S: Final = 0.5
-"""So long a port may still be a node's that was killed: it gives up the folder's lock a moment earlier."""
 
 STOP_S: Final = 4.5
 """A worker that has not stopped by then is killed; the promise is 5 s."""
@@ -386,24 +383,27 @@ def _worker_code(protocols: frozenset[str]) -> Callable[[socket.socket], int]:
 def _check_port(host: str, port: int, kinds: tuple[socket.SocketKind, ...]) -> None:
     """Raise OSError if anyone listens there: our workers share the port, so they would not notice another node."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    until = time.monotonic() + GOING_S
     for kind in kinds:
         with socket.socket(family, kind) as sock:
             if kind == socket.SOCK_STREAM:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            while True:
-                try:
-                    sock.bind((host, port))
-                    break
-                except OSError as error:
-                    if error.errno != errno.EADDRINUSE or time.monotonic() > until:
-                        raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
-                time.sleep(GOING_S / 50)
+            try:
+                when_free(partial(sock.bind, (host, port)))
+            except OSError as error:
+                raise OSError(error.errno, f"can't listen on {host}:{port}: {error.strerror}") from error
+
+
+def _open_standard_files() -> None:
+    """Give 0, 1 and 2 to nothing where whoever starts the node has closed them: else sockets and logs get them."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(descriptor, True)
+    os.close(descriptor)
 
 
 def main() -> None:
     """Run the node that the arguments describe. What it keeps is for its own user alone."""
     os.umask(0o077)
+    _open_standard_files()
     try:
         supervisor = Supervisor(json.loads(sys.argv[1]))
     except ConfigError as error:

@@ -9,10 +9,11 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, Final, Never
 
@@ -78,42 +79,43 @@ class WorkerProcess:
 
         It holds the node's lock as long as it lives. None where the system has no process to give.
         """
-        ours, theirs = socket.socketpair()
         self._started_at = now
         self._trouble = ""
-        signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
-        try:
-            pid = os.fork()
+        with ExitStack() as stack:
+            try:
+                ours, theirs = map(stack.enter_context, socket.socketpair())
+                signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+                stack.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, TOLD)
+                pid = os.fork()
+            except OSError as error:
+                self.fault = f"it can't be started: {error.strerror}"
+                self._to_start_again(now, f"can't be started: {error.strerror}")
+                return None
             if pid == 0:
-                ours.close()
-                self._become(theirs, run)
-        except OSError as error:
-            ours.close()
-            theirs.close()
-            self.fault = f"it can't be started: {error.strerror}"
-            self._to_start_again(now, f"can't be started: {error.strerror}")
-            return None
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
+                self._become(ours, theirs, run)
+            stack.pop_all()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
         theirs.close()
         self._pid = pid
         self.control = Control(ours)
         self.control.send({"config": config, "shard": self.shard})
         return self.control
 
-    def _become(self, sock: socket.socket, run: Callable[[socket.socket], int]) -> Never:
+    def _become(self, others: socket.socket, sock: socket.socket, run: Callable[[socket.socket], int]) -> Never:
         """Be the worker, in the new process. It never gets back to the supervisor's frames, which stand below."""
         code = EXIT_RAISED
         try:
+            others.close()
             signal.set_wakeup_fd(-1)
             for number in TOLD:  # a terminal signals the whole group; the supervisor says what it means
                 signal.signal(number, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
             self._let_go()
             nothing = os.open(os.devnull, os.O_RDONLY)
-            if nothing != 0:
-                os.dup2(nothing, 0)
-                os.close(nothing)
+            os.dup2(nothing, 0)
+            os.close(nothing)
+            if sys.stderr is not None:  # what it could not write yet is the supervisor's to write
+                sys.stderr = os.fdopen(2, "w", 1, "utf-8", "backslashreplace", closefd=False)
             with suppress(OSError):
                 COMM.write_text(f"quorate-{self.shard}")
             code = run(sock)

@@ -6,7 +6,6 @@ import random
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -231,14 +230,6 @@ def test_a_port_in_use_is_told(start_node: StartNode, tmp_path: Path) -> None:
     second = Node(tmp_path, {"data_dir": str(tmp_path / "other"), "port": first.port})
     assert "Address already in use" in second.try_start()
     second.kill()
-
-
-def test_a_port_that_a_killed_node_gives_up_a_moment_later_is_waited_for(tmp_path: Path) -> None:
-    node = Node(tmp_path, {})
-    before = socket.create_server(("127.0.0.1", node.port))
-    threading.Timer(0.3, before.close).start()
-    node.start()
-    node.kill()
 
 
 def test_reload_takes_over_what_can_change_and_keeps_the_rest(start_node: StartNode) -> None:

@@ -52,7 +52,9 @@ def kill_worker(node: Node) -> int:
 def test_a_signal_ignored_or_a_descriptor_closed_by_who_starts_it_changes_nothing(node: Node, how: str) -> None:
     program = ("sh", "-c", how, "sh", *SUPERVISOR)
     assert start(node, *program) == READY
-    assert os.readlink(f"/proc/{kill_worker(node)}/fd/0") == os.devnull
+    worker, log_file = kill_worker(node), str(node.log_path)
+    assert os.readlink(f"/proc/{worker}/fd/0") == os.devnull
+    assert {os.readlink(f"/proc/{worker}/fd/{number}") for number in (1, 2)} <= {os.devnull, log_file}
     assert node.stop() == 0
     (Path(str(node.config["data_dir"])) / "shard-0" / "data.mdb").write_bytes(b"no such thing" * 1000)
     assert "can't be used" in start(node, *program)

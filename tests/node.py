@@ -61,7 +61,7 @@ _begun_with = environment()
 @cache
 def nursery() -> Nursery:
     """This process's."""
-    return Nursery({**MEMORY, **_begun_with})
+    return Nursery({**MEMORY, **os.environ, **_begun_with})
 
 
 class Node:

@@ -23,9 +23,13 @@ ROOT: Final = Path(__file__).parents[1]
 MESSAGE_MAX: Final = 1 << 16
 
 
+HEEDED: Final = ("QUORATE_", "PYTHON", "MALLOC_", "LD_", "NOTIFY_SOCKET", "HOME", "PATH", "TMPDIR", "TZ", "STARTED_BY")
+"""What the names of variables begin with that a node goes by; Spark, pytest and others set more of their own."""
+
+
 def environment() -> dict[str, str]:
-    """What a node's processes inherit, but for what is pytest's or Spark's, and changes."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "SPARK_"))}
+    """What a node's processes inherit, and go by."""
+    return {name: value for name, value in os.environ.items() if name.startswith(HEEDED)}
 
 
 def has_ended(descriptor: int, timeout: float | None) -> bool:

@@ -15,8 +15,9 @@ from tests.nursery import Forked
 @pytest.fixture(params=[True, False], ids=["forked", "by its command"])
 def node(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
     made = Node(tmp_path, {})
+    monkeypatch.setenv("SET_BY_SPARK", "for itself")
     if not request.param:
-        monkeypatch.setenv("SAID_BY", "a test")
+        monkeypatch.setenv("STARTED_BY", "its command")
     yield made
     assert isinstance(made.process, Forked) is request.param
     made.kill()

@@ -40,7 +40,7 @@ test: $(COMPILED) $(SPARK) $(PEERS) $(QUICK_JAVA) $(SECOND_LOOK) $(MEANWHILE)
 	$(RUN) -m pytest $(BESIDE)
 	$(if $(SECOND_LOOK),,if $(RUN) -m quorate_compiled --is-compiled; then $(MAKE) test-interpreted; fi)
 
-# The quick ones and those that plant bugs, interpreted; `test` has it where code is compiled, and as long as it is.
+# The quick ones and those that plant bugs, interpreted; `test` has it where code is compiled, and while the compiler works.
 test-interpreted: $(STAMP)
 	SECOND_LOOK=1 QUORATE_COMPILE=0 $(RUN) -m pytest --numprocesses 2 $(QUICK)
 

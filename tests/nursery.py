@@ -5,7 +5,6 @@ its own, its lines to a file, a pipe to say that it is ready) and then what `pyt
 How a node is really started is what tests/cli, tests/test_commands.py and tests/faults/test_odd_starts.py test.
 """
 
-import gc
 import json
 import os
 import select
@@ -21,7 +20,6 @@ from typing import Final, Never
 
 ROOT: Final = Path(__file__).parents[1]
 MESSAGE_MAX: Final = 1 << 16
-
 
 HEEDED: Final = ("QUORATE_", "PYTHON", "MALLOC_", "LD_", "NOTIFY_SOCKET", "HOME", "PATH", "TMPDIR", "TZ", "STARTED_BY")
 """What the names of variables begin with that a node goes by; Spark, pytest and others set more of their own."""
@@ -127,7 +125,6 @@ def main() -> None:
     from net.protocols import PROTOCOLS
 
     supervisor._worker_code(frozenset(PROTOCOLS))
-    gc.freeze()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel = socket.socket(fileno=int(sys.argv[1]))
     while True:

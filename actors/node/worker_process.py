@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, Never
 
@@ -81,19 +81,14 @@ class WorkerProcess:
         """
         self._started_at = now
         self._trouble = ""
-        with ExitStack() as stack:
-            try:
-                ours, theirs = map(stack.enter_context, socket.socketpair())
-                signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
-                stack.callback(signal.pthread_sigmask, signal.SIG_UNBLOCK, TOLD)
-                pid = os.fork()
-            except OSError as error:
-                self.fault = f"it can't be started: {error.strerror}"
-                self._to_start_again(now, f"can't be started: {error.strerror}")
-                return None
-            if pid == 0:
-                self._become(ours, theirs, run)
-            stack.pop_all()
+        try:
+            pid, ours, theirs = _forked()
+        except OSError as error:
+            self.fault = f"it can't be started: {error.strerror}"
+            self._to_start_again(now, f"can't be started: {error.strerror}")
+            return None
+        if pid == 0:
+            self._become(ours, theirs, run)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
         theirs.close()
         self._pid = pid
@@ -167,6 +162,23 @@ class WorkerProcess:
         """Kill it, since it does not stop by itself."""
         if self._pid is not None:
             os.kill(self._pid, signal.SIGKILL)
+
+
+def _forked() -> tuple[int, socket.socket, socket.socket]:
+    """Fork: the new process's id, or 0 in it, and both ends of a channel. Raises OSError, and leaves nothing then.
+
+    Signals are held back in both until each has its own way with them: until then the new one would tell the
+    supervisor's wakeup descriptor of its own.
+    """
+    ours, theirs = socket.socketpair()
+    signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+    try:
+        return os.fork(), ours, theirs
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
+        ours.close()
+        theirs.close()
+        raise
 
 
 def _code(pid: int) -> int:

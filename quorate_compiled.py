@@ -42,6 +42,7 @@ MODULES: Final = (
     "actors.cluster.membership",
     "actors.cluster.pace",
     "actors.cluster.progress",
+    "actors.cluster.pushing",
     "actors.cluster.replicated_log",
     "actors.cluster.replication",
     "actors.cluster.replicator",

@@ -12,7 +12,8 @@ our vote_id. The rules that make it safe:
 
 Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
 leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
-answered for a time-out steps down. Of two candidates that are as good and ask at the same time, the greater node_id is
+answered for a time-out steps down. Who has no leader either, and is asked by one with less of the log, asks in its
+place, since that one can't win. Of two candidates that are as good and ask at the same time, the greater node_id is
 preferred; only for a moment, since it may be one that can't win.
 """
 
@@ -123,16 +124,20 @@ class Election:
         if self.role is Role.LEADER:
             self._become_follower(now, None)
             return self._decided()
+        self._ask(now)
+        return self._decided()
+
+    def _ask(self, now: float) -> None:
+        """Ask whether an election could be won, unless this node is none to lead."""
         self._wait(now)
         self._lose_leader()
         if self.identity.node_id not in self._voters or self.identity.abstains or self._steps_back:
-            return self._decided()
+            return
         self.role = Role.PRE_CANDIDATE
         self._asked_at = now
         self._votes = {self.identity.node_id}
         self._stand(AskVotes(is_pre=True))
         self._count_votes(now)
-        return self._decided()
 
     def vote_asked(self, now: float, asked: VoteAsked) -> Decisions:
         """Answer a candidate. A vote that is refused for its vote_id names ours, so that the candidate catches up."""
@@ -171,6 +176,8 @@ class Election:
         )
         vote_id = asked.vote_id if is_granted else own.vote_id
         self._stand(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
+        if asked.comparison < 0 and self.role is Role.FOLLOWER and not self._is_loyal(now):
+            self._ask(now)
 
     def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
         """Count a voter's answer."""

@@ -16,12 +16,13 @@ operator can tell which is the right one (`_contradicted`).
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from actors.cluster.decisions import Decisions
 from actors.cluster.pace import Pace
 from actors.cluster.progress import WINDOW_BYTES
+from actors.cluster.pushing import Lateness
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.election import LeaderHeard
 from actors.messages.peers import CutPeer, SendPeers
@@ -49,7 +50,8 @@ class ReplicationLimits:
     """`timeout_s`: the least election time-out; `records_per_s`: what pulls may take.
 
     `pull_bytes`, `window_bytes`, `push_bytes`: a pull's answer, what may be on its way to a follower, and one push;
-    each may be passed by one entry. `tail_bytes_max`: see `TAIL_BYTES_MAX`.
+    each may be passed by one entry. `tail_bytes_max`: see `TAIL_BYTES_MAX`. `lateness`: of pushes to those who are not
+    needed for a commit.
     """
 
     timeout_s: float = 0.4
@@ -58,6 +60,7 @@ class ReplicationLimits:
     window_bytes: int = WINDOW_BYTES
     push_bytes: int = PUSH_BYTES
     tail_bytes_max: int = TAIL_BYTES_MAX
+    lateness: Lateness = field(default_factory=Lateness)
 
     @property
     def heartbeat_s(self) -> float:

@@ -16,6 +16,7 @@ from typing import Final
 from actors.cluster.decisions import Decisions
 from actors.cluster.following import PULL_RECORDS_MAX, ReplicationLimits
 from actors.cluster.progress import Progress, heard_by_majority, on_majority, on_nodes
+from actors.cluster.pushing import Pushing
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import EntriesRead, ReadEntries, ReadSnapshot, SnapshotRead
 from actors.messages.election import QuorumHeard
@@ -52,6 +53,7 @@ class Leading:
         self._members = log.membership.current
         end = log.tail.end.trans_id  # most follow already; one that does not pulls
         self.progress = {node_id: Progress(now, limits.window_bytes, end) for node_id in log.membership.others}
+        self.pushing = Pushing(log, self.progress, vote_id, limits.push_bytes, limits.lateness)
 
     @property
     def is_settled(self) -> bool:
@@ -66,33 +68,13 @@ class Leading:
         after = log.tail.end
         decisions = log.append(entries, others_wait=bool(self.progress))
         log.applied = log.tail.end.trans_id
-        if log.membership.current is not self._members:
+        has_others = log.membership.current is not self._members
+        if has_others:
             self._meet_members()
-        for push, size in self._pushes(now, after.trans_id, after.vote_id, entries) if self.progress else ():
-            last = entry_codec.stored_entry(push.entries[-1]).last_trans_id
-            nodes = tuple(n for n, progress in self.progress.items() if progress.is_pushable(push.after))
-            for node_id, progress in self.progress.items():
-                if node_id in nodes:
-                    progress.pushed(now, last, size)
-                elif progress.sent is not None:
-                    progress.must_pull()
-            if nodes:
-                decisions.append(SendPeers(nodes, push))
-        return decisions
-
-    def _pushes(self, now: float, after: int, after_vote_id: int, entries: list[StoredEntry]) -> list[tuple[Push, int]]:
-        """Split the entries into pushes of bounded size, each with its bytes."""
-        pushes: list[tuple[Push, int]] = []
-        start = size = 0
-        for index, entry in enumerate(entries):
-            size += len(entry.data)
-            is_last = index + 1 == len(entries)
-            if is_last or size + len(entries[index + 1].data) > self._limits.push_bytes:
-                data = [one.data for one in entries[start : index + 1]]
-                pushes.append((Push(self.vote_id, after, after_vote_id, data, self.log.committed, now), size))
-                after, after_vote_id = entry.last_trans_id, entry.vote_id
-                start, size = index + 1, 0
-        return pushes
+        if not self.progress:
+            return decisions
+        decisions += self.pushing.append(now, after, entries)
+        return decisions + self.pushing.push_late(now) if has_others else decisions
 
     def written(self, now: float) -> Decisions:
         """Note that this node's disk has more of the log."""
@@ -252,7 +234,8 @@ class Leading:
             self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:
             self._commit()
-        decisions: Decisions = [self.advanced(now)] if self.log.committed > committed else []
+        is_news = self.log.committed > committed or (progress.match > before and node_id in self.pushing.late)
+        decisions: Decisions = [self.advanced(now)] if is_news else []
         return decisions + self._tell_quorum(now)
 
     def receiving(self, now: float, node_id: int) -> Decisions:
@@ -263,10 +246,12 @@ class Leading:
         progress.heard(now)
         return self._tell_quorum(now)
 
-    def peer_down(self, node_id: int) -> None:
+    def peer_down(self, now: float, node_id: int) -> Decisions:
         """Note that the link to a follower is closed: what was pushed last may not have arrived."""
-        if node_id in self.progress:
-            self.progress[node_id].must_pull()
+        if node_id not in self.progress:
+            return []
+        self.progress[node_id].must_pull()
+        return self.pushing.push_late(now)
 
     def pulled_by(self, now: float, node_id: int, message: Pull) -> Decisions:
         """Serve a follower that says where its log ends."""

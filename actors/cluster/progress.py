@@ -8,6 +8,9 @@ from typing import Final
 WINDOW_BYTES: Final = 4 << 20
 """Bytes pushed to a follower that it has not stored; with more it has to pull, so that it costs no more memory."""
 
+ANSWER_WEIGHT: Final = 0.1
+"""What the last answer's time counts for in `Progress.answer_s`."""
+
 
 class Progress:
     """One follower, as the leader of one vote_id sees it.
@@ -16,8 +19,10 @@ class Progress:
     that was pushed to it; None while it has to pull, so that nothing is pushed. While it is pushed to, `match` never
     passes `sent`. `echo`: when the leader sent what the follower has answered last (s): what the lease rests on.
     `heard_at`: when anything came from it last: what the leader's patience rests on. `window_bytes`: what may be on
-    its way to it. `is_full`: its disk takes nothing now, so it should not lead. `promise_s`: for so long after `echo`
-    it votes for nobody else, by its own clock; infinite until it has said so.
+    its way to it. `is_full`: its disk takes nothing now, so it should not lead. `promise_s`: for so long after
+    `echo` it votes for nobody else, by its own clock; infinite until it has said so. `answer_s`: how long it takes,
+    as a rule, until it says that it has stored what was pushed; infinite until it has. `waits`: there is more for
+    it behind `sent`, to be pushed soon.
     """
 
     def __init__(self, heard_at: float, window_bytes: int = WINDOW_BYTES, sent: int | None = None) -> None:
@@ -29,7 +34,9 @@ class Progress:
         self.last_push_at = -math.inf
         self.is_full = False
         self.promise_s = math.inf
-        self._under_way: deque[tuple[int, int]] = deque()
+        self.answer_s = math.inf
+        self.waits = False
+        self._under_way: deque[tuple[int, int, float]] = deque()
         self._under_way_bytes = 0
 
     def is_pushable(self, after: int) -> bool:
@@ -42,7 +49,7 @@ class Progress:
         assert last_trans_id >= self.sent
         self.sent = last_trans_id
         self.last_push_at = now
-        self._under_way.append((last_trans_id, size))
+        self._under_way.append((last_trans_id, size, now))
         self._under_way_bytes += size
 
     def found(self, after: int) -> None:
@@ -53,6 +60,7 @@ class Progress:
     def must_pull(self) -> None:
         """Let it pull: it can't follow, or did not get what was pushed."""
         self.sent = None
+        self.waits = False
         self._under_way.clear()
         self._under_way_bytes = 0
 
@@ -80,8 +88,17 @@ class Progress:
         self.is_full = is_full
         if self.sent is None and self.match == log_end:
             self.sent = log_end
-        while self._under_way and self._under_way[0][0] <= self.match:
-            self._under_way_bytes -= self._under_way.popleft()[1]
+        under_way = self._under_way
+        while under_way and under_way[0][0] <= self.match:
+            _, size, pushed_at = under_way.popleft()
+            self._under_way_bytes -= size
+            took_s = now - pushed_at
+            known = self.answer_s != math.inf
+            self.answer_s = self.answer_s + (took_s - self.answer_s) * ANSWER_WEIGHT if known else took_s
+
+    def answer_s_at(self, now: float) -> float:
+        """Guess how soon it answers (s): as it did, or as long as it has been silent about what was pushed first."""
+        return max(self.answer_s, now - self._under_way[0][2]) if self._under_way else self.answer_s
 
 
 def on_nodes(matches: Iterable[int]) -> tuple[int, ...]:

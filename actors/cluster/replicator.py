@@ -104,7 +104,7 @@ class Replicator(LoopActor):
         machine, announcer = self._machine, self._announcer
         told = StatusReplies(runtime, machine, admin, settings, announcer=announcer, writer=writer, counts=counts)
         self.handlers = {
-            Append: lambda m: self._do(machine.append(self._now(), m)),
+            Append: self._append,
             PeerSaid: self._peer_said,
             PeerReceiving: self._peer_receiving,
             Standing: self._stand,
@@ -236,6 +236,24 @@ class Replicator(LoopActor):
         delay_s = BUSY_TICK_S if machine.is_pulling else ALONE_TICK_S if is_alone else heartbeat_s
         self.runtime.call_later(delay_s, self._tick)
 
+    # -- entries -----------------------------------------------------------------------------------------------
+
+    def _append(self, message: Append) -> None:
+        self._do(self._machine.append(self._now(), message))
+        self._look_at_late()
+
+    def _look_at_late(self) -> None:
+        """See that what waits for followers that come late does not wait for long."""
+        leading = self._machine.leading
+        if leading is not None and (delay_s := leading.pushing.timer(self._now())) is not None:
+            self.runtime.call_later(delay_s, self._late_due)
+
+    def _late_due(self) -> None:
+        leading = self._machine.leading
+        if leading is not None and not self.has_ended and not self._has_stopped:
+            self._do(leading.pushing.ring(self._now()))
+            self._look_at_late()
+
     # -- peers -------------------------------------------------------------------------------------------------
 
     def _peer_up(self, message: PeerUp) -> None:
@@ -248,7 +266,7 @@ class Replicator(LoopActor):
     def _peer_down(self, message: PeerDown) -> None:
         self._admin.hellos.pop(message.node_id, None)
         if self._machine.leading is not None:
-            self._machine.leading.peer_down(message.node_id)
+            self._do(self._machine.leading.peer_down(self._now(), message.node_id))
 
     def _peer_fault(self, message: PeerFault) -> None:
         if message.reason is None:
@@ -276,6 +294,8 @@ class Replicator(LoopActor):
         may_store = not self._log.is_reloading and not self._log.is_installing
         entries = self._checkpointing.due(self._log.unstored(), may_store=may_store)
         if entries:
+            if self._machine.leading is not None:  # what LMDB has is soon in memory no more
+                self._do(self._machine.leading.pushing.push_late(self._now()))
             self._actors.checkpointer.tell(Checkpoint(entries))
         elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:
             self.runtime.call_later(delay_s, self._checkpoint_due)

@@ -217,6 +217,7 @@ def _cluster(
         settings.pull_bytes,
         settings.window_bytes,
         settings.push_bytes,
+        lateness=settings.lateness,
     )
     replication = Replication(opened.log, limits, identity.vote_id, now, opened.store.staged)
     replicator_settings = ReplicatorSettings(

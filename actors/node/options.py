@@ -240,6 +240,13 @@ OPTIONS: Final = (
     Option("log_retention_bytes", 8192 * MIB, "so much of the log (bytes) at most is kept for them", MIB, 2**53),
     Option("queue_sync_rate", 100_000, "records a second that a node behind pulls (cluster)", 1, 10**9),
     Option("election_timeout_ms", 400, "the least time without a leader before a node acts (cluster)", 100, 60_000),
+    Option(
+        "late_push_ms",
+        10,
+        "how long entries may wait for a follower whom no majority needs; 0: all are sent each at once (cluster)",
+        0,
+        100,
+    ),
     Option("forward_request", 1, "a node that does not lead: 1 forwards, 0 redirects (cluster)", choices=(0, 1)),
     Option(
         "cluster_node_list",

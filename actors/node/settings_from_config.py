@@ -9,6 +9,7 @@ import resource
 import socket
 from typing import Final
 
+from actors.cluster.pushing import Lateness
 from actors.gateway.listener_limits import ListenerLimits
 from actors.gateway.turned_away import REFUSED_MAX
 from actors.node import config as configuration
@@ -51,6 +52,7 @@ def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | Non
         balance_s=config["leader_balance_s"],
         node_type=config["node_type"],
         election_timeout_s=config["election_timeout_ms"] / 1000,
+        lateness=Lateness(seconds=config["late_push_ms"] / 1000),
         sync_records_per_s=config["queue_sync_rate"],
         forwards=bool(config["forward_request"]),
         hold_s=config["leader_timeout_s"],

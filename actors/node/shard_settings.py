@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from actors.cluster.following import PULL_BYTES, PUSH_BYTES
 from actors.cluster.progress import WINDOW_BYTES
+from actors.cluster.pushing import Lateness
 from actors.gateway.asked import FORWARD_BYTES
 from actors.gateway.client_moves import MOVE_AFTER
 from actors.gateway.routing import HOLD_S
@@ -52,6 +53,7 @@ class ShardSettings:
     version: str = ""
     level: int = LEVEL
     election_timeout_s: float = 0.4
+    lateness: Lateness = field(default_factory=Lateness)
     sync_records_per_s: int = 100_000
     forwards: bool = True
     hold_s: float = HOLD_S

@@ -2,11 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
 
+from actors.cluster.pushing import Lateness
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.gateway.access import AccessTable, Entry
 from actors.gateway.listener import Listener
@@ -173,6 +174,7 @@ class ClusterLimits:
     balance_s: float = 0.0
     variety: Random | None = None
     flush_interval_s: float | None = None
+    lateness: Lateness = field(default_factory=Lateness)
 
     def vary(self, seed: int) -> None:
         """In half of the seeds nodes are set differently, and so after a restart; in some they flush now and then.
@@ -185,6 +187,7 @@ class ClusterLimits:
             self.frame_bytes_max += 40 << 10  # the largest entry of the largest segment
         if draw.random() < 0.15:
             self.flush_interval_s = draw.choice([0.01, 0.2])
+        self.lateness = draw.choice([Lateness(), Lateness(seconds=0.0), Lateness(seconds=0.1, entries=3, size=400)])
 
     def varied(self, settings: ShardSettings) -> None:
         """As a node is set for its next start."""
@@ -275,6 +278,7 @@ class SimulatedNode:
             client_host=self.name,
             client_port=2,
             election_timeout_s=limits.election_timeout_s,
+            lateness=limits.lateness,
             sync_records_per_s=limits.sync_records_per_s,
             forwards=random.random() < 0.7 if first is None else first.settings.forwards,
             snapshot_part_bytes=limits.snapshot_part_bytes,

@@ -5,6 +5,7 @@ from typing import Any
 from actors.cluster.decisions import WriteEntries
 from actors.cluster.following import ReplicationLimits
 from actors.cluster.membership import Membership
+from actors.cluster.pushing import Lateness
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.replication import Replication
 from actors.messages.election import Standing
@@ -20,6 +21,7 @@ from storage.records import Member, Members, Remove
 from tests.actors.cluster.recorded import Recorded
 
 THREE = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3)], [])
+AT_ONCE = Lateness(seconds=0.0)
 
 
 def made(first: int, last: int, vote_id: int) -> StoredEntry:
@@ -30,9 +32,10 @@ def made(first: int, last: int, vote_id: int) -> StoredEntry:
 class Node:
     """Node 1 of three, driven by hand: what it writes is on its disk when `written` is called."""
 
-    def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1, **limits: int) -> None:
+    def __init__(self, *entries: StoredEntry, committed: int = 0, vote_id: int = 1, **limits: Any) -> None:
         tail = LogTail([(0, 0)], 0, list(entries))
         self.log = ReplicatedLog(tail, Membership(THREE.members[0], THREE), committed)
+        limits = {"lateness": AT_ONCE, **limits}
         self.machine = Recorded(Replication(self.log, ReplicationLimits(timeout_s=0.4, **limits), vote_id, 0.0))
         self.writes = 0
 
@@ -61,8 +64,8 @@ def following(*entries: StoredEntry, committed: int = 0) -> Node:
     return node
 
 
-def leading(*entries: StoredEntry, push_bytes: int = 1 << 20) -> Node:
-    node = Node(*entries, push_bytes=push_bytes)
+def leading(*entries: StoredEntry, **limits: Any) -> Node:
+    node = Node(*entries, **limits)
     node.machine.stand(0.0, Standing(5, 1))
     first = node.log.tail.end.trans_id + 1
     node.machine.append(0.0, Append(5, [made(first, first, 5)]))

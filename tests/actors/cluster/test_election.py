@@ -226,3 +226,22 @@ def test_what_was_promised_before_a_restart_with_a_shorter_time_out_is_kept() ->
     out = one.take_out()
     assert saved(out).promise_s == TIMEOUT, "from now on only the shorter one is promised"
     assert said(out) == [AskVotes(is_pre=True)]
+
+
+def test_who_is_asked_by_one_with_less_of_the_log_and_has_no_leader_asks_in_its_place() -> None:
+    one = election()
+    one.vote_asked(0.99, asked(6, comparison=-1, is_pre=True))
+    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END)], "it has a leader"
+    one.vote_asked(1.0, asked(6, comparison=0, is_pre=True))
+    assert said(one.take_out()) == [CastVote(1, Vote(6, True, True), END)], "the other can win"
+    one.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
+    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END), AskVotes(is_pre=True)]
+    one.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
+    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END)], "it has asked"
+    assert one.identity.vote_id == 5
+
+
+def test_who_may_not_lead_asks_for_nobody() -> None:
+    learner = election(4)
+    learner.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
+    assert said(learner.take_out()) == [CastVote(1, Vote(5, True, False), END)]

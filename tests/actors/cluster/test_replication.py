@@ -201,7 +201,7 @@ def test_what_is_pushed_is_cut_to_frames() -> None:
 def test_a_follower_that_is_level_is_pushed_to_without_having_to_ask() -> None:
     node = leading()
     node.heard(0.0, 2, Pull(5, 1, 5, 100))
-    node.machine.machine.leading.peer_down(2)
+    node.machine.machine.leading.peer_down(0.0, 2)
     node.heard(0.1, 2, Stored(5, 1, 0.0))
     node.machine.take_out()
     node.machine.append(0.2, Append(5, [made(2, 2, 5)]))

@@ -22,7 +22,7 @@ from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteByt
 from actors.messages.election import ElectionFacts, LeaderHeard, Standing, VoteGiven
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
-from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerSaid, SendPeers
+from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerDown, PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote
 from quorate.protocol import Action, Reply, Request
 from storage.entry import StoredEntry
@@ -90,6 +90,11 @@ class Host:
         """Node 2 leads, and says this."""
         pushed = Push(vote_id, 0, 0, [one.data for one in entries], committed, 1.0)
         self.tell(PeerSaid(2, pushed, cluster_id, 22))
+
+    def pushed(self) -> list[tuple[tuple[int, ...], int]]:
+        """Who was pushed how many entries."""
+        pushes = [one for one in self.peers.take(SendPeers) if isinstance(one.message, Push)]
+        return [(one.node_ids, len(one.message.entries)) for one in pushes if one.message.entries]
 
     def stored(self) -> list[Stored]:
         """What was said to be on this node's disk."""
@@ -277,3 +282,42 @@ def test_a_status_tells_of_the_queues_the_log_the_process_and_its_clients() -> N
     assert (reply.node_id, reply.seq, reply.connections, reply.limits_reached) == (1, 7, 3, ["max_connections"])
     [row] = reply.shards
     assert (row["messages"], row["role"], row["log_size"]) == (5, "leader", 2)
+
+
+def leading_three() -> Host:
+    """Node 1 leads three, with an entry on its disk that node 2 was pushed and node 3 was not yet."""
+    host = Host(THREE)
+    host.tell(Standing(2, 1), Append(2, [entry(1, 2, Lead("", 1))]))
+    assert host.pushed() == [((2,), 1)]
+    host.write()
+    return host
+
+
+def test_who_comes_late_is_pushed_to_when_the_time_is_over() -> None:
+    host = leading_three()
+    host.runtime.crank(0.008)
+    assert host.pushed() == []
+    host.runtime.crank(0.003)
+    assert host.pushed() == [((3,), 1)]
+    host.runtime.crank(0.02)
+    assert host.pushed() == [], "once"
+
+
+def test_what_lmdb_gets_was_pushed_to_all_before() -> None:
+    """It is in memory no more then."""
+    host = leading_three()
+    host.tell(PeerSaid(2, Stored(2, 1, 0.0), 9, 22))
+    host.runtime.crank(0.045)
+    host.pushed()
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    assert host.pushed() == [((2,), 1)]
+    assert host.checkpointer.take(Checkpoint)[-1].entries == []
+    host.runtime.crank(0.006)
+    assert len(host.checkpointer.take(Checkpoint)[-1].entries) == 1
+    assert host.pushed() == [((3,), 1)]
+
+
+def test_when_a_link_closes_who_comes_late_is_pushed_to() -> None:
+    host = leading_three()
+    host.tell(PeerDown(2))
+    assert host.pushed() == [((3,), 1)]

@@ -1,0 +1,154 @@
+"""Pushing: which followers are sent an entry at once, and which a little later, several entries in one push. A machine.
+
+What a majority has is committed, so that a leader of three needs one of its two followers for an entry. That one gets
+it at once; the other gets it with those that follow, at most `Lateness.seconds` later: each push costs a follower
+turns of its loop, a write and an answer, and its leader a frame each way, however little there is in it. (Of the
+kind that is called thrifty: Moraru, Andersen and Kaminsky, There Is More Consensus in Egalitarian Parliaments, SOSP
+2013, section 5; there the others are sent nothing, and here they are sent it late.)
+
+- Each entry is pushed at once to as many voters as its commit needs, or to all who can be pushed to (`append`).
+- Nobody waits longer than `Lateness.seconds`: then it is pushed what there is, and so the others' silence, however
+  it comes, holds up a commit for no longer than that (`push_late`).
+- Who comes first are those that answer soonest. Each late push looks again.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from actors.cluster.decisions import Decisions
+from actors.cluster.progress import Progress
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.messages.peers import SendPeers
+from net.peers.messages import Push
+from storage.entry import LogEnd, StoredEntry
+
+STAYS: Final = 2.0
+"""A follower that is sent all at once stays so until another answers in less than one part of so many of its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lateness:
+    """How long entries wait for a push to those who are not needed for their commit: until so many seconds are over,
+    or there are so many entries, or bytes, whichever comes first. `seconds` 0: nobody is sent anything late.
+    """
+
+    seconds: float = 0.010
+    entries: int = 8
+    size: int = 64 << 10
+
+
+class Pushing:
+    """By the leader of `vote_id`, to the followers in `progress`, which is its. Times are monotonic seconds."""
+
+    def __init__(
+        self, log: ReplicatedLog, progress: dict[int, Progress], vote_id: int, push_bytes: int, lateness: Lateness
+    ) -> None:
+        self.late: frozenset[int] = frozenset()
+        self._log = log
+        self._progress = progress
+        self._vote_id = vote_id
+        self._push_bytes = push_bytes
+        self._lateness = lateness
+        self._needed = 0
+        self._waiting = self._waiting_bytes = 0
+        self._waits_since = math.inf
+        self._is_timed = False
+        self._choose(0.0)
+
+    def append(self, now: float, after: LogEnd, entries: list[StoredEntry]) -> Decisions:
+        """Push what the log has got behind `after`: now to those who are needed, and later to the others."""
+        at_once: list[int] = []
+        later: list[Progress] = []
+        for node_id, progress in self._progress.items():
+            if node_id in self.late and (progress.waits or progress.sent == after.trans_id):
+                later.append(progress)
+            elif progress.is_pushable(after.trans_id):
+                at_once.append(node_id)
+            elif progress.sent is not None:
+                progress.must_pull()
+        decisions = self._push(now, at_once, after, entries) if at_once else []
+        if not later:
+            return decisions
+        for progress in later:
+            progress.waits = True
+        if not self._waiting:
+            self._waits_since = now
+        self._waiting += len(entries)
+        for entry in entries:
+            self._waiting_bytes += len(entry.data)
+        its = self._lateness
+        is_due = self._waiting >= its.entries or self._waiting_bytes >= its.size or len(at_once) < self._needed
+        return decisions + self.push_late(now) if is_due else decisions
+
+    def push_late(self, now: float) -> Decisions:
+        """Push what waits, to all for whom it does; and see who comes first from here on."""
+        self._choose(now)
+        self._waiting = self._waiting_bytes = 0
+        self._waits_since = math.inf
+        by_place: dict[int, list[int]] = {}
+        for node_id, progress in self._progress.items():
+            if progress.waits:
+                progress.waits = False
+                assert progress.sent is not None
+                by_place.setdefault(progress.sent, []).append(node_id)
+        decisions: Decisions = []
+        for after, nodes in by_place.items():
+            vote_id = self._log.tail.vote_id_at(after)
+            if after < self._log.tail.checkpointed or vote_id is None:
+                for node_id in nodes:
+                    self._progress[node_id].must_pull()
+            else:
+                decisions += self._push(now, nodes, LogEnd(vote_id, after), self._log.tail.behind(after))
+        return decisions
+
+    def timer(self, now: float) -> float | None:
+        """In how many seconds `ring` is to be called, if it is not to be already."""
+        if self._is_timed or not self._waiting:
+            return None
+        self._is_timed = True
+        return max(self._waits_since + self._lateness.seconds - now, 0.0)
+
+    def ring(self, now: float) -> Decisions:
+        """Push what has waited for long enough; `timer` says when to look again."""
+        self._is_timed = False
+        return self.push_late(now) if now >= self._waits_since + self._lateness.seconds else []
+
+    def _choose(self, now: float) -> None:
+        """See how many are needed, and which of those who can be pushed to answer soonest; the others come late."""
+        progress, voters, own = self._progress, self._log.membership.voters, self._log.node_id
+        self._needed = len(voters) // 2 + 1 - (own in voters)
+        if not self._lateness.seconds:
+            return
+        able = [
+            (its.answer_s_at(now) * (STAYS if node_id in self.late else 1.0), node_id)
+            for node_id, its in progress.items()
+            if node_id in voters and its.sent is not None and not its.is_full
+        ]
+        able.sort()
+        soonest = {node_id for _, node_id in able[: self._needed]}
+        self.late = frozenset([node_id for node_id in progress if node_id not in soonest])
+
+    def _push(self, now: float, nodes: list[int], after: LogEnd, entries: list[StoredEntry]) -> Decisions:
+        """Push to nodes whose logs end at `after`, in pushes of bounded size; who has too much to store has to pull."""
+        decisions: Decisions = []
+        start = size = 0
+        for index, entry in enumerate(entries):
+            size += len(entry.data)
+            is_last = index + 1 == len(entries)
+            if is_last or size + len(entries[index + 1].data) > self._push_bytes:
+                data = [one.data for one in entries[start : index + 1]]
+                taking = []
+                for node_id in nodes:
+                    progress = self._progress[node_id]
+                    if progress.is_pushable(after.trans_id):
+                        progress.pushed(now, entry.last_trans_id, size)
+                        taking.append(node_id)
+                    elif progress.sent is not None:
+                        progress.must_pull()
+                if taking:
+                    push = Push(self._vote_id, after.trans_id, after.vote_id, data, self._log.committed, now)
+                    decisions.append(SendPeers(tuple(taking), push))
+                after = LogEnd(entry.vote_id, entry.last_trans_id)
+                start, size = index + 1, 0
+        return decisions

@@ -1,0 +1,249 @@
+"""Pushing: who is sent an entry at once, who later, and what ends the wait."""
+
+import math
+from collections.abc import Iterable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actors.cluster.membership import Membership
+from actors.cluster.progress import Progress
+from actors.cluster.pushing import Lateness, Pushing
+from actors.cluster.replicated_log import ReplicatedLog
+from actors.messages.election import Standing
+from actors.messages.log import Append, LogAdvanced
+from actors.messages.peers import SendPeers
+from net.peers.messages import Pull, Push, Stored
+from storage import entry_codec
+from storage.entry import StoredEntry
+from storage.log_tail import LogTail
+from storage.records import Member, Members
+from tests.actors.cluster.replication_node import Node, leading, made
+
+LATENESS = Lateness(seconds=0.01, entries=4, size=10_000)
+
+
+class Leader:
+    """Node 1 of so many voters, of whom all follow; `learners` have no vote."""
+
+    def __init__(self, voters: int = 3, learners: int = 0, lateness: Lateness = LATENESS, window: int = 10_000) -> None:
+        nodes = range(1, voters + learners + 1)
+        members = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=n <= voters) for n in nodes], [])
+        self.log = ReplicatedLog(LogTail([(0, 0)], 0, []), Membership(members.members[0], members), 0)
+        self.progress = {n: Progress(0.0, window, 0) for n in nodes if n != 1}
+        self.pushing = Pushing(self.log, self.progress, 5, 1 << 20, lateness)
+        self.has = dict.fromkeys(nodes, 0)
+
+    def append(self, now: float, count: int = 1) -> list[tuple[int, ...]]:
+        """So many entries of one record; to whom what was pushed."""
+        after = self.log.tail.end
+        entries = [made(n, n, 5) for n in range(after.trans_id + 1, after.trans_id + 1 + count)]
+        for entry in entries:
+            self.log.tail.append(entry)
+        return self.sent(self.pushing.append(now, after, entries))
+
+    def sent(self, decisions: Iterable[object]) -> list[tuple[int, ...]]:
+        """To whom something went; each gets what follows what it has."""
+        to = []
+        for one in decisions:
+            assert isinstance(one, SendPeers)
+            assert isinstance(one.message, Push)
+            for node_id in one.node_ids:
+                assert self.has[node_id] == one.message.after
+                self.has[node_id] += len(one.message.entries)
+            to.append(one.node_ids)
+        return to
+
+    def answers(self, now: float, node_id: int) -> None:
+        self.progress[node_id].stored(now, self.has[node_id], now, self.log.tail.end.trans_id, is_full=False)
+
+
+def test_of_three_one_is_pushed_each_entry_and_the_other_several_at_a_time() -> None:
+    leader = Leader()
+    assert [leader.append(0.001 * n) for n in range(3)] == [[(2,)]] * 3
+    assert leader.append(0.003) == [(2,), (3,)], "it was the fourth that waits"
+    assert leader.has == {1: 0, 2: 4, 3: 4}
+
+
+def test_nobody_waits_for_longer_than_the_time_that_is_set() -> None:
+    leader = Leader()
+    assert leader.pushing.timer(0.0) is None
+    leader.append(1.0)
+    assert leader.pushing.timer(1.004) == 1.01 - 1.004
+    assert leader.pushing.timer(1.005) is None, "it runs already"
+    assert leader.sent(leader.pushing.ring(1.01)) == [(3,)]
+    assert leader.pushing.timer(1.01) is None, "nothing waits"
+
+
+def test_the_timer_looks_again_at_what_has_begun_to_wait_since_it_was_set() -> None:
+    leader = Leader()
+    leader.append(1.0)
+    assert leader.pushing.timer(1.0) is not None
+    leader.append(1.005, 3)
+    leader.append(1.008)
+    assert leader.pushing.ring(1.01) == []
+    delay_s = leader.pushing.timer(1.01)
+    assert delay_s is not None
+    assert math.isclose(delay_s, 0.008)
+    assert leader.sent(leader.pushing.ring(1.02)) == [(3,)]
+
+
+def test_as_many_wait_as_no_majority_needs() -> None:
+    assert Leader(voters=2).append(0.0) == [(2,)]
+    assert Leader(voters=4).append(0.0) == [(2, 3)]
+    assert Leader(voters=5).append(0.0) == [(2, 3)]
+    assert Leader(voters=3, learners=2).append(0.0) == [(2,)], "who has no vote comes late"
+    assert Leader(voters=1, learners=1).append(0.0) == []
+    assert Leader(lateness=Lateness(seconds=0.0)).append(0.0) == [(2, 3)]
+
+
+def test_large_entries_do_not_wait() -> None:
+    leader = Leader(lateness=Lateness(entries=100, size=10))
+    assert leader.append(0.0) == [(2,), (3,)]
+
+
+def test_where_too_few_can_be_pushed_to_at_once_the_others_do_not_wait() -> None:
+    leader = Leader()
+    leader.append(0.0)
+    leader.progress[2].must_pull()
+    assert leader.append(0.001) == [(3,)], "with what waited"
+    assert leader.has[3] == 2
+    assert leader.pushing.late == {2}
+    assert leader.append(0.002) == [(3,)]
+
+
+def test_who_has_stored_too_little_has_to_pull_and_the_other_comes_in_its_place() -> None:
+    leader = Leader(window=10)
+    leader.append(0.0)
+    assert leader.progress[2].sent is not None
+    assert leader.append(0.0) == [(3,)]
+    assert leader.progress[2].sent is None
+
+
+def test_who_answers_soonest_comes_first_and_a_little_sooner_is_not_enough() -> None:
+    leader = Leader()
+    now = 0.0
+    took_s = {2: 0.004, 3: 0.003}
+    for _ in range(2):
+        for _ in range(8):
+            leader.append(now)
+            for node_id, its_s in took_s.items():
+                leader.answers(now + its_s, node_id)
+            now += 0.005
+        assert leader.pushing.late == {3}
+    took_s[2] = 0.009
+    for _ in range(60):
+        leader.append(now)
+        for node_id, its_s in took_s.items():
+            leader.answers(now + its_s, node_id)
+        now += 0.009
+    assert leader.pushing.late == {2}
+
+
+def test_who_is_silent_comes_late_from_the_first_wait_on() -> None:
+    leader = Leader()
+    leader.append(1.0)
+    for node_id in (2, 3):
+        leader.sent(leader.pushing.push_late(1.0))
+        leader.answers(1.001, node_id)
+    leader.append(2.0)
+    leader.sent(leader.pushing.ring(2.01))
+    assert leader.pushing.late == {2}
+    assert leader.append(2.011) == [(3,)]
+
+
+def test_whose_disk_is_full_comes_late() -> None:
+    leader = Leader()
+    leader.progress[2].is_full = True
+    leader.pushing.push_late(0.0)
+    assert leader.append(0.0) == [(3,)]
+
+
+def test_what_is_in_memory_no_more_is_pulled() -> None:
+    leader = Leader()
+    leader.append(0.0)
+    leader.log.tail.forget(1)
+    assert leader.pushing.push_late(0.0) == []
+    assert leader.progress[3].sent is None
+
+
+def test_a_leader_that_has_no_vote_pushes_to_a_majority_of_the_others() -> None:
+    leader = Leader(voters=4)
+    members = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=n > 1) for n in range(1, 5)], [])
+    leader.log.membership.replaced(members)
+    leader.pushing.push_late(0.0)
+    assert leader.append(0.0) == [(2, 3)]
+
+
+def test_new_members_end_the_wait_and_count() -> None:
+    node = leading(lateness=LATENESS)
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    four = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3, 4)], [])
+    data = entry_codec.encode(5, 3, 1.0, [four])
+    node.machine.take_out()
+    node.machine.append(0.0, Append(5, [StoredEntry(3, 3, 5, data, True)]))
+    sent = [(one.node_ids, len(one.message.entries)) for one in node.machine.take(SendPeers)]
+    assert sent == [((2,), 1), ((3,), 3)]
+    node.machine.append(0.0, Append(5, [made(4, 4, 5)]))
+    assert [one.node_ids for one in node.machine.take(SendPeers)] == [(2, 3)], "the fourth has to pull first"
+
+
+def test_when_a_link_closes_what_waits_for_another_is_pushed() -> None:
+    node = leading(lateness=LATENESS)
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    node.machine.take_out()
+    leads = node.machine.machine.leading
+    assert [one.node_ids for one in leads.peer_down(0.0, 2)] == [(3,)]
+    assert leads.peer_down(0.0, 7) == []
+
+
+def test_who_comes_late_is_counted_as_soon_as_it_answers() -> None:
+    """Some wait for all nodes to have what they sent."""
+    node = leading(lateness=LATENESS)
+    node.written()
+    node.heard(0.0, 2, Stored(5, 1, 0.0))
+    node.machine.take_out()
+    node.heard(0.0, 3, Stored(5, 1, 0.0))
+    assert [one.replicas for one in node.machine.take(LogAdvanced)] == [(1, 1, 1)]
+
+
+def test_who_pulled_up_to_the_end_waits_like_another() -> None:
+    node = Node(made(1, 1, 1), lateness=LATENESS)
+    node.machine.stand(0.0, Standing(5, 1))
+    node.heard(0.0, 3, Pull(5, 0, 0, 100))
+    node.machine.take_out()
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    assert [one.node_ids for one in node.machine.take(SendPeers)] == [(2,)]
+
+
+@given(st.data())
+def test_whatever_happens_all_that_is_not_pulled_arrives_in_order(data: st.DataObject) -> None:
+    leader = Leader(voters=data.draw(st.sampled_from([2, 3, 5])), window=data.draw(st.sampled_from([50, 10_000])))
+    now, asked_at = 0.0, math.inf
+    for _ in range(data.draw(st.integers(1, 40))):
+        now += data.draw(st.sampled_from([0.0, 0.002, 0.02]))
+        if now >= asked_at:
+            leader.sent(leader.pushing.ring(now))
+            asked_at = math.inf
+        node_id = data.draw(st.sampled_from(sorted(leader.progress)))
+        step = data.draw(st.sampled_from(["append", "append", "answer", "gone", "back"]))
+        if step == "append":
+            to = {one for nodes in leader.append(now, data.draw(st.integers(1, 3))) for one in nodes}
+            able = [its for its in leader.progress.values() if its.sent is not None]
+            end = leader.log.tail.end.trans_id
+            assert sum(its.sent == end for its in able) >= min(len(leader.has) // 2, len(able)), to
+        elif step == "answer" and leader.progress[node_id].sent is not None:
+            leader.answers(now, node_id)
+        elif step == "gone":
+            leader.progress[node_id].must_pull()
+            leader.sent(leader.pushing.push_late(now))
+        elif step == "back" and leader.progress[node_id].sent is None:
+            leader.has[node_id] = leader.log.tail.end.trans_id
+            leader.answers(now, node_id)
+        if (delay_s := leader.pushing.timer(now)) is not None:
+            asked_at = now + delay_s
+            assert delay_s < 0.011
+    leader.sent(leader.pushing.push_late(now))
+    for node_id, its in leader.progress.items():
+        if its.sent is not None:
+            assert its.sent == leader.has[node_id] == leader.log.tail.end.trans_id

@@ -26,6 +26,9 @@ from storage.entry import LogEnd, StoredEntry
 STAYS: Final = 2.0
 """A follower that is sent all at once stays so until another answers in less than one part of so many of its time."""
 
+EARLY_S: Final = 0.001
+"""A timer may ring so much before its time: the loop's count whole milliseconds."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lateness:
@@ -112,7 +115,7 @@ class Pushing:
     def ring(self, now: float) -> Decisions:
         """Push what has waited for long enough; `timer` says when to look again."""
         self._is_timed = False
-        return self.push_late(now) if now >= self._waits_since + self._lateness.seconds else []
+        return self.push_late(now) if now > self._waits_since + self._lateness.seconds - EARLY_S else []
 
     def _choose(self, now: float) -> None:
         """See how many are needed, and which of those who can be pushed to answer soonest; the others come late."""

@@ -267,6 +267,8 @@ class ClusterAdmin:
     @property
     def is_open(self) -> bool:
         """Whether `tick` is to be called as soon as anything happens."""
+        if self._transfer is not None and self._transfer.is_drained and not self._transfer.is_told:
+            return True
         return self._proposed is not None or (self._founding is not None and self._membership.current is None)
 
     def _propose(self, members: Members) -> Decisions:
@@ -400,7 +402,7 @@ class ClusterAdmin:
         if self._transfer is None or leading is None or message.vote_id != self._replication.vote_id:
             return []
         self._transfer.is_drained = True
-        return self._go_on_transferring(now, self._transfer, leading)
+        return leading.pushing.push_late(now) + self._go_on_transferring(now, self._transfer, leading)
 
     def _go_on_transferring(self, now: float, transfer: Transfer, leading: Leading) -> Decisions:
         if now > transfer.deadline:

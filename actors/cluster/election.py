@@ -12,9 +12,10 @@ our vote_id. The rules that make it safe:
 
 Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
 leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
-answered for a time-out steps down. Who has no leader either, and is asked by one with less of the log, asks in its
-place, since that one can't win. Of two candidates that are as good and ask at the same time, the greater node_id is
-preferred; only for a moment, since it may be one that can't win.
+answered for a time-out steps down. Who has no leader either, and is asked by one with less of the log, soon asks in its
+place, since that one can't win: at a moment that is drawn, and not if another that can win has asked by then. Of two
+candidates that are as good and ask at the same time, the greater node_id is preferred; only for a moment, since it may
+be one that can't win.
 """
 
 import math
@@ -31,6 +32,9 @@ from storage.vote_file import Identity
 
 SPREAD: Final = 0.75
 """A follower waits between once and 1.75 times the time-out, drawn anew each time, so that two seldom start at once."""
+
+STEPS_IN: Final = 1 / 16
+"""Within such a part of a time-out a node asks in the place of one that can't win."""
 
 
 class Role(Enum):
@@ -77,6 +81,7 @@ class Election:
         self._deadline = 0.0
         self._wait(now)
         self._asked_at = -math.inf
+        self._steps_in_at = math.inf
         self._out: list[Decision] = []
 
     @property
@@ -84,7 +89,9 @@ class Election:
         """When `tick` has something to do."""
         if self.role is Role.LEADER and self._voters == {self.identity.node_id}:
             return math.inf
-        return self._quorum_at + self._timeout_s if self.role is Role.LEADER else self._deadline
+        if self.role is Role.LEADER:
+            return self._quorum_at + self._timeout_s
+        return min(self._deadline, self._steps_in_at)
 
     def _decided(self) -> Decisions:
         """Hand over what this call has decided, in order."""
@@ -176,8 +183,10 @@ class Election:
         )
         vote_id = asked.vote_id if is_granted else own.vote_id
         self._stand(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
-        if asked.comparison < 0 and self.role is Role.FOLLOWER and not self._is_loyal(now):
-            self._ask(now)
+        if is_granted:
+            self._steps_in_at = math.inf
+        elif asked.comparison < 0 and self.role is Role.FOLLOWER and not self._is_loyal(now):
+            self._steps_in_at = min(self._steps_in_at, now + self._timeout_s * STEPS_IN * self._random())
 
     def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
         """Count a voter's answer."""
@@ -221,6 +230,7 @@ class Election:
     def _wait(self, now: float) -> None:
         """Act no sooner than after a time-out, drawn anew; nor before what was promised: a candidate votes, too."""
         self._deadline = max(now + self._timeout_s * (1 + SPREAD * self._random()), self._loyal_until)
+        self._steps_in_at = math.inf
 
     def _is_loyal(self, now: float) -> bool:
         """Whether a leader has this node's word that it will not be voted out yet."""

@@ -37,7 +37,7 @@ class Elector(LoopActor):
         self.handlers = {
             ElectionFacts: lambda m: self._do(machine.learn(now(), m)),
             LeaderHeard: lambda m: self._do(machine.leader_heard(now(), m.vote_id, m.leader, hands_over=m.hands_over)),
-            VoteAsked: lambda m: self._do(machine.vote_asked(now(), m)),
+            VoteAsked: self._vote_asked,
             VoteGiven: lambda m: self._do(machine.vote_given(now(), m.voter, m.vote)),
             QuorumHeard: lambda m: self._do(machine.quorum_heard(m.at)),
             IdentitySaved: self._saved,
@@ -50,6 +50,13 @@ class Elector(LoopActor):
     def on_start(self) -> None:
         """Begin to look after time."""
         self._arm()
+
+    def _vote_asked(self, message: VoteAsked) -> None:
+        now = self.runtime.monotonic()
+        self._do(self._machine.vote_asked(now, message))
+        delay_s = self._machine.deadline - now
+        if delay_s < LOOK_S:  # it may have come nearer
+            self.runtime.call_later(max(delay_s, 0.0), self._look)
 
     def _saved(self, message: IdentitySaved) -> None:
         self._is_saving = False
@@ -69,10 +76,14 @@ class Elector(LoopActor):
     def _arm(self) -> None:
         """One timer, looked at again when it rings: the deadline moves with every heartbeat."""
         now = self.runtime.monotonic()
-        self._do(self._machine.tick(now))
+        self._look()
         deadline = self._machine.deadline
         delay_s = IDLE_S if deadline == math.inf else min(max(deadline - now, 0.001), LOOK_S)
         self.runtime.call_later(delay_s, self._ring)
+
+    def _look(self) -> None:
+        if not self.has_ended:
+            self._do(self._machine.tick(self.runtime.monotonic()))
 
     def _ring(self) -> None:
         if not self.has_ended:

@@ -68,16 +68,17 @@ class Leading:
         after = log.tail.end
         decisions = log.append(entries, others_wait=bool(self.progress))
         log.applied = log.tail.end.trans_id
-        has_others = log.membership.current is not self._members
-        if has_others:
+        has_new_members = log.membership.current is not self._members
+        if has_new_members:
             self._meet_members()
         if not self.progress:
             return decisions
         decisions += self.pushing.append(now, after, entries)
-        return decisions + self.pushing.push_late(now) if has_others else decisions
+        return decisions + self.pushing.push_late(now) if has_new_members else decisions
 
     def written(self, now: float) -> Decisions:
         """Note that this node's disk has more of the log."""
+        self.pushing.written(now)
         self._commit()
         return [self.advanced(now)]
 
@@ -98,7 +99,7 @@ class Leading:
         self.log.writing.silent_s(now)
         if not self.progress:
             return []
-        decisions: Decisions = []
+        decisions: Decisions = self.pushing.push_late(now)
         heartbeat_s = self.heartbeat_s
         by_place: dict[int, list[int]] = {}
         for node_id, progress in self.progress.items():
@@ -106,7 +107,7 @@ class Leading:
                 continue
             progress.last_push_at = now
             if progress.match < (progress.sent or 0) and now - progress.heard_at > self._limits.timeout_s:
-                progress.must_pull()
+                progress.must_pull(now)
             place = self.log.tail.end.trans_id if progress.sent is None else progress.sent
             by_place.setdefault(place, []).append(node_id)
         for after, nodes in by_place.items():
@@ -234,7 +235,8 @@ class Leading:
             self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:
             self._commit()
-        is_news = self.log.committed > committed or (progress.match > before and node_id in self.pushing.late)
+        is_late = bool(self.pushing.late) and before < progress.match <= committed  # and some wait for all nodes
+        is_news = self.log.committed > committed or is_late
         decisions: Decisions = [self.advanced(now)] if is_news else []
         return decisions + self._tell_quorum(now)
 
@@ -250,7 +252,7 @@ class Leading:
         """Note that the link to a follower is closed: what was pushed last may not have arrived."""
         if node_id not in self.progress:
             return []
-        self.progress[node_id].must_pull()
+        self.progress[node_id].must_pull(now)
         return self.pushing.push_late(now)
 
     def pulled_by(self, now: float, node_id: int, message: Pull) -> Decisions:
@@ -259,7 +261,7 @@ class Leading:
         if progress is None:
             return []
         tail, trimmed, after = self.log.tail, self.log.trimmed, message.after
-        progress.must_pull()
+        progress.must_pull(now)
         progress.has_only(after)
         progress.heard(now)
         if after < trimmed:
@@ -294,7 +296,7 @@ class Leading:
         after_vote_id = self.log.tail.vote_id_at(after)
         assert after_vote_id is not None
         if is_end:
-            progress.found(after)
+            progress.found(now, after)
             progress.pushed(now, last, sum(map(len, data)))
         progress.last_push_at = now
         push = Push(self.vote_id, after, after_vote_id, data, self.log.committed, now, True, is_end)

@@ -9,7 +9,50 @@ WINDOW_BYTES: Final = 4 << 20
 """Bytes pushed to a follower that it has not stored; with more it has to pull, so that it costs no more memory."""
 
 ANSWER_WEIGHT: Final = 0.1
-"""What the last answer's time counts for in `Progress.answer_s`."""
+"""What the last answer's time counts for in `UnderWay.answer_s`."""
+
+
+class UnderWay:
+    """What was sent to a disk, this node's or another's, and is not known to be there: (last record, bytes, when).
+
+    `answer_s`: how long it takes, as a rule, until it is; infinite until something was. Times are monotonic seconds.
+    """
+
+    def __init__(self) -> None:
+        self.answer_s = math.inf
+        self.size = 0
+        self._sent: deque[tuple[int, int, float]] = deque()
+
+    def add(self, now: float, last_trans_id: int, size: int) -> None:
+        """Entries that end with that record are sent."""
+        self._sent.append((last_trans_id, size, now))
+        self.size += size
+
+    def stored(self, now: float, trans_id: int) -> None:
+        """All up to that record are there."""
+        sent = self._sent
+        while sent and sent[0][0] <= trans_id:
+            _, size, at = sent.popleft()
+            self.size -= size
+            self._took(now - at)
+
+    def _took(self, its_s: float) -> None:
+        self.answer_s = its_s if self.answer_s == math.inf else self.answer_s + (its_s - self.answer_s) * ANSWER_WEIGHT
+
+    def lost(self, now: float) -> None:
+        """Nobody knows what became of it. For so long there was no answer, at least."""
+        if self._sent and self.silent_s(now) > self.answer_s:
+            self._took(self.silent_s(now))
+        self._sent.clear()
+        self.size = 0
+
+    def silent_s(self, now: float) -> float:
+        """For how long there has been no answer to what was sent first (s)."""
+        return now - self._sent[0][2] if self._sent else 0.0
+
+    def answer_s_at(self, now: float) -> float:
+        """Guess how soon it answers (s): as it did, or no sooner than it has been silent."""
+        return max(self.answer_s, self.silent_s(now))
 
 
 class Progress:
@@ -20,9 +63,8 @@ class Progress:
     passes `sent`. `echo`: when the leader sent what the follower has answered last (s): what the lease rests on.
     `heard_at`: when anything came from it last: what the leader's patience rests on. `window_bytes`: what may be on
     its way to it. `is_full`: its disk takes nothing now, so it should not lead. `promise_s`: for so long after
-    `echo` it votes for nobody else, by its own clock; infinite until it has said so. `answer_s`: how long it takes,
-    as a rule, until it says that it has stored what was pushed; infinite until it has. `waits`: there is more for
-    it behind `sent`, to be pushed soon.
+    `echo` it votes for nobody else, by its own clock; infinite until it has said so. `under_way`: what was pushed and
+    is not stored. `waits`: there is more for it behind `sent`, to be pushed soon.
     """
 
     def __init__(self, heard_at: float, window_bytes: int = WINDOW_BYTES, sent: int | None = None) -> None:
@@ -34,14 +76,12 @@ class Progress:
         self.last_push_at = -math.inf
         self.is_full = False
         self.promise_s = math.inf
-        self.answer_s = math.inf
         self.waits = False
-        self._under_way: deque[tuple[int, int, float]] = deque()
-        self._under_way_bytes = 0
+        self.under_way = UnderWay()
 
     def is_pushable(self, after: int) -> bool:
         """Whether entries behind record `after` can be pushed to it now."""
-        return self.sent == after and self._under_way_bytes <= self._window_bytes
+        return self.sent == after and self.under_way.size <= self._window_bytes
 
     def pushed(self, now: float, last_trans_id: int, size: int) -> None:
         """Entries of so many bytes, ending with that record, are on their way to it."""
@@ -49,20 +89,18 @@ class Progress:
         assert last_trans_id >= self.sent
         self.sent = last_trans_id
         self.last_push_at = now
-        self._under_way.append((last_trans_id, size, now))
-        self._under_way_bytes += size
+        self.under_way.add(now, last_trans_id, size)
 
-    def found(self, after: int) -> None:
+    def found(self, now: float, after: int) -> None:
         """Push to it from here on: it has asked for what follows record `after`, and is sent all of it."""
-        self.must_pull()
+        self.must_pull(now)
         self.sent = after
 
-    def must_pull(self) -> None:
+    def must_pull(self, now: float) -> None:
         """Let it pull: it can't follow, or did not get what was pushed."""
         self.sent = None
         self.waits = False
-        self._under_way.clear()
-        self._under_way_bytes = 0
+        self.under_way.lost(now)
 
     def has_only(self, trans_id: int) -> None:
         """Its log ends there, by its own word: one that was lost and begins anew has less than it had."""
@@ -88,17 +126,7 @@ class Progress:
         self.is_full = is_full
         if self.sent is None and self.match == log_end:
             self.sent = log_end
-        under_way = self._under_way
-        while under_way and under_way[0][0] <= self.match:
-            _, size, pushed_at = under_way.popleft()
-            self._under_way_bytes -= size
-            took_s = now - pushed_at
-            known = self.answer_s != math.inf
-            self.answer_s = self.answer_s + (took_s - self.answer_s) * ANSWER_WEIGHT if known else took_s
-
-    def answer_s_at(self, now: float) -> float:
-        """Guess how soon it answers (s): as it did, or as long as it has been silent about what was pushed first."""
-        return max(self.answer_s, now - self._under_way[0][2]) if self._under_way else self.answer_s
+        self.under_way.stored(now, self.match)
 
 
 def on_nodes(matches: Iterable[int]) -> tuple[int, ...]:

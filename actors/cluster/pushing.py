@@ -6,10 +6,12 @@ turns of its loop, a write and an answer, and its leader a frame each way, howev
 kind that is called thrifty: Moraru, Andersen and Kaminsky, There Is More Consensus in Egalitarian Parliaments, SOSP
 2013, section 5; there the others are sent nothing, and here they are sent it late.)
 
-- Each entry is pushed at once to as many voters as its commit needs, or to all who can be pushed to (`append`).
-- Nobody waits longer than `Lateness.seconds`: then it is pushed what there is, and so the others' silence, however
-  it comes, holds up a commit for no longer than that (`push_late`).
-- Who comes first are those that answer soonest. Each late push looks again.
+- Each entry is pushed at once to as many voters as its commit needs, or to all who can be pushed to (`append`). Those
+  are chosen who answer soonest. This node's own disk is one of them, or not: where it is slow, one follower more is
+  pushed to at once (`_choose`).
+- Nobody waits longer than `Lateness.seconds`; nor longer than those that were chosen take as a rule, twice over: who
+  is silent for that long, for whatever reason, holds up a commit no further (`ring`).
+- Each late push chooses again, and so does each heartbeat.
 """
 
 import math
@@ -17,14 +19,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.progress import Progress
+from actors.cluster.progress import Progress, UnderWay
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.peers import SendPeers
 from net.peers.messages import Push
 from storage.entry import LogEnd, StoredEntry
 
-STAYS: Final = 2.0
-"""A follower that is sent all at once stays so until another answers in less than one part of so many of its time."""
+STAYS: Final = 1.25
+"""Who was chosen stays so until another answers so many times as soon."""
+
+PATIENCE: Final = 2.0
+"""Who was chosen and has not answered for so many times what it takes as a rule is helped out by the others."""
+
+PATIENCE_S: Final = 0.002
+"""No sooner than this."""
 
 EARLY_S: Final = 0.001
 """A timer may ring so much before its time: the loop's count whole milliseconds."""
@@ -53,14 +61,16 @@ class Pushing:
         self._vote_id = vote_id
         self._push_bytes = push_bytes
         self._lateness = lateness
+        self._own = UnderWay()
         self._needed = 0
+        self._soonest: dict[int, UnderWay] = {}
         self._waiting = self._waiting_bytes = 0
         self._waits_since = math.inf
         self._is_timed = False
-        self._choose(0.0)
 
     def append(self, now: float, after: LogEnd, entries: list[StoredEntry]) -> Decisions:
         """Push what the log has got behind `after`: now to those who are needed, and later to the others."""
+        self._own.add(now, entries[-1].last_trans_id, 0)
         at_once: list[int] = []
         later: list[Progress] = []
         for node_id, progress in self._progress.items():
@@ -69,7 +79,7 @@ class Pushing:
             elif progress.is_pushable(after.trans_id):
                 at_once.append(node_id)
             elif progress.sent is not None:
-                progress.must_pull()
+                progress.must_pull(now)
         decisions = self._push(now, at_once, after, entries) if at_once else []
         if not later:
             return decisions
@@ -100,37 +110,61 @@ class Pushing:
             vote_id = self._log.tail.vote_id_at(after)
             if after < self._log.tail.checkpointed or vote_id is None:
                 for node_id in nodes:
-                    self._progress[node_id].must_pull()
+                    self._progress[node_id].must_pull(now)
             else:
                 decisions += self._push(now, nodes, LogEnd(vote_id, after), self._log.tail.behind(after))
         return decisions
+
+    def written(self, now: float) -> None:
+        """Note that this node's disk has more of the log."""
+        self._own.stored(now, self._log.durable)
 
     def timer(self, now: float) -> float | None:
         """In how many seconds `ring` is to be called, if it is not to be already."""
         if self._is_timed or not self._waiting:
             return None
         self._is_timed = True
-        return max(self._waits_since + self._lateness.seconds - now, 0.0)
+        return max(min(self._waits_since + self._lateness.seconds - now, self._patience_s(now)), 0.0)
 
     def ring(self, now: float) -> Decisions:
         """Push what has waited for long enough; `timer` says when to look again."""
         self._is_timed = False
-        return self.push_late(now) if now > self._waits_since + self._lateness.seconds - EARLY_S else []
+        is_due = now > self._waits_since + self._lateness.seconds - EARLY_S or self._patience_s(now) < EARLY_S
+        return self.push_late(now) if is_due else []
+
+    def _patience_s(self, now: float) -> float:
+        """For how long nobody who was chosen is going to have been silent for too long (s)."""
+        left_s = math.inf
+        for its in self._soonest.values():
+            left_s = min(left_s, max(PATIENCE * its.answer_s, PATIENCE_S) - its.silent_s(now))
+        return left_s
 
     def _choose(self, now: float) -> None:
-        """See how many are needed, and which of those who can be pushed to answer soonest; the others come late."""
-        progress, voters, own = self._progress, self._log.membership.voters, self._log.node_id
-        self._needed = len(voters) // 2 + 1 - (own in voters)
+        """See who answers soonest, of those who are known to: a majority. The other followers come late.
+
+        Where too few are known, as at the beginning of a lead, nobody does.
+        """
+        voters, own = self._log.membership.voters, self._log.node_id
+        majority = len(voters) // 2 + 1
+        self.late = frozenset()
+        self._needed = majority - (own in voters)
         if not self._lateness.seconds:
             return
-        able = [
-            (its.answer_s_at(now) * (STAYS if node_id in self.late else 1.0), node_id)
-            for node_id, its in progress.items()
-            if node_id in voters and its.sent is not None and not its.is_full
-        ]
+        able = []
+        for node_id in voters:
+            its = self._own if node_id == own else self._under_way_to(node_id)
+            if its is not None and its.answer_s != math.inf:
+                able.append((its.answer_s_at(now) * (1.0 if node_id in self._soonest else STAYS), node_id, its))
         able.sort()
-        soonest = {node_id for _, node_id in able[: self._needed]}
-        self.late = frozenset([node_id for node_id in progress if node_id not in soonest])
+        self._soonest = {node_id: its for _, node_id, its in able[:majority]}
+        if len(self._soonest) == majority:
+            self._needed = majority - (own in self._soonest)
+            self.late = frozenset([node_id for node_id in self._progress if node_id not in self._soonest])
+
+    def _under_way_to(self, node_id: int) -> UnderWay | None:
+        """Give what is under way to a follower that can be pushed to."""
+        its = self._progress.get(node_id)
+        return None if its is None or its.sent is None or its.is_full else its.under_way
 
     def _push(self, now: float, nodes: list[int], after: LogEnd, entries: list[StoredEntry]) -> Decisions:
         """Push to nodes whose logs end at `after`, in pushes of bounded size; who has too much to store has to pull."""
@@ -148,7 +182,7 @@ class Pushing:
                         progress.pushed(now, entry.last_trans_id, size)
                         taking.append(node_id)
                     elif progress.sent is not None:
-                        progress.must_pull()
+                        progress.must_pull(now)
                 if taking:
                     push = Push(self._vote_id, after.trans_id, after.vote_id, data, self._log.committed, now)
                     decisions.append(SendPeers(tuple(taking), push))

@@ -7,7 +7,8 @@ nothing is left over from the one before. What both roles hold, `ReplicatedLog`,
 
 How the roles work together:
 
-- the leader pushes each new entry to the followers whose logs end where the entry begins;
+- the leader pushes each new entry to the followers whose logs end where the entry begins, at once or a little later
+  (`Pushing`);
 - any other follower pulls: it says where its log ends, and the leader answers with what follows, or with how far the
   two may agree (then the follower drops what is behind that, and pulls again), or that it needs a snapshot first;
 - what is on the disks of a majority, and was made by the leader's own vote_id or stands before such an entry, is

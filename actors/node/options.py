@@ -243,7 +243,7 @@ OPTIONS: Final = (
     Option(
         "late_push_ms",
         10,
-        "how long entries may wait for a follower whom no majority needs; 0: all are sent each at once (cluster)",
+        "how long entries may wait for a follower whom no majority needs; 0: each goes to all at once (cluster)",
         0,
         100,
     ),

@@ -1,5 +1,8 @@
 """Election: one test a rule."""
 
+import heapq
+from itertools import chain, repeat
+from random import Random
 from typing import Any
 
 from actors.cluster.election import Decision, Election, Role, Save
@@ -228,20 +231,89 @@ def test_what_was_promised_before_a_restart_with_a_shorter_time_out_is_kept() ->
     assert said(out) == [AskVotes(is_pre=True)]
 
 
-def test_who_is_asked_by_one_with_less_of_the_log_and_has_no_leader_asks_in_its_place() -> None:
-    one = election()
+def drawing(*draws: float, node_id: int = 2) -> Recorded:
+    """It follows nobody from 1 s on; so it draws, one after the other."""
+    drawn = chain([0.5, *draws], repeat(0.5))
+    made = Recorded(Election(Identity(9, node_id, 77, 5), TIMEOUT, lambda: next(drawn), 0.0))
+    made.learn(0.0, ElectionFacts(frozenset({1, 2, 3}), 9))
+    return made
+
+
+def test_who_is_asked_by_one_with_less_of_the_log_and_has_no_leader_soon_asks_in_its_place() -> None:
+    one = drawing(0.5, 0.9)
     one.vote_asked(0.99, asked(6, comparison=-1, is_pre=True))
-    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END)], "it has a leader"
-    one.vote_asked(1.0, asked(6, comparison=0, is_pre=True))
-    assert said(one.take_out()) == [CastVote(1, Vote(6, True, True), END)], "the other can win"
+    assert one.deadline == 1.375, "it has a leader"
     one.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
-    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END), AskVotes(is_pre=True)]
     one.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
-    assert said(one.take_out()) == [CastVote(1, Vote(5, True, False), END)], "it has asked"
+    assert one.deadline == 1.0 + TIMEOUT / 32, "the sooner of what it drew"
+    one.take_out()
+    one.tick(1.04)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
     assert one.identity.vote_id == 5
+    assert one.deadline > 2.0
+
+
+def test_who_grants_a_pre_vote_meanwhile_leaves_it_to_that_one() -> None:
+    """Else all that are as good would ask at once, and share the votes."""
+    one = drawing(0.5)
+    one.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
+    one.vote_asked(1.01, asked(6, candidate=3, comparison=0, is_pre=True))
+    assert said(one.take_out())[-1] == CastVote(3, Vote(6, True, True), END)
+    assert one.deadline == 1.375, "as before: the other may be one that nobody hears"
 
 
 def test_who_may_not_lead_asks_for_nobody() -> None:
-    learner = election(4)
+    learner = drawing(0.0, 0.0, node_id=4)
     learner.vote_asked(1.0, asked(6, comparison=-1, is_pre=True))
-    assert said(learner.take_out()) == [CastVote(1, Vote(5, True, False), END)]
+    learner.take_out()
+    learner.tick(1.0)
+    assert said(learner.take_out()) == []
+
+
+def test_of_five_with_two_that_can_win_one_leads_in_the_first_round() -> None:
+    """Whatever is drawn. Seen by a review: the two asked at once, and shared the votes."""
+    rounds = [first_rounds(Random(seed)) for seed in range(300)]
+    assert sum(rounds) / len(rounds) > 0.97
+
+
+def first_rounds(random: Random) -> bool:
+    """Node 5 of five is dead; 3 and 4 have all of the log. Whether the first vote_id has a leader.
+
+    A message takes some 0.2 ms, and a vote 0.5 ms more, until it is on the disk.
+    """
+    ends = {1: 9, 2: 9, 3: 10, 4: 10}
+    nodes = {n: Recorded(Election(Identity(9, n, n * 11, 5), 0.4, random.random, 0.0)) for n in ends}
+    for its in nodes.values():
+        its.learn(0.0, ElectionFacts(frozenset(range(1, 6)), 9))
+        its.take_out()
+    mail: list[tuple[float, int, int, Any]] = []
+    now, number = 0.4, 0
+    while now < 1.5:
+        for n, its in nodes.items():
+            if now >= its.deadline:
+                its.tick(now)
+            delay_s = 0.0002
+            for one in its.take_out():
+                delay_s += 0.0005 * isinstance(one, Save)
+                say = getattr(one, "say", None)
+                to = [say.candidate] if isinstance(say, CastVote) else [m for m in nodes if m != n] if say else []
+                for m in to:
+                    number += 1
+                    heapq.heappush(
+                        mail, (now + delay_s * random.uniform(0.5, 1.5), number, m, (n, its.identity.vote_id, say))
+                    )
+            if its.role is Role.LEADER:
+                return bool(its.identity.vote_id == 6)
+        soonest = min(its.deadline for its in nodes.values())
+        now = max(now, min(soonest, mail[0][0] if mail else soonest))
+        while mail and mail[0][0] <= now:
+            _, _, to_whom, (sender, vote_id, say) = heapq.heappop(mail)
+            if isinstance(say, CastVote):
+                nodes[to_whom].vote_given(now, sender, say.vote)
+            else:
+                comparison = (ends[sender] > ends[to_whom]) - (ends[sender] < ends[to_whom])
+                end = LogEnd(5, ends[sender])
+                nodes[to_whom].vote_asked(
+                    now, VoteAsked(sender, vote_id + say.is_pre, say.is_pre, say.is_forced, end, comparison)
+                )
+    return False

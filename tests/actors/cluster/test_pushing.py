@@ -10,10 +10,9 @@ from actors.cluster.membership import Membership
 from actors.cluster.progress import Progress
 from actors.cluster.pushing import Lateness, Pushing
 from actors.cluster.replicated_log import ReplicatedLog
-from actors.messages.election import Standing
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import SendPeers
-from net.peers.messages import Pull, Push, Stored
+from net.peers.messages import Push, Stored
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
@@ -33,6 +32,15 @@ class Leader:
         self.progress = {n: Progress(0.0, window, 0) for n in nodes if n != 1}
         self.pushing = Pushing(self.log, self.progress, 5, 1 << 20, lateness)
         self.has = dict.fromkeys(nodes, 0)
+        for node_id in range(2, voters + 1):
+            self.took(node_id, 0.0002 * node_id)
+        self.took(1, 0.0001)
+        self.pushing.push_late(0.0)
+
+    def took(self, node_id: int, its_s: float) -> None:
+        """That is what its answer took, as a rule."""
+        its = self.pushing._own if node_id == 1 else self.progress[node_id].under_way
+        its.answer_s = its_s
 
     def append(self, now: float, count: int = 1) -> list[tuple[int, ...]]:
         """So many entries of one record; to whom what was pushed."""
@@ -54,6 +62,11 @@ class Leader:
             to.append(one.node_ids)
         return to
 
+    def writes(self, now: float) -> None:
+        """Its own disk has all."""
+        self.log.durable = self.log.tail.end.trans_id
+        self.pushing.written(now)
+
     def answers(self, now: float, node_id: int) -> None:
         self.progress[node_id].stored(now, self.has[node_id], now, self.log.tail.end.trans_id, is_full=False)
 
@@ -63,29 +76,6 @@ def test_of_three_one_is_pushed_each_entry_and_the_other_several_at_a_time() -> 
     assert [leader.append(0.001 * n) for n in range(3)] == [[(2,)]] * 3
     assert leader.append(0.003) == [(2,), (3,)], "it was the fourth that waits"
     assert leader.has == {1: 0, 2: 4, 3: 4}
-
-
-def test_nobody_waits_for_longer_than_the_time_that_is_set() -> None:
-    leader = Leader()
-    assert leader.pushing.timer(0.0) is None
-    leader.append(1.0)
-    assert leader.pushing.timer(1.004) == 1.01 - 1.004
-    assert leader.pushing.timer(1.005) is None, "it runs already"
-    assert leader.sent(leader.pushing.ring(1.01)) == [(3,)]
-    assert leader.pushing.timer(1.01) is None, "nothing waits"
-
-
-def test_the_timer_looks_again_at_what_has_begun_to_wait_since_it_was_set() -> None:
-    leader = Leader()
-    leader.append(1.0)
-    assert leader.pushing.timer(1.0) is not None
-    leader.append(1.005, 3)
-    leader.append(1.008)
-    assert leader.pushing.ring(1.01) == []
-    delay_s = leader.pushing.timer(1.01)
-    assert delay_s is not None
-    assert math.isclose(delay_s, 0.008)
-    assert leader.sent(leader.pushing.ring(1.02)) == [(3,)]
 
 
 def test_as_many_wait_as_no_majority_needs() -> None:
@@ -105,7 +95,7 @@ def test_large_entries_do_not_wait() -> None:
 def test_where_too_few_can_be_pushed_to_at_once_the_others_do_not_wait() -> None:
     leader = Leader()
     leader.append(0.0)
-    leader.progress[2].must_pull()
+    leader.progress[2].must_pull(0.0)
     assert leader.append(0.001) == [(3,)], "with what waited"
     assert leader.has[3] == 2
     assert leader.pushing.late == {2}
@@ -118,38 +108,6 @@ def test_who_has_stored_too_little_has_to_pull_and_the_other_comes_in_its_place(
     assert leader.progress[2].sent is not None
     assert leader.append(0.0) == [(3,)]
     assert leader.progress[2].sent is None
-
-
-def test_who_answers_soonest_comes_first_and_a_little_sooner_is_not_enough() -> None:
-    leader = Leader()
-    now = 0.0
-    took_s = {2: 0.004, 3: 0.003}
-    for _ in range(2):
-        for _ in range(8):
-            leader.append(now)
-            for node_id, its_s in took_s.items():
-                leader.answers(now + its_s, node_id)
-            now += 0.005
-        assert leader.pushing.late == {3}
-    took_s[2] = 0.009
-    for _ in range(60):
-        leader.append(now)
-        for node_id, its_s in took_s.items():
-            leader.answers(now + its_s, node_id)
-        now += 0.009
-    assert leader.pushing.late == {2}
-
-
-def test_who_is_silent_comes_late_from_the_first_wait_on() -> None:
-    leader = Leader()
-    leader.append(1.0)
-    for node_id in (2, 3):
-        leader.sent(leader.pushing.push_late(1.0))
-        leader.answers(1.001, node_id)
-    leader.append(2.0)
-    leader.sent(leader.pushing.ring(2.01))
-    assert leader.pushing.late == {2}
-    assert leader.append(2.011) == [(3,)]
 
 
 def test_whose_disk_is_full_comes_late() -> None:
@@ -175,45 +133,178 @@ def test_a_leader_that_has_no_vote_pushes_to_a_majority_of_the_others() -> None:
     assert leader.append(0.0) == [(2, 3)]
 
 
+def test_nobody_waits_for_longer_than_the_time_that_is_set() -> None:
+    leader = Leader(lateness=Lateness(seconds=0.01))
+    assert leader.pushing.timer(1.0) is None, "nothing waits"
+    leader.took(2, 1.0)
+    leader.took(3, 1.1)
+    leader.took(1, 1.0)
+    leader.append(1.0)
+    assert leader.pushing.timer(1.004) == 1.01 - 1.004
+    assert leader.pushing.timer(1.005) is None, "it runs already"
+    leader.append(1.006)
+    assert leader.pushing.ring(1.007) == []
+    assert leader.pushing.timer(1.007) == 1.01 - 1.007, "the first that waits counts"
+    assert leader.sent(leader.pushing.ring(1.01)) == [(3,)]
+    assert leader.pushing.timer(1.01) is None
+    leader.append(2.0)
+    assert leader.pushing.timer(2.0) == 2.01 - 2.0, "anew"
+
+
+def test_nobody_waits_while_one_that_was_chosen_is_silent_for_twice_its_time() -> None:
+    """Of no account is who it is: this node's own disk counts as well."""
+    for silent, other in ((2, 1), (1, 2)):
+        leader = Leader(lateness=Lateness(seconds=1.0))
+        leader.took(2, 0.003)
+        leader.took(1, 0.003)
+        leader.took(3, 0.004)
+        leader.append(1.0)
+        assert leader.pushing.timer(1.0) == 0.006
+        if other == 1:
+            leader.writes(1.003)
+        else:
+            leader.answers(1.003, 2)
+        assert leader.pushing.ring(1.003) == []
+        delay_s = leader.pushing.timer(1.004)
+        assert delay_s is not None
+        assert math.isclose(delay_s, 0.002)
+        assert leader.sent(leader.pushing.ring(1.006)) == [(3,)], silent
+        assert leader.append(1.007) == ([(3,)] if silent == 2 else [(2, 3)])
+
+
+def test_a_moment_of_silence_is_nothing() -> None:
+    leader = Leader(lateness=Lateness(seconds=1.0))
+    leader.append(1.0)
+    assert leader.pushing.timer(1.0) == 0.002, "though they take less than a millisecond"
+
+
+def test_what_has_waited_is_forgotten_when_it_is_pushed() -> None:
+    leader = Leader(lateness=Lateness(seconds=1.0, entries=3, size=130))
+    size = len(made(1, 1, 5).data)
+    assert 3 * size < 130
+    for _ in range(3):
+        assert leader.append(0.0) == [(2,)]
+        assert leader.append(0.0) == [(2,)]
+        assert leader.append(0.0) == [(2,), (3,)], "by the count of entries, each time"
+
+
+def test_at_the_beginning_of_a_lead_all_are_pushed_at_once_until_it_is_known_who_answers() -> None:
+    """One of them may be down, and its link closed before this node led."""
+    leader = Leader()
+    leader.pushing = Pushing(leader.log, leader.progress, 5, 1 << 20, LATENESS)
+    for its in leader.progress.values():
+        its.under_way.answer_s = math.inf
+    assert leader.append(0.0) == [(2, 3)]
+    leader.writes(0.001)
+    leader.answers(0.001, 3)
+    assert leader.sent(leader.pushing.push_late(0.05)) == []
+    assert leader.append(0.06) == [(3,)], "node 2 has said nothing"
+
+
+def test_who_answers_soonest_comes_first_and_a_little_sooner_is_not_enough() -> None:
+    leader = Leader()
+    leader.took(2, 0.0011)
+    leader.took(3, 0.0010)
+    leader.pushing.push_late(0.0)
+    assert leader.append(0.0) == [(2,)]
+    leader.took(3, 0.0008)
+    leader.sent(leader.pushing.push_late(0.0))
+    assert leader.append(0.0) == [(3,)]
+
+
+def test_a_slow_disk_of_its_own_is_not_waited_for() -> None:
+    leader = Leader()
+    leader.took(1, 0.008)
+    leader.pushing.push_late(0.0)
+    assert leader.append(0.0) == [(2, 3)]
+    leader.took(1, 0.0001)
+    leader.pushing.push_late(0.0)
+    assert leader.append(0.0) == [(2,)]
+
+
+def test_how_long_answers_take_is_learned_from_them() -> None:
+    leader = Leader()
+    for n in range(40):
+        leader.append(n * 0.01)
+        leader.writes(n * 0.01 + 0.004)
+        leader.sent(leader.pushing.push_late(n * 0.01))
+        leader.answers(n * 0.01 + 0.002, 2)
+        leader.answers(n * 0.01 + 0.003, 3)
+    took_s = [leader.pushing._own.answer_s, *(its.under_way.answer_s for its in leader.progress.values())]
+    assert [round(its_s, 3) for its_s in took_s] == [0.004, 0.002, 0.003]
+    leader.append(1.0)
+    leader.answers(1.1, 2)
+    assert 0.010 < leader.progress[2].under_way.answer_s < 0.013, "one that takes long is not all"
+
+
+def test_who_did_not_answer_before_it_had_to_pull_is_not_the_first_again() -> None:
+    leader = Leader()
+    leader.append(1.0)
+    leader.progress[2].must_pull(1.5)
+    assert leader.progress[2].under_way.answer_s > 0.04
+    leader.progress[2].must_pull(1.5)
+    assert leader.progress[2].under_way.silent_s(2.0) == 0.0
+
+
+def test_who_has_no_vote_comes_late_though_it_answers_soonest() -> None:
+    leader = Leader(voters=3, learners=1)
+    leader.took(4, 0.00001)
+    leader.pushing.push_late(0.0)
+    assert leader.pushing.late == {3, 4}
+
+
+def knows(node: Node) -> Node:
+    """It leads, and knows how soon its disk and the others answer."""
+    pushing = node.machine.machine.leading.pushing
+    pushing._own.answer_s = 0.001
+    for its in node.machine.machine.leading.progress.values():
+        its.under_way.answer_s = 0.001
+    pushing.push_late(0.0)
+    node.machine.take_out()
+    return node
+
+
 def test_new_members_end_the_wait_and_count() -> None:
-    node = leading(lateness=LATENESS)
+    node = knows(leading(lateness=LATENESS))
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
     four = Members("", 9, [Member(n, f"n{n}", 1, n * 11, is_voter=True) for n in (1, 2, 3, 4)], [])
     data = entry_codec.encode(5, 3, 1.0, [four])
     node.machine.take_out()
     node.machine.append(0.0, Append(5, [StoredEntry(3, 3, 5, data, True)]))
     sent = [(one.node_ids, len(one.message.entries)) for one in node.machine.take(SendPeers)]
-    assert sent == [((2,), 1), ((3,), 3)]
+    assert sent == [((2,), 1), ((3,), 2)]
     node.machine.append(0.0, Append(5, [made(4, 4, 5)]))
     assert [one.node_ids for one in node.machine.take(SendPeers)] == [(2, 3)], "the fourth has to pull first"
 
 
 def test_when_a_link_closes_what_waits_for_another_is_pushed() -> None:
-    node = leading(lateness=LATENESS)
+    node = knows(leading(lateness=LATENESS))
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
-    node.machine.take_out()
     leads = node.machine.machine.leading
     assert [one.node_ids for one in leads.peer_down(0.0, 2)] == [(3,)]
     assert leads.peer_down(0.0, 7) == []
 
 
+def test_a_heartbeat_ends_the_wait_and_chooses_anew() -> None:
+    node = knows(leading(lateness=LATENESS))
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    leads = node.machine.machine.leading
+    leads.progress[3].under_way.answer_s = 0.0005
+    node.machine.take_out()
+    node.machine.tick(0.0)
+    assert [one.node_ids for one in node.machine.take(SendPeers) if one.message.entries] == [(3,)]
+    assert leads.pushing.late == {2}
+
+
 def test_who_comes_late_is_counted_as_soon_as_it_answers() -> None:
     """Some wait for all nodes to have what they sent."""
-    node = leading(lateness=LATENESS)
-    node.written()
+    node = knows(leading(lateness=LATENESS))
     node.heard(0.0, 2, Stored(5, 1, 0.0))
-    node.machine.take_out()
+    assert len(node.machine.take(LogAdvanced)) == 1
     node.heard(0.0, 3, Stored(5, 1, 0.0))
     assert [one.replicas for one in node.machine.take(LogAdvanced)] == [(1, 1, 1)]
-
-
-def test_who_pulled_up_to_the_end_waits_like_another() -> None:
-    node = Node(made(1, 1, 1), lateness=LATENESS)
-    node.machine.stand(0.0, Standing(5, 1))
-    node.heard(0.0, 3, Pull(5, 0, 0, 100))
-    node.machine.take_out()
-    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
-    assert [one.node_ids for one in node.machine.take(SendPeers)] == [(2,)]
+    node.heard(0.0, 3, Stored(5, 1, 0.0))
+    assert node.machine.take(LogAdvanced) == [], "no news"
 
 
 @given(st.data())
@@ -226,7 +317,7 @@ def test_whatever_happens_all_that_is_not_pulled_arrives_in_order(data: st.DataO
             leader.sent(leader.pushing.ring(now))
             asked_at = math.inf
         node_id = data.draw(st.sampled_from(sorted(leader.progress)))
-        step = data.draw(st.sampled_from(["append", "append", "answer", "gone", "back"]))
+        step = data.draw(st.sampled_from(["append", "append", "answer", "written", "gone", "back"]))
         if step == "append":
             to = {one for nodes in leader.append(now, data.draw(st.integers(1, 3))) for one in nodes}
             able = [its for its in leader.progress.values() if its.sent is not None]
@@ -234,8 +325,10 @@ def test_whatever_happens_all_that_is_not_pulled_arrives_in_order(data: st.DataO
             assert sum(its.sent == end for its in able) >= min(len(leader.has) // 2, len(able)), to
         elif step == "answer" and leader.progress[node_id].sent is not None:
             leader.answers(now, node_id)
+        elif step == "written":
+            leader.writes(now)
         elif step == "gone":
-            leader.progress[node_id].must_pull()
+            leader.progress[node_id].must_pull(now)
             leader.sent(leader.pushing.push_late(now))
         elif step == "back" and leader.progress[node_id].sent is None:
             leader.has[node_id] = leader.log.tail.end.trans_id

@@ -21,9 +21,9 @@ from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteBytes
 from actors.messages.election import ElectionFacts, LeaderHeard, Standing, VoteGiven
 from actors.messages.lifecycle import Stop
-from actors.messages.log import Append, Apply, LogAdvanced, Promoted, Propose
+from actors.messages.log import Append, Apply, Drain, Drained, LogAdvanced, Promoted, Propose
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerDown, PeerSaid, SendPeers
-from net.peers.messages import Push, Stored, Vote
+from net.peers.messages import Push, Stored, TakeOver, Vote
 from quorate.protocol import Action, Reply, Request
 from storage.entry import StoredEntry
 from storage.entry_codec import encode
@@ -93,8 +93,11 @@ class Host:
 
     def pushed(self) -> list[tuple[tuple[int, ...], int]]:
         """Who was pushed how many entries."""
-        pushes = [one for one in self.peers.take(SendPeers) if isinstance(one.message, Push)]
-        return [(one.node_ids, len(one.message.entries)) for one in pushes if one.message.entries]
+        return [(nodes, len(push.entries)) for nodes, push in self.said(Push) if push.entries]
+
+    def said(self, kind: type) -> list[tuple[tuple[int, ...], Any]]:
+        """What of that kind was said, and to whom."""
+        return [(one.node_ids, one.message) for one in self.peers.take(SendPeers) if isinstance(one.message, kind)]
 
     def stored(self) -> list[Stored]:
         """What was said to be on this node's disk."""
@@ -285,16 +288,25 @@ def test_a_status_tells_of_the_queues_the_log_the_process_and_its_clients() -> N
 
 
 def leading_three() -> Host:
-    """Node 1 leads three, with an entry on its disk that node 2 was pushed and node 3 was not yet."""
+    """Node 1 leads three, and all have answered; LMDB has the first entry."""
     host = Host(THREE)
     host.tell(Standing(2, 1), Append(2, [entry(1, 2, Lead("", 1))]))
-    assert host.pushed() == [((2,), 1)]
+    assert host.pushed() == [((2, 3), 1)]
+    host.runtime.crank(0.001)
     host.write()
+    host.tell(*(PeerSaid(n, Stored(2, 1, 0.0), 9, n * 11) for n in (2, 3)))
+    host.runtime.crank(0.06)
+    assert len(host.checkpointer.take(Checkpoint)[-1].entries) == 1
+    host.tell(Checkpointed(1, 0))
     return host
 
 
 def test_who_comes_late_is_pushed_to_when_the_time_is_over() -> None:
     host = leading_three()
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    host.write()
+    host.tell(PeerSaid(2, Stored(2, 2, 0.0), 9, 22))
+    assert host.pushed() == [((2,), 1)]
     host.runtime.crank(0.008)
     assert host.pushed() == []
     host.runtime.crank(0.003)
@@ -303,21 +315,49 @@ def test_who_comes_late_is_pushed_to_when_the_time_is_over() -> None:
     assert host.pushed() == [], "once"
 
 
+def test_when_nobody_answers_for_long_the_other_is_pushed_to() -> None:
+    host = leading_three()
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    assert host.pushed() == [((2,), 1)]
+    host.runtime.crank(0.003)
+    assert host.pushed() == [((3,), 1)]
+
+
 def test_what_lmdb_gets_was_pushed_to_all_before() -> None:
     """It is in memory no more then."""
     host = leading_three()
-    host.tell(PeerSaid(2, Stored(2, 1, 0.0), 9, 22))
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    host.write()
+    host.tell(PeerSaid(2, Stored(2, 2, 0.0), 9, 22))
     host.runtime.crank(0.045)
     host.pushed()
-    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    host.tell(Append(2, [entry(3, 2, Remove("q"))]))
+    host.write()
+    host.tell(PeerSaid(2, Stored(2, 3, 0.0), 9, 22))
     assert host.pushed() == [((2,), 1)]
-    assert host.checkpointer.take(Checkpoint)[-1].entries == []
+    host.checkpointer.take(Checkpoint)
     host.runtime.crank(0.006)
-    assert len(host.checkpointer.take(Checkpoint)[-1].entries) == 1
+    assert len(host.checkpointer.take(Checkpoint)[-1].entries) == 2
     assert host.pushed() == [((3,), 1)]
 
 
 def test_when_a_link_closes_who_comes_late_is_pushed_to() -> None:
     host = leading_three()
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    assert host.pushed() == [((2,), 1)]
     host.tell(PeerDown(2))
     assert host.pushed() == [((3,), 1)]
+
+
+def test_a_place_is_handed_over_as_soon_as_the_successor_has_all() -> None:
+    host = leading_three()
+    host.tell(Append(2, [entry(2, 2, Remove("q"))]))
+    host.write()
+    assert host.pushed() == [((2,), 1)]
+    asker = Probe()
+    host.tell(ClusterAsked(Call(Request(Action.CLUSTER, command="transfer", node_id=3), Asker(), 1, ref(asker))))
+    assert host.router.take(Drain) == [Drain(2)]
+    host.tell(Drained(2))
+    assert host.said(Push) == [((3,), Push(2, 1, 2, [entry(2, 2, Remove("q")).data], 1, host.runtime.time))]
+    host.tell(PeerSaid(3, Stored(2, 2, 0.0), 9, 33))
+    assert host.said(TakeOver) == [((3,), TakeOver(2))], "and not with the next heartbeat"

@@ -135,7 +135,7 @@ class Election:
         return self._decided()
 
     def _ask(self, now: float) -> None:
-        """Ask whether an election could be won, unless this node is none to lead."""
+        """Ask whether an election could be won, unless this node may not lead."""
         self._wait(now)
         self._lose_leader()
         if self.identity.node_id not in self._voters or self.identity.abstains or self._steps_back:

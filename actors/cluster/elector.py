@@ -55,7 +55,7 @@ class Elector(LoopActor):
         now = self.runtime.monotonic()
         self._do(self._machine.vote_asked(now, message))
         delay_s = self._machine.deadline - now
-        if delay_s < LOOK_S:  # it may have come nearer
+        if delay_s < LOOK_S:  # the deadline has come nearer, which the timer that runs does not know
             self.runtime.call_later(max(delay_s, 0.0), self._look)
 
     def _saved(self, message: IdentitySaved) -> None:

@@ -63,7 +63,7 @@ class Leading:
     # -- from the owner ----------------------------------------------------------------------------------------
 
     def append(self, now: float, entries: list[StoredEntry]) -> Decisions:
-        """Write the owner's next entries: to the own disk and to the followers, at the same time."""
+        """Write the owner's next entries: to the own disk, and to followers at the same time (`Pushing`)."""
         log = self.log
         after = log.tail.end
         decisions = log.append(entries, others_wait=bool(self.progress))
@@ -235,8 +235,10 @@ class Leading:
             self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:
             self._commit()
-        is_late = bool(self.pushing.late) and before < progress.match <= committed  # and some wait for all nodes
-        is_news = self.log.committed > committed or is_late
+        # One that was pushed to late has what is committed already. That is news where somebody waits for all nodes
+        # (`replicate`), and comes once for several entries, so that it may be told each time.
+        has_caught_up = bool(self.pushing.late) and before < progress.match <= committed
+        is_news = self.log.committed > committed or has_caught_up
         decisions: Decisions = [self.advanced(now)] if is_news else []
         return decisions + self._tell_quorum(now)
 

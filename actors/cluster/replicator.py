@@ -294,7 +294,7 @@ class Replicator(LoopActor):
         may_store = not self._log.is_reloading and not self._log.is_installing
         entries = self._checkpointing.due(self._log.unstored(), may_store=may_store)
         if entries:
-            if self._machine.leading is not None:  # what LMDB has is soon in memory no more
+            if self._machine.leading is not None:  # what LMDB has is soon not in memory: who waits would pull
                 self._do(self._machine.leading.pushing.push_late(self._now()))
             self._actors.checkpointer.tell(Checkpoint(entries))
         elif self._log.tail.bytes and (delay_s := self._checkpointing.grown()) is not None:

@@ -179,6 +179,8 @@ class ClusterLimits:
     def vary(self, seed: int) -> None:
         """In half of the seeds nodes are set differently, and so after a restart; in some they flush now and then.
 
+        A leader pushes to followers that no majority needs as it is set to, at once, or very late.
+
         Drawn beside all else, so that what a seed was stays what it is but for this.
         """
         draw = Random(seed ^ 0x5E77146)

@@ -15,12 +15,15 @@ from actors.messages.election import (
 )
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToDiskLane, ToReplicator
-from actors.runtime.contract import Runtime
+from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 
 IDLE_S: Final = 1.0
 LOOK_S: Final = 0.05
 """How often the deadline is looked at: it moves with every heartbeat, mostly away."""
+
+SOON_S: Final = 0.001
+"""The timer is set for no sooner than this."""
 
 
 class Elector(LoopActor):
@@ -33,6 +36,8 @@ class Elector(LoopActor):
         self._replicator: Mailbox[ToReplicator]
         self._untold: deque[Decision] = deque()
         self._is_saving = False
+        self._timer: Timer | None = None
+        self._rings_at = math.inf
         machine, now = election, runtime.monotonic
         self.handlers = {
             ElectionFacts: lambda m: self._do(machine.learn(now(), m)),
@@ -49,14 +54,13 @@ class Elector(LoopActor):
 
     def on_start(self) -> None:
         """Begin to look after time."""
-        self._arm()
+        self._ring()
 
     def _vote_asked(self, message: VoteAsked) -> None:
         now = self.runtime.monotonic()
         self._do(self._machine.vote_asked(now, message))
-        delay_s = self._machine.deadline - now
-        if delay_s < LOOK_S:  # the deadline has come nearer, which the timer that runs does not know
-            self.runtime.call_later(max(delay_s, 0.0), self._look)
+        if self._looks_again_at(now) < self._rings_at:  # the deadline has come nearer
+            self._arm(now)
 
     def _saved(self, message: IdentitySaved) -> None:
         self._is_saving = False
@@ -73,18 +77,19 @@ class Elector(LoopActor):
             else:
                 self._replicator.tell(decision)
 
-    def _arm(self) -> None:
-        """One timer, looked at again when it rings: the deadline moves with every heartbeat."""
-        now = self.runtime.monotonic()
-        self._look()
+    def _looks_again_at(self, now: float) -> float:
         deadline = self._machine.deadline
-        delay_s = IDLE_S if deadline == math.inf else min(max(deadline - now, 0.001), LOOK_S)
-        self.runtime.call_later(delay_s, self._ring)
+        return now + IDLE_S if deadline == math.inf else min(max(deadline, now + SOON_S), now + LOOK_S)
 
-    def _look(self) -> None:
-        if not self.has_ended:
-            self._do(self._machine.tick(self.runtime.monotonic()))
+    def _arm(self, now: float) -> None:
+        """Set the one timer, in place of the one that runs."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._rings_at = self._looks_again_at(now)
+        self._timer = self.runtime.call_later(self._rings_at - now, self._ring)
 
     def _ring(self) -> None:
         if not self.has_ended:
-            self._arm()
+            now = self.runtime.monotonic()
+            self._do(self._machine.tick(now))
+            self._arm(now)

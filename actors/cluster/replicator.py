@@ -7,6 +7,7 @@ them too, and the Elector, which says who leads. A decision is a message, and it
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 from actors.cluster.admin import ClusterAdmin
@@ -23,6 +24,7 @@ from actors.cluster.decisions import (
     WriteEntries,
 )
 from actors.cluster.founding import Founding
+from actors.cluster.leading import Leading
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
@@ -246,12 +248,12 @@ class Replicator(LoopActor):
         """See that what waits for followers that come late does not wait for long."""
         leading = self._machine.leading
         if leading is not None and (delay_s := leading.pushing.timer(self._now())) is not None:
-            self.runtime.call_later(delay_s, self._late_due)
+            self.runtime.call_later(delay_s, partial(self._late_due, leading))
 
-    def _late_due(self) -> None:
-        leading = self._machine.leading
-        if leading is not None and not self.has_ended and not self._has_stopped:
-            self._do(leading.pushing.ring(self._now()))
+    def _late_due(self, led: Leading) -> None:
+        """Push what is due, unless the timer was of an earlier lead."""
+        if led is self._machine.leading and not self.has_ended and not self._has_stopped:
+            self._do(led.pushing.ring(self._now()))
             self._look_at_late()
 
     # -- peers -------------------------------------------------------------------------------------------------

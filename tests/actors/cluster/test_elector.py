@@ -113,3 +113,23 @@ def test_one_vote_is_given_in_one_vote_id(order: tuple[int, int]) -> None:
         pass
     votes = {one.candidate: one.vote.is_granted for one in host.said()}
     assert votes == {order[0]: True, order[1]: False}
+
+
+def test_however_many_ask_it_looks_at_the_time_by_one_timer() -> None:
+    host = Host(1, 2, 3)
+    behind = VoteAsked(2, 6, True, False, LogEnd(5, 9), -1)
+    host.tell(*[behind] * 20)
+    assert host.runtime.waiting_timers == 1
+    assert AskVotes(is_pre=True) not in host.said()
+    host.runtime.crank(0.4 / 16 * 0.5)
+    assert host.said() == [AskVotes(is_pre=True)], "it asks in the place of one that can't win, and soon"
+    assert host.runtime.waiting_timers == 1
+
+
+def test_who_is_asked_all_the_time_acts_nonetheless() -> None:
+    host = Host(1, 2, 3)
+    behind = VoteAsked(2, 6, True, False, LogEnd(5, 9), -1)
+    for _ in range(40):
+        host.tell(behind)
+        host.runtime.crank(0.0005)
+    assert host.said().count(AskVotes(is_pre=True)) == 1

@@ -57,7 +57,7 @@ def waits(seconds: float) -> Event:
 
     def act(pair: "Pair") -> None:
         pair.runtime.time += seconds
-        pair.elector._arm()
+        pair.elector._ring()
 
     return act
 

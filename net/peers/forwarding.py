@@ -17,6 +17,7 @@ from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, Tr
 from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
+    NAME_BYTES_MAX,
     NO_DATA,
     ClusterReply,
     DeliveredReply,
@@ -25,6 +26,7 @@ from quorate.protocol import (
     MonitorReply,
     MoveReply,
     PeekReply,
+    ProduceItem,
     RedirectReply,
     Reply,
     Request,
@@ -50,6 +52,22 @@ REPLY_KINDS: Final[tuple[type[Reply], ...]] = (
 
 OF_LOG: Final = about(About.LOG)
 """What reads the fields that came with the log's readers. Log is forwarded within a node alone, which is of one age."""
+
+REQUEST_SINCE: Final = {
+    **dict.fromkeys(("headers", "expire", "full", "delivery", "reason", "expires_after", "state"), WORKERS_LEVEL),
+    **dict.fromkeys(("to", "create", "sort", "descending", "sums"), WORKERS_LEVEL),
+    **dict.fromkeys(("keep", "in_turn", "max_ready", "nack", "as_job", "early", "discard", "value"), JOBS_LEVEL),
+    **dict.fromkeys(("scope", "held", "ttr", "asked_delay"), JOBS_LEVEL),
+}
+"""From which feature level on nodes know a request's field: a row for each that is younger than `token`."""
+
+ITEM_SINCE: Final = {"headers": WORKERS_LEVEL, "expire": WORKERS_LEVEL, "keep": JOBS_LEVEL, "scope": JOBS_LEVEL}
+"""The same of one of the messages of a produce, behind `encoding`."""
+
+_REQUEST_FIELDS: Final = Request.__struct_fields__
+_ITEM_FIELDS: Final = ProduceItem.__struct_fields__
+assert set(_REQUEST_FIELDS[_REQUEST_FIELDS.index("token") + 1 :]) == set(REQUEST_SINCE), "a new field needs its level"
+assert set(_ITEM_FIELDS[_ITEM_FIELDS.index("encoding") + 1 :]) == set(ITEM_SINCE), "a new field needs its level"
 
 _encode = msgspec.msgpack.Encoder().encode
 _as_json = msgspec.json.Encoder().encode
@@ -78,39 +96,18 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 def level_of(request: Request) -> int:
     """Say which feature level a node has that can be asked that; an older one takes it for a fault of the one who
     forwards."""
-    if (
-        request.as_job is not None
-        or request.keep is not None
-        or request.in_turn is not None
-        or request.max_ready is not None
-        or request.nack is not None
-        or request.early is not None
-        or request.discard is not None
-        or request.scope is not None
-        or request.held is not None
-        or request.ttr is not None
-        or request.expire == "bury"
-        or isinstance(request.paused, str)
-        or any(item.keep is not None or item.expire == "bury" or item.scope for item in request.messages or ())
-    ):
-        return JOBS_LEVEL
-    if (
-        request.headers is not None
-        or request.expire is not None
-        or request.full is not None
-        or request.delivery is not None
-        or request.reason is not None
-        or request.expires_after is not None
-        or request.state is not None
-        or request.to is not None
-        or request.create is not None
-        or request.sort is not None
-        or request.descending is not None
-        or request.sums is not None
-        or any(item.headers is not None or item.expire is not None for item in request.messages or ())
-    ):
-        return WORKERS_LEVEL
-    return LATER.get(request.action, 1)
+    level = LATER.get(request.action, 1)
+    for field, since in REQUEST_SINCE.items():
+        if since > level and getattr(request, field) is not None:
+            level = since
+    for item in request.messages or ():
+        for field, since in ITEM_SINCE.items():
+            if since > level and getattr(item, field) is not None:
+                level = since
+    if isinstance(request.after, str) and len(request.after) > NAME_BYTES_MAX:
+        level = max(level, WORKERS_LEVEL)
+    buries = request.expire == "bury" or any(item.expire == "bury" for item in request.messages or ())
+    return max(level, JOBS_LEVEL) if buries or isinstance(request.paused, str) else level
 
 
 def unpacked_request(call: ForwardedCall) -> Request | None:

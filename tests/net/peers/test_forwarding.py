@@ -1,10 +1,12 @@
 """What is forwarded arrives as it was, whatever its payloads are."""
 
+from typing import Annotated, Any
+
 import msgspec
 import pytest
 from msgspec import Raw
 
-from net.peers.forwarding import REPLY_KINDS, packed_call, packed_reply, unpacked_reply, unpacked_request
+from net.peers.forwarding import REPLY_KINDS, level_of, packed_call, packed_reply, unpacked_reply, unpacked_request
 from net.peers.link import encoded
 from net.peers.messages import Forward, ForwardAnswers, PeerMessage
 from net.protocols.json_session import encode_reply
@@ -12,8 +14,10 @@ from quorate.authentication import AuthenticatedReply
 from quorate.log_replies import LogReply, LogReplyWithEntries, RawLogReply
 from quorate.node_replies import ClientReply, ConfigReply
 from quorate.protocol import (
+    NAME_BYTES_MAX,
     NO_DATA,
     PLAIN,
+    Action,
     DeliveredItem,
     DeliveredReply,
     ListReply,
@@ -27,6 +31,7 @@ from quorate.protocol import (
     ShowReply,
 )
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
+from storage.records import LEVEL
 
 VIEW = MessageView(
     msg_id=1, queue="q", data=Raw(b"\xff\x00"), state="ready", produced_at=1.0, due_at=2.0, expires_at=3.0, retry=4.0,
@@ -134,3 +139,72 @@ def test_a_log_with_payloads_comes_back_as_the_json_that_it_is() -> None:
     assert isinstance(message, ForwardAnswers)
     again = unpacked_reply(message.answers[0][1])
     assert encode_reply(again) == encode_reply(reply)
+
+
+OLD_AFTER = Annotated[str, msgspec.Meta(max_length=NAME_BYTES_MAX)]
+OLD_TYPES = {"after": int | OLD_AFTER | None, "paused": bool | None}
+OLD_ITEM = msgspec.defstruct(
+    "OldItem",
+    [(name, Any, None) for name in ("data", "delay", "ttl", "retry", "priority", "key", "encoding")],
+    forbid_unknown_fields=True,
+)
+OLD_REQUEST = msgspec.defstruct(
+    "OldRequest",
+    [
+        ("messages", list[OLD_ITEM] | None, None),  # type: ignore[valid-type]
+        *(
+            (name, OLD_TYPES.get(name, Any), None)
+            for name in (
+                *("action", "queue", "data", "delay", "ttl", "retry", "priority", "key", "seq", "msg_id", "msg_ids"),
+                *("queues", "pattern", "count", "wait", "replicate", "shard", "after", "max_size", "default_ttl"),
+                *("default_retry", "max_deliveries", "paused", "dead_letter", "command", "node_id", "host", "port"),
+                *("encoding", "consumer", "patience", "raw", "reader", "trans_id", "token"),
+            )
+        ),
+    ],
+    forbid_unknown_fields=True,
+)
+"""A request as e07ad61 reads it, which is at feature level 3 and cuts the link for a field that it does not know."""
+
+SAMPLES: dict[str, list[Any]] = {
+    **{name: [1] for name in ("delay", "ttl", "retry", "priority", "seq", "msg_id", "count", "wait", "replicate")},
+    **{name: [1] for name in ("shard", "max_size", "default_ttl", "default_retry", "max_deliveries", "node_id")},
+    **{name: [1] for name in ("port", "patience", "trans_id", "delivery", "expires_after", "max_ready", "ttr")},
+    **{name: ["x"] for name in ("queue", "key", "pattern", "dead_letter", "command", "host", "encoding", "consumer")},
+    **{name: ["x"] for name in ("reader", "token", "reason", "state", "to", "sort", "value")},
+    **{name: [True, False] for name in ("raw", "full", "create", "descending", "sums", "keep", "in_turn", "nack")},
+    **{name: [True, False] for name in ("as_job", "early", "discard", "held")},
+    "asked_delay": [0],
+    "data": [Raw(b"1")],
+    "msg_ids": [[1]],
+    "queues": [["x"]],
+    "messages": [
+        *([ProduceItem()], [ProduceItem(), ProduceItem(headers={}), ProduceItem()], [ProduceItem(expire="drop")]),
+        *([ProduceItem(expire="bury")], [ProduceItem(keep=False)], [ProduceItem(scope="all")]),
+    ],
+    "after": [7, "x", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX + 1)],
+    "paused": [True, False, "in", "none"],
+    "headers": [{}],
+    "expire": ["drop", "bury"],
+    "scope": ["all"],
+}
+
+
+@pytest.mark.parametrize("field", [name for name in Request.__struct_fields__ if name != "action"])
+def test_an_older_node_is_sent_nothing_that_it_can_not_read(field: str) -> None:
+    for action in Action:
+        for value in SAMPLES[field]:
+            request = Request(action, **{field: value})
+            if level_of(request) <= 3:
+                sent = msgspec.msgpack.encode(packed_call(1, 1, 0, request).request)
+                msgspec.msgpack.decode(sent, type=OLD_REQUEST)
+
+
+def test_who_knows_all_may_be_asked_all() -> None:
+    for field, values in SAMPLES.items():
+        for value in values:
+            assert level_of(Request(Action.PRODUCE, **{field: value})) <= LEVEL
+    assert level_of(Request(Action.PRODUCE, "q", Raw(b"1"), delay=1, messages=[ProduceItem(key="k")])) == 1
+    assert level_of(Request(Action.SCAN, state="ready")) == level_of(Request(Action.SCAN)), (
+        "the later of the two counts"
+    )

@@ -255,6 +255,8 @@ class ClusterAdmin:
 
     @property
     def _may_change(self) -> bool:
+        # One change at a time, so that the majorities before and after it overlap (4.1); and none before an entry of
+        # this vote_id is committed, or two leaders could make one each (Ongaro's correction of 2015 to 4.1).
         leading = self._replication.leading
         return (
             leading is not None

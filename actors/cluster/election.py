@@ -46,6 +46,10 @@ class Role(Enum):
     LEADER = "leader"
 
 
+STEPS_IN_AS: Final = (Role.FOLLOWER, Role.PRE_CANDIDATE)
+"""One that has asked before, when others still heard the leader, asks again. A candidate waits: it may be winning."""
+
+
 @dataclass(slots=True)
 class Save:
     """Make this durable before anything behind it is told."""
@@ -128,6 +132,8 @@ class Election:
             self._set(msgspec.structs.replace(self.identity, promise_s=self._timeout_s))  # the longer one is kept
         if now < self.deadline:
             return self._decided()
+        # A leader that a majority has not answered for a time-out may have been replaced: it steps down, so that its
+        # clients are not kept waiting by one that commits nothing (6.2).
         if self.role is Role.LEADER:
             self._become_follower(now, None)
             return self._decided()
@@ -152,18 +158,25 @@ class Election:
             self._pre_vote_asked(now, asked)
             return self._decided()
         own = self.identity
+        # A candidate of an earlier vote_id has lost already; it learns of the later one by the answer (3.3).
         if asked.vote_id < own.vote_id:
             self._stand(CastVote(asked.candidate, Vote(own.vote_id, False, False), asked.end))
             return self._decided()
+        # Who hears a leader votes for nobody and adopts nothing, or a node that was cut off or removed would end the
+        # lead when it is back (4.2.3); and the leader's lease rests on it (6.4.1).
         if self._is_loyal(now) and not asked.is_forced:
             return self._decided()
+        # A later vote_id is adopted before the vote is thought of: a vote is for one vote_id (3.3).
         if asked.vote_id > own.vote_id:
             self._adopt(now, asked.vote_id)
             own = self.identity
+        # One vote a vote_id, so that no two can win it (3.4); and none for a log that is behind this one: it may lack
+        # what is committed (3.6.1). A node whose log was lost does not know what it had: it abstains.
         may_vote = self.role is not Role.LEADER and not own.abstains
         is_granted = may_vote and own.voted_for in (0, asked.candidate) and asked.comparison >= 0
         if is_granted:
             self._wait(now)
+            # The vote is saved before the candidate hears of it: after a crash this node must not give another (3.8).
             if own.voted_for != asked.candidate:
                 self._set(msgspec.structs.replace(own, voted_for=asked.candidate))
         stored_said = None if asked.is_forced else asked.stored_said
@@ -174,6 +187,8 @@ class Election:
         own = self.identity
         is_candidate = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and now < self._asked_at + self._timeout_s / 8
         is_rival = is_candidate and asked.comparison == 0
+        # The same conditions as of a vote, but nothing is adopted or saved: this only says that it would be given
+        # (9.6).
         is_granted = (
             asked.vote_id > own.vote_id
             and asked.comparison >= 0
@@ -185,7 +200,7 @@ class Election:
         self._stand(CastVote(asked.candidate, Vote(vote_id, True, is_granted), asked.end))
         if is_granted:
             self._steps_in_at = math.inf
-        elif asked.comparison < 0 and self.role is Role.FOLLOWER and not self._is_loyal(now):
+        elif asked.comparison < 0 and self.role in STEPS_IN_AS and not self._is_loyal(now):
             self._steps_in_at = min(self._steps_in_at, now + self._timeout_s * STEPS_IN * self._random())
 
     def vote_given(self, now: float, voter: int, vote: Vote) -> Decisions:
@@ -193,6 +208,7 @@ class Election:
         if not vote.is_granted:
             return self.leader_heard(now, vote.vote_id, None)
         expected = Role.PRE_CANDIDATE if vote.is_pre else Role.CANDIDATE
+        # A vote counts for the election that it was asked for; one that comes late is of another (3.4).
         if self.role is expected and vote.vote_id == self.identity.vote_id + vote.is_pre:
             self._votes.add(voter)
             self._count_votes(now)
@@ -203,12 +219,14 @@ class Election:
         been."""
         if leader is None and vote_id > self.identity.vote_id:
             self._adopt(now, vote_id)
+        # Who led under an earlier vote_id leads no more (3.3).
         if leader is None or vote_id < self.identity.vote_id:
             return self._decided()
         is_new = vote_id > self.identity.vote_id
         if is_new:
             self._lose_leader()
             self._set(msgspec.structs.replace(self.identity, vote_id=vote_id, voted_for=0))
+        # A vote_id has one leader at most (3.4).
         if self.role is Role.LEADER and vote_id == self._led_vote_id:
             return self._decided()  # only this node can have won it; whoever says so is cut off by the Replicator
         self._heard_at = now
@@ -216,6 +234,7 @@ class Election:
         if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
         own = self.identity
+        # The leader wants this node to lead: it asks at once, and voters need not be patient with the leader (3.10).
         if hands_over and own.node_id in self._voters and not own.abstains and not self._steps_back:
             self._campaign(now, is_forced=True)
         return self._decided()
@@ -267,6 +286,8 @@ class Election:
             self._stand()
 
     def _count_votes(self, now: float) -> None:
+        # A majority of the voters of the last members in the log, committed or not: with one change
+        # at a time, any two of those overlap (4.1).
         if 2 * len(self._votes & self._voters) <= len(self._voters):
             return
         if self.role is Role.PRE_CANDIDATE:
@@ -281,6 +302,7 @@ class Election:
     def _campaign(self, now: float, *, is_forced: bool) -> None:
         own = self.identity
         self._lose_leader()
+        # Its own vote is the first, and is on disk before it asks for others (3.4, 3.8).
         self._set(msgspec.structs.replace(own, vote_id=own.vote_id + 1, voted_for=own.node_id))
         self.role = Role.CANDIDATE
         self._votes = {own.node_id}

@@ -150,6 +150,8 @@ class Following:
     def _accept(self, push: Push, decisions: Decisions) -> bool:
         """Take what is new of a push; False if it does not follow what is here. Raises `StorageError`."""
         log, tail = self.log, self.log.tail
+        # Entries are taken only behind a record that both logs have from the same vote_id: then all before it is the
+        # same, too (log matching, 3.5). What is committed here is so in any leader's log (3.6.3).
         if push.after > tail.end.trans_id:
             return False
         if push.after > log.committed and tail.vote_id_at(push.after) != push.after_vote_id:
@@ -166,6 +168,8 @@ class Following:
             if len(data) > READ_BYTES_MAX or after - log.applied > READ_RECORDS_MAX:
                 entry.read = None  # it is read again when it is applied, which may not be soon
             known = tail.vote_id_at(after)
+            # An entry that contradicts one here takes its place, with all behind it (3.5); one that is here already, or
+            # stands before what is committed, changes nothing: pushes may come twice, and late.
             if new or (after > log.committed and known != entry.vote_id):
                 new.append(entry)
             elif known is not None and known != entry.vote_id:
@@ -176,6 +180,7 @@ class Following:
             if new[0].vote_id < (tail.vote_id_at(before) or 0):
                 raise DamagedError(f"an entry behind {before}", f"it is of vote {new[0].vote_id}, after a later one's")
             if before < tail.end.trans_id:
+                # What is committed is never cut off (3.6.3): a push that asks for it is none of Raft's.
                 if before < log.committed or tail.boundary(before) != before:
                     raise DamagedError(f"an entry behind {before}", "no entry here ends where it begins")
                 decisions += self._cut(before)
@@ -195,6 +200,8 @@ class Following:
         return self.log.cut(self.vote_id, after)
 
     def _advance(self) -> Decisions:
+        # Not past what is known to agree with this leader's log: behind that may stand entries of a lost lead (3.5,
+        # figure 3.1). Nor past this disk, since what was applied must be here after a crash.
         committed = min(min(self._leader_committed, self._agreed), self.log.durable)
         if committed > self.log.committed:
             committed = self.log.tail.boundary(committed)  # entries are committed whole
@@ -205,6 +212,8 @@ class Following:
     def _say_stored(self, now: float) -> Decisions:
         assert self.leader is not None
         self._said_stored_at = now
+        # The leader counts on this for its commit, so it is what the disk has (3.8), and what agrees with that log
+        # (3.5).
         trans_id = min(self.log.durable, self._agreed)
         self.log.stored_said += 1
         is_full, promise_s = self.log.disk_full is not None, self._limits.timeout_s
@@ -264,6 +273,7 @@ class Following:
         tail = self.log.tail
         if tail.end != LogEnd(message.after_vote_id, message.after):
             return []  # an answer come late: the log is another one since
+        # A leader has all that is committed (3.6.3): one that lacks some is of another history.
         if message.up_to < self.log.committed:
             what = f"the leader of vote {self.vote_id} has none of the records from {message.up_to + 1} on"
             return self._contradicted(f"{what}, and this node's are committed up to {self.log.committed}")

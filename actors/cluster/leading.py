@@ -58,6 +58,7 @@ class Leading:
     @property
     def is_settled(self) -> bool:
         """Whether an entry of the own vote_id is committed."""
+        # Before that it does not know what is committed: entries of earlier leaders may be, or not (3.6.2, 6.4).
         return self.log.committed >= self._led_from
 
     # -- from the owner ----------------------------------------------------------------------------------------
@@ -69,6 +70,7 @@ class Leading:
         decisions = log.append(entries, others_wait=bool(self.progress))
         log.applied = log.tail.end.trans_id
         has_new_members = log.membership.current is not self._members
+        # The last members in the log count from here on, committed or not (4.1).
         if has_new_members:
             self._meet_members()
         if not self.progress:
@@ -202,6 +204,8 @@ class Leading:
 
     def _commit(self) -> None:
         log, progress = self.log, self.progress
+        # A record is committed when a majority of the voters has it on disk (3.5); this node's own disk is one of them,
+        # and may be the last (10.2.1), or none, where this node leaves and does not vote any more (4.2.2).
         if not progress:
             committed = log.durable if log.node_id in log.membership.voters else 0
         else:
@@ -212,6 +216,8 @@ class Leading:
                 ]
             )
         committed = min(committed, log.tail.end.trans_id)
+        # An entry of an earlier leader is not committed by being counted: the next leader could still cut it off. It is
+        # when one of this vote_id behind it is (3.6.2, figure 3.7).
         if committed > log.committed and committed >= self._led_from:
             log.settle(committed)
 
@@ -220,6 +226,7 @@ class Leading:
     def stored_by(self, now: float, node_id: int, message: Stored) -> Decisions:
         """Note that a follower has stored, or answers a heartbeat."""
         progress = self.progress.get(node_id)
+        # An answer counts for commits and for the lease: what can't be true counts for neither.
         if progress is None or message.trans_id > self.log.tail.end.trans_id or message.echo > now:
             return []  # it can't have what is not there yet
         before, committed = progress.match, self.log.committed
@@ -237,7 +244,7 @@ class Leading:
             self._commit()
         # One that was pushed to late has what is committed already. That is news where somebody waits for all nodes
         # (`replicate`), and comes once for several entries, so that it may be told each time.
-        has_caught_up = bool(self.pushing.late) and before < progress.match <= committed
+        has_caught_up = bool(self.pushing.late) and before < min(progress.match, committed)
         is_news = self.log.committed > committed or has_caught_up
         decisions: Decisions = [self.advanced(now)] if is_news else []
         return decisions + self._tell_quorum(now)
@@ -262,13 +269,21 @@ class Leading:
         progress = self.progress.get(node_id)
         if progress is None:
             return []
-        tail, trimmed, after = self.log.tail, self.log.trimmed, message.after
+        was_pushed_to = progress.sent is not None
         progress.must_pull(now)
-        progress.has_only(after)
+        progress.has_only(message.after)
         progress.heard(now)
+        # Others may have waited for what it was pushed, and it has not got that: they do so no longer.
+        helped = self.pushing.push_late(now) if was_pushed_to else []
+        return helped + self._serve_pull(now, node_id, message)
+
+    def _serve_pull(self, now: float, node_id: int, message: Pull) -> Decisions:
+        tail, trimmed, after = self.log.tail, self.log.trimmed, message.after
+        # What stands before the log is sent as a snapshot (5.1).
         if after < trimmed:
             return [SendPeers((node_id,), SnapshotNeeded(self.vote_id, trimmed))]
         end = tail.end
+        # The logs part somewhere before: a vote_id's entries are skipped at a time (3.5, at its end).
         if after > end.trans_id or tail.vote_id_at(after) != message.after_vote_id:
             up_to = min(tail.end_of(message.after_vote_id), after - 1, end.trans_id)
             if up_to < trimmed:  # where they part is not kept any more: what is sure is that the last is wrong

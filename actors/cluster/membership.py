@@ -110,6 +110,8 @@ class Membership:
             return False
         record = entry_codec.decode(entry.data, "an entry just taken").records[0]
         assert isinstance(record, Members)
+        # Members count as soon as they are in the log, committed or not (4.1): or two majorities could be asked at
+        # once.
         self._configs.append((entry.first_trans_id, record))
         self.current = record
         return True
@@ -117,6 +119,7 @@ class Membership:
     def cut(self, after: int) -> bool:
         """Note that the log was cut; whether that brought older members back."""
         count = len(self._configs)
+        # A change that was cut off was never made: those before it count again (4.1).
         while self._configs[-1][0] > after:
             self._configs.pop()
         self.current = self._configs[-1][1]
@@ -234,6 +237,7 @@ class Membership:
             its = progress.get(member.node_id)
             if member.is_voter or its is None or its.sent is None or its.echo < 0:
                 continue  # what it echoes has come over the link that it dialled: it knows the way back
+            # It votes when it has caught up: before that its vote would hold up commits (4.2.1).
             if its.match + CAUGHT_UP_RECORDS >= log_end:
                 return self._with(current, replace(member, is_voter=True))
         for wanted in current.wanted:

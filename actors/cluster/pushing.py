@@ -32,10 +32,10 @@ PATIENCE: Final = 2.0
 """Who was chosen and has not answered for so many times what it takes as a rule is helped out by the others."""
 
 PATIENCE_S: Final = 0.002
-"""No sooner than this."""
+"""No sooner than this, but for `EARLY_S`."""
 
 EARLY_S: Final = 0.001
-"""A timer may ring so much before its time: the loop's count whole milliseconds."""
+"""A timer rings up to so much early, since the loop's count whole milliseconds: what is due by then is due."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +65,7 @@ class Pushing:
         self._needed = 0
         self._soonest: dict[int, UnderWay] = {}
         self._waiting = self._waiting_bytes = 0
-        self._waits_since = math.inf
-        self._is_timed = False
+        self._waits_since = self._rings_at = math.inf
 
     def append(self, now: float, after: LogEnd, entries: list[StoredEntry]) -> Decisions:
         """Push what the log has got behind `after`: now to those who are needed, and later to the others."""
@@ -120,15 +119,18 @@ class Pushing:
         self._own.stored(now, self._log.durable)
 
     def timer(self, now: float) -> float | None:
-        """In how many seconds `ring` is to be called, if it is not to be already."""
-        if self._is_timed or not self._waiting:
+        """In how many seconds `ring` is to be called, if it is not to be by then already."""
+        if not self._waiting:
             return None
-        self._is_timed = True
-        return max(min(self._waits_since + self._lateness.seconds - now, self._patience_s(now)), 0.0)
+        delay_s = max(min(self._waits_since + self._lateness.seconds - now, self._patience_s(now)), 0.0)
+        if now + delay_s > self._rings_at - EARLY_S:
+            return None
+        self._rings_at = now + delay_s
+        return delay_s
 
     def ring(self, now: float) -> Decisions:
         """Push what has waited for long enough; `timer` says when to look again."""
-        self._is_timed = False
+        self._rings_at = math.inf
         is_due = now > self._waits_since + self._lateness.seconds - EARLY_S or self._patience_s(now) < EARLY_S
         return self.push_late(now) if is_due else []
 
@@ -147,7 +149,6 @@ class Pushing:
         voters, own = self._log.membership.voters, self._log.node_id
         majority = len(voters) // 2 + 1
         self.late = frozenset()
-        self._needed = majority - (own in voters)
         if not self._lateness.seconds:
             return
         able = []

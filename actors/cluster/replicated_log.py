@@ -112,8 +112,10 @@ class ReplicatedLog:
 
     def cut(self, vote_id: int, after: int) -> Decisions:
         """Drop the entries behind record `after`, which are not committed; what is being written does not count."""
+        # Leader completeness: no leader's log contradicts what is committed, so that nothing can ask for this (3.6.3).
         assert after >= self.committed, f"committed records behind {after} (up to {self.committed}) would be dropped"
         self.tail.cut(after)
+        # What is being written behind `after` will be on the disk under numbers that others get: it must not count.
         self.durable = min(self.durable, after)
         self.writing.cut(after)
         self.membership.cut(after)
@@ -125,6 +127,7 @@ class ReplicatedLog:
 
     def settle(self, committed: int) -> None:
         """Commit the records up to there."""
+        # The commit point only grows, and never past the log (state machine safety, 3.6.3).
         assert self.committed <= committed <= self.tail.end.trans_id, (self.committed, committed, self.tail.end)
         self.committed = committed
         self.membership.committed(committed)

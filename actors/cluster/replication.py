@@ -169,6 +169,7 @@ class Replication:
             return [VoteGiven(node_id, message)]
         if not isinstance(message, UNDER_A_VOTE):
             raise TypeError(message)
+        # What is said under an earlier vote_id counts for nothing, and a later one ends this role (3.3).
         if message.vote_id != self.vote_id:
             return [LeaderHeard(message.vote_id, None)] if message.vote_id > self.vote_id else []
         role = self.role
@@ -220,11 +221,14 @@ class Replication:
         ]
 
     def _pushed(self, now: float, said: PeerSaid, push: Push) -> Decisions:
+        # Its entries may have been cut off since, and its heartbeat extends no lease; it hears that it was replaced
+        # (3.3).
         if push.vote_id < self.vote_id:  # a leader that does not know yet that it is none any more
             return [SendPeers((said.node_id,), Stored(self.vote_id, 0, NOTHING_STORED))]
         role = self.role
         if push.vote_id > self.vote_id or (isinstance(role, Following) and role.leader != said.node_id):
             return [LeaderHeard(push.vote_id, said.node_id)]
+        # Two leaders of one vote_id would need two majorities of one vote each (3.4): somebody lies, or is broken.
         if isinstance(role, Leading):
             return [CutPeer(said.node_id, f"it says that it leads in vote {push.vote_id}, as this node does")]
         return role.push(now, said.node_id, push)

@@ -253,6 +253,29 @@ def test_who_is_asked_by_one_with_less_of_the_log_and_has_no_leader_soon_asks_in
     assert one.deadline > 2.0
 
 
+def test_who_has_asked_in_vain_asks_again_in_the_place_of_one_that_can_not_win() -> None:
+    """That one may have heard the leader a moment later, and refused it for that. Seen by a review: 0.3 s more."""
+    one = drawing(0.5, 0.5)
+    one.tick(1.4)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+    one.vote_asked(1.41, asked(6, comparison=-1, is_pre=True))
+    assert one.deadline == 1.41 + TIMEOUT / 32
+    one.take_out()
+    one.tick(1.45)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+    one.vote_given(1.45, 3, Vote(6, True, True))
+    assert one.role is Role.CANDIDATE
+    before = one.deadline
+    one.vote_asked(1.46, asked(7, comparison=-1, is_pre=True))
+    assert one.deadline == before, "it may be winning"
+
+
+def test_one_that_is_as_good_and_comes_late_is_nobody_to_step_in_for() -> None:
+    one = drawing(0.0)
+    one.vote_asked(1.0, asked(5, comparison=0, is_pre=True))
+    assert one.deadline == 1.375
+
+
 def test_who_grants_a_pre_vote_meanwhile_leaves_it_to_that_one() -> None:
     """Else all that are as good would ask at once, and share the votes."""
     one = drawing(0.5)

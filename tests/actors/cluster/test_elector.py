@@ -133,3 +133,22 @@ def test_who_is_asked_all_the_time_acts_nonetheless() -> None:
         host.tell(behind)
         host.runtime.crank(0.0005)
     assert host.said().count(AskVotes(is_pre=True)) == 1
+
+
+def test_a_timer_that_rings_too_soon_is_set_again() -> None:
+    """A loop's timers count whole milliseconds. Seen by a review: one of six looked again 50 ms later."""
+    host = Host(1, 2, 3)
+    host.tell(VoteAsked(2, 6, True, False, LogEnd(5, 9), -1))
+    host.said()
+    timer = min((one for one in host.runtime._timers if one.callback is not None), key=lambda one: one.at)
+    timer.at -= 0.001
+    host.runtime.crank(0.4 / 16 * 0.5 + 0.001)
+    assert host.said() == [AskVotes(is_pre=True)]
+
+
+def test_an_elector_that_has_ended_looks_no_more() -> None:
+    host = Host(1, 2, 3)
+    host.actor.stop()
+    host.runtime.crank(3.0)
+    assert host.said() == []
+    assert host.runtime.waiting_timers == 0

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from actors.cluster.progress import WINDOW_BYTES, Progress, heard_by_majority, on_majority, on_nodes
+from actors.cluster.progress import WINDOW_BYTES, Progress, UnderWay, heard_by_majority, on_majority, on_nodes
 
 
 @pytest.mark.parametrize(
@@ -44,3 +44,39 @@ def test_a_follower_that_stores_nothing_is_pushed_no_more_than_its_window() -> N
     its.stored(2.0, 20, 1.0, 21, is_full=False)
     assert its.is_pushable(21)
     assert not its.is_pushable(20), "what was pushed must follow what was pushed before"
+
+
+def test_what_is_lost_takes_no_room_and_is_not_waited_for() -> None:
+    its = Progress(0.0, 10, 1)
+    its.pushed(0.0, 2, 11)
+    assert not its.is_pushable(2)
+    its.waits = True
+    its.found(0.0, 1)
+    assert its.is_pushable(1)
+    assert not its.waits, "it is sent all that there is"
+
+
+def test_silence_is_counted_from_what_was_sent_first() -> None:
+    its = UnderWay()
+    its.add(1.0, 1, 1)
+    its.add(1.005, 2, 1)
+    assert its.silent_s(1.006) == pytest.approx(0.006)
+    its.stored(1.006, 1)
+    assert its.silent_s(1.007) == pytest.approx(0.002)
+
+
+def test_one_answer_to_several_counts_for_each() -> None:
+    its = UnderWay()
+    its.add(0.0, 1, 1)
+    its.add(0.01, 2, 1)
+    its.stored(0.02, 2)
+    assert its.answer_s == pytest.approx(0.02 - 0.01 * 0.1), "20 ms, and then 10 by a tenth"
+    assert its.size == 0
+
+
+def test_a_short_silence_before_it_was_lost_says_nothing_of_how_long_answers_take() -> None:
+    its = UnderWay()
+    its.answer_s = 0.01
+    its.add(0.0, 1, 1)
+    its.lost(0.001)
+    assert its.answer_s == 0.01

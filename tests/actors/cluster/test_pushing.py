@@ -10,14 +10,15 @@ from actors.cluster.membership import Membership
 from actors.cluster.progress import Progress
 from actors.cluster.pushing import Lateness, Pushing
 from actors.cluster.replicated_log import ReplicatedLog
+from actors.messages.election import Standing
 from actors.messages.log import Append, LogAdvanced
 from actors.messages.peers import SendPeers
-from net.peers.messages import Push, Stored
+from net.peers.messages import Pull, Push, Stored
 from storage import entry_codec
 from storage.entry import StoredEntry
 from storage.log_tail import LogTail
 from storage.records import Member, Members
-from tests.actors.cluster.replication_node import Node, leading, made
+from tests.actors.cluster.replication_node import AT_ONCE, Node, leading, made
 
 LATENESS = Lateness(seconds=0.01, entries=4, size=10_000)
 
@@ -262,6 +263,142 @@ def knows(node: Node) -> Node:
     pushing.push_late(0.0)
     node.machine.take_out()
     return node
+
+
+def pushes(node: Node) -> list[tuple[tuple[int, ...], int, int, int]]:
+    """To whom, behind which record, of which vote, and how many entries."""
+    sent = [(one.node_ids, one.message) for one in node.machine.take(SendPeers) if isinstance(one.message, Push)]
+    return [(nodes, push.after, push.after_vote_id, len(push.entries)) for nodes, push in sent if push.entries]
+
+
+def test_each_of_several_pushes_says_what_stands_before_it() -> None:
+    node = knows(leading(made(1, 2, 4), lateness=AT_ONCE, push_bytes=1))
+    node.machine.append(0.0, Append(5, [made(4, 4, 5), made(5, 5, 5)]))
+    assert pushes(node) == [((2, 3), 3, 5, 1), ((2, 3), 4, 5, 1)]
+    old = Node(made(1, 2, 4), lateness=AT_ONCE, push_bytes=1)
+    old.machine.stand(0.0, Standing(5, 1))
+    old.machine.append(0.0, Append(5, [made(3, 3, 5), made(4, 4, 5)]))
+    assert pushes(old) == [((2, 3), 2, 4, 1), ((2, 3), 3, 5, 1)]
+
+
+def test_pushes_are_filled_up_to_their_bound() -> None:
+    size = len(made(2, 2, 5).data)
+    node = knows(leading(lateness=AT_ONCE, push_bytes=2 * size))
+    node.machine.append(0.0, Append(5, [made(n, n, 5) for n in range(2, 6)]))
+    assert [count for _, _, _, count in pushes(node)] == [2, 2]
+
+
+def test_whose_window_is_full_between_two_pushes_is_sent_no_more() -> None:
+    node = knows(leading(lateness=AT_ONCE, push_bytes=1, window_bytes=1))
+    for node_id in (2, 3):
+        node.heard(0.0, node_id, Stored(5, 1, 0.0))
+    node.machine.take_out()
+    node.machine.append(0.0, Append(5, [made(2, 2, 5), made(3, 3, 5)]))
+    assert pushes(node) == [((2, 3), 1, 5, 1)]
+    assert node.machine.take(SendPeers) == [], "nobody is sent the other, and nobody is no address"
+
+
+def test_where_too_few_are_known_nobody_comes_late() -> None:
+    leader = Leader()
+    leader.progress[2].must_pull(0.0)
+    leader.progress[3].is_full = True
+    leader.pushing.push_late(0.0)
+    assert leader.pushing.late == frozenset()
+
+
+def test_as_many_are_needed_as_were_chosen_beside_a_quick_disk_of_its_own() -> None:
+    leader = Leader(voters=5)
+    leader.took(1, 0.1)
+    leader.pushing.push_late(0.0)
+    leader.progress[2].must_pull(0.0)
+    assert leader.append(0.0) == [(3, 4), (5,)], "three were to be pushed to at once"
+
+
+def test_several_entries_at_once_count_as_several() -> None:
+    assert Leader().append(0.0, 4) == [(2,), (3,)]
+    size = len(made(1, 1, 5).data)
+    leader = Leader(lateness=Lateness(entries=100, size=2 * size))
+    assert leader.append(0.0) == [(2,)]
+    assert leader.append(0.0) == [(2,), (3,)], "by their bytes"
+
+
+def test_its_own_disk_is_silent_until_it_has_the_last_of_what_was_appended() -> None:
+    leader = Leader()
+    leader.append(1.0, 3)
+    leader.log.durable = 1
+    leader.pushing.written(1.001)
+    assert leader.pushing._own.silent_s(1.002) > 0.0
+    leader.writes(1.003)
+    assert leader.pushing._own.silent_s(1.004) == 0.0
+
+
+def test_a_timer_rings_a_moment_early_and_what_is_past_is_due_at_once() -> None:
+    leader = Leader(lateness=Lateness(seconds=1.0))
+    leader.append(1.0)
+    assert leader.pushing.ring(1.0009) == []
+    assert leader.sent(leader.pushing.ring(1.0015)) == [(3,)]
+    leader = Leader(lateness=Lateness(seconds=1.0))
+    leader.append(1.0)
+    assert leader.pushing.timer(2.0) == 0.0
+
+
+def test_who_was_chosen_meanwhile_may_want_an_earlier_timer() -> None:
+    leader = Leader(lateness=Lateness(seconds=0.1))
+    for node_id in (1, 2):
+        leader.took(node_id, 0.04)
+    leader.took(3, 1.0)
+    leader.pushing.push_late(0.0)
+    leader.append(1.0)
+    first = leader.pushing.timer(1.0)
+    assert first is not None
+    assert math.isclose(first, 0.08)
+    leader.answers(1.0, 2)
+    leader.writes(1.0)
+    for node_id in (1, 2):
+        leader.took(node_id, 0.0005)
+    leader.append(1.001)
+    second = leader.pushing.timer(1.001)
+    assert second is not None
+    assert math.isclose(second, 0.002)
+    assert leader.pushing.timer(1.001) is None
+
+
+def test_who_pulls_what_it_was_pushed_holds_up_nobody() -> None:
+    """Its silence is forgotten then, though others waited for it. Seen by a review: for all of `late_push_ms`."""
+    node = knows(leading(lateness=LATENESS))
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    assert pushes(node) == [((2,), 1, 5, 1)]
+    node.log.tail.forget(1)
+    node.heard(0.0006, 2, Pull(5, 0, 0, 1000))
+    assert pushes(node) == [((3,), 1, 5, 1)]
+    node.machine.append(0.001, Append(5, [made(3, 3, 5)]))
+    assert pushes(node) == [((3,), 2, 5, 1)], "not to one that pulls"
+
+
+def test_the_first_of_a_closed_link_has_to_pull() -> None:
+    node = knows(leading(lateness=LATENESS))
+    leads = node.machine.machine.leading
+    leads.peer_down(0.0, 2)
+    assert leads.progress[2].sent is None
+
+
+def test_an_answer_of_a_late_one_that_passes_what_is_committed_is_news() -> None:
+    node = knows(leading(lateness=LATENESS))
+    node.heard(0.0, 2, Stored(5, 1, 0.0))
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
+    node.machine.machine.leading.pushing.push_late(0.0)
+    node.machine.take_out()
+    node.log.membership._voters = [1, 2, 3, 4, 5]  # so that its answer commits nothing
+    node.heard(0.0, 3, Stored(5, 2, 0.0))
+    assert [one.replicas for one in node.machine.take(LogAdvanced)] == [(2, 1, 1)]
+
+
+def test_where_all_are_pushed_at_once_an_answer_that_commits_nothing_is_no_news() -> None:
+    node = knows(leading(lateness=AT_ONCE))
+    node.heard(0.0, 2, Stored(5, 1, 0.0))
+    node.machine.take_out()
+    node.heard(0.0, 3, Stored(5, 1, 0.0))
+    assert node.machine.take(LogAdvanced) == []
 
 
 def test_new_members_end_the_wait_and_count() -> None:

@@ -177,3 +177,11 @@ def test_a_node_that_is_behind_pulls_at_any_rate_that_can_be_set(rate: int) -> N
             pace.spend(allowed)
             pulled += allowed
     assert rate * 80 <= pulled <= rate * 105
+
+
+def test_what_a_leader_said_when_it_led_before_counts_for_nothing() -> None:
+    """It leads again, under a later vote; what it pushed under the one before may have been cut off since (3.3)."""
+    node = following(made(1, 3, 1))
+    node.heard(0.1, 2, Push(4, 3, 1, [made(4, 4, 4).data], 4, 0.1))
+    assert node.log.tail.end == LogEnd(1, 3)
+    assert [(one.vote_id, one.trans_id, one.echo) for one in node.said(Stored)] == [(5, 0, -1.0)], "it extends no lease"

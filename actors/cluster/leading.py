@@ -50,6 +50,7 @@ class Leading:
         self._is_lease_given_up = False
         self._quorum_told_at = -math.inf
         self._has_full = False
+        self._counted = 0
         self._members = log.membership.current
         end = log.tail.end.trans_id  # most follow already; one that does not pulls
         self.progress = {node_id: Progress(now, limits.window_bytes, end) for node_id in log.membership.others}
@@ -63,9 +64,14 @@ class Leading:
 
     # -- from the owner ----------------------------------------------------------------------------------------
 
-    def append(self, now: float, entries: list[StoredEntry]) -> Decisions:
-        """Write the owner's next entries: to the own disk, and to followers at the same time (`Pushing`)."""
+    def append(self, now: float, entries: list[StoredEntry], *, is_counted: bool = False) -> Decisions:
+        """Write the owner's next entries: to the own disk, and to followers at the same time (`Pushing`).
+
+        `is_counted`: the owner is to hear of each node that has them.
+        """
         log = self.log
+        if is_counted:
+            self._counted = entries[-1].last_trans_id
         after = log.tail.end
         decisions = log.append(entries, others_wait=bool(self.progress))
         log.applied = log.tail.end.trans_id
@@ -242,10 +248,8 @@ class Leading:
             self._has_full = any(one.is_full for one in self.progress.values())
         if progress.match > before:
             self._commit()
-        # One that was pushed to late has what is committed already. That is news where somebody waits for all nodes
-        # (`replicate`), and comes once for several entries, so that it may be told each time.
-        has_caught_up = bool(self.pushing.late) and before < min(progress.match, committed)
-        is_news = self.log.committed > committed or has_caught_up
+        # That one more has what is committed already is news only where somebody waits for that (`replicate`).
+        is_news = self.log.committed > committed or before < min(progress.match, self._counted)
         decisions: Decisions = [self.advanced(now)] if is_news else []
         return decisions + self._tell_quorum(now)
 

@@ -253,7 +253,7 @@ class Replication:
         """Replicate the owner's next entries; those it made before it heard that it does not lead any more are
         dropped."""
         if isinstance(self.role, Leading) and message.vote_id == self.vote_id:
-            return self.role.append(now, message.entries)
+            return self.role.append(now, message.entries, is_counted=message.is_counted)
         return []
 
     def written(self, now: float, entry_count: int, room_bytes: float) -> Decisions:

@@ -24,10 +24,11 @@ from storage.state import ShardState
 
 
 class Append(msgspec.Struct):
-    """The leader's next entries."""
+    """The leader's next entries. `is_counted`: somebody waits for them on more or fewer nodes than a majority."""
 
     vote_id: int
     entries: list[StoredEntry]
+    is_counted: bool = False
 
 
 class LogAdvanced(msgspec.Struct):

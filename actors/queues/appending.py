@@ -158,4 +158,4 @@ class Appending:
         self._tail_bytes += sum(len(entry.data) for entry in entries)
         self._under_way.append(state.trans_id)
         self._uncommitted.append((state.trans_id, now))
-        return Append(vote_id, entries)
+        return Append(vote_id, entries, ledger.replicated.is_counted)

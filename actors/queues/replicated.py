@@ -68,6 +68,11 @@ class ReplicatedReplies:
         """Whether anyone waits."""
         return bool(self._of)
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether anyone waits for other nodes' disks than those that a commit needs."""
+        return bool(self._of) and any(line and nodes not in (1, self.majority) for nodes, line in self._lines.items())
+
     def answer_when_stored(
         self, nodes: int, call: Call, reply: Reply, wait_s: float | None, made: Message | None = None
     ) -> None:

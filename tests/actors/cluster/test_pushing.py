@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -382,25 +383,6 @@ def test_the_first_of_a_closed_link_has_to_pull() -> None:
     assert leads.progress[2].sent is None
 
 
-def test_an_answer_of_a_late_one_that_passes_what_is_committed_is_news() -> None:
-    node = knows(leading(lateness=LATENESS))
-    node.heard(0.0, 2, Stored(5, 1, 0.0))
-    node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
-    node.machine.machine.leading.pushing.push_late(0.0)
-    node.machine.take_out()
-    node.log.membership._voters = [1, 2, 3, 4, 5]  # so that its answer commits nothing
-    node.heard(0.0, 3, Stored(5, 2, 0.0))
-    assert [one.replicas for one in node.machine.take(LogAdvanced)] == [(2, 1, 1)]
-
-
-def test_where_all_are_pushed_at_once_an_answer_that_commits_nothing_is_no_news() -> None:
-    node = knows(leading(lateness=AT_ONCE))
-    node.heard(0.0, 2, Stored(5, 1, 0.0))
-    node.machine.take_out()
-    node.heard(0.0, 3, Stored(5, 1, 0.0))
-    assert node.machine.take(LogAdvanced) == []
-
-
 def test_new_members_end_the_wait_and_count() -> None:
     node = knows(leading(lateness=LATENESS))
     node.machine.append(0.0, Append(5, [made(2, 2, 5)]))
@@ -433,15 +415,21 @@ def test_a_heartbeat_ends_the_wait_and_chooses_anew() -> None:
     assert leads.pushing.late == {2}
 
 
-def test_who_comes_late_is_counted_as_soon_as_it_answers() -> None:
+@pytest.mark.parametrize("lateness", [LATENESS, AT_ONCE])
+def test_each_answer_is_told_where_somebody_counts_them(lateness: Lateness) -> None:
     """Some wait for all nodes to have what they sent."""
-    node = knows(leading(lateness=LATENESS))
-    node.heard(0.0, 2, Stored(5, 1, 0.0))
-    assert len(node.machine.take(LogAdvanced)) == 1
-    node.heard(0.0, 3, Stored(5, 1, 0.0))
-    assert [one.replicas for one in node.machine.take(LogAdvanced)] == [(1, 1, 1)]
-    node.heard(0.0, 3, Stored(5, 1, 0.0))
-    assert node.machine.take(LogAdvanced) == [], "no news"
+    node = knows(leading(lateness=lateness))
+    node.machine.append(0.0, Append(5, [made(2, 2, 5)], is_counted=True))
+    node.machine.append(0.0, Append(5, [made(3, 3, 5)]))
+    node.machine.machine.leading.pushing.push_late(0.0)
+    node.written()
+    node.machine.take_out()
+    told = []
+    for node_id, trans_id in ((2, 1), (2, 2), (3, 1), (3, 2), (3, 2), (3, 3), (2, 3)):
+        node.heard(0.0, node_id, Stored(5, trans_id, 0.0))
+        told.append([one.replicas for one in node.machine.take(LogAdvanced)])
+    assert told[:4] == [[(3, 1, 0)], [(3, 2, 0)], [(3, 2, 1)], [(3, 2, 2)]]
+    assert told[4:] == [[], [(3, 3, 2)], []], "it is no news, it is committed by it, nobody counts it"
 
 
 @given(st.data())

@@ -492,6 +492,22 @@ def test_the_members_say_how_many_disks_there_are_and_what_may_be_written() -> N
     assert [reply.code for reply in owner.replies()] == [0]
 
 
+def test_the_log_is_told_when_somebody_counts_the_nodes() -> None:
+    owner = one_of_three()
+    owner.replicator.take(Append)
+    counted = []
+    for nodes in (None, 2, 1, 3, None):
+        produce(owner, replicate=nodes)
+        counted += [one.is_counted for one in owner.replicator.take(Append)]
+        logged = owner.actor._appender.machine.logged
+        owner.advance(logged, replicas=(logged, logged, 0))
+    assert counted == [False, False, False, True, True], "as long as it waits"
+    owner.advance(logged, replicas=(logged, logged, logged))
+    produce(owner)
+    owner.crank(0.1)
+    assert [one.is_counted for one in owner.replicator.take(Append)] == [False]
+
+
 def test_nothing_is_heard_while_a_lost_lead_is_undone_behind_what_was_committed_in_pieces() -> None:
     """Both take turns, one behind the other: what was heard between them met a state in the middle of an undo."""
     owner = one_of_three(undo_piece=1, commit_piece=1)

@@ -2,7 +2,7 @@
 
 A new action is a row here, and a method of the broker, which refuses to start with any that is not in the table:
 what has no row can't be asked. Sets of actions elsewhere are made of the rows. What an action has of its own (fields,
-a reply) stands in `quorate.protocol`. docs/architecture.md shows all that a new one needs.
+a reply) stands in `quorate.protocol`. docs/extending.md shows all that a new one needs.
 """
 
 from typing import Final, NamedTuple

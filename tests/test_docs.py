@@ -5,6 +5,7 @@ from pathlib import Path
 
 from actors.node.options import OPTIONS, Option
 from quorate.actions import TABLE
+from quorate.protocol import Action
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -42,3 +43,42 @@ def test_every_line_of_the_threat_model_names_tests_that_there_are() -> None:
         assert names or parts, row
         assert all(f"def test_{name}" in code or f"_{name}" in code for name in names), row
         assert all(f"def {part}(" in code for part in parts), row
+
+
+def blocks(page: Path) -> list[tuple[str, int]]:
+    """Each heading of a page, and how many words of text stand under it: tables and code are looked up, not read."""
+    found: list[tuple[str, int]] = []
+    is_code = False
+    for line in page.read_text().splitlines():
+        is_code ^= line.startswith("```")
+        if not is_code and re.match("#+ ", line):
+            found.append((f"{page.name}: {line}", 0))
+        elif not is_code and not line.startswith(("|", "    ")):
+            head, words = found[-1]
+            found[-1] = head, words + len(line.split())
+    return found
+
+
+def test_text_has_a_heading_every_150_words_and_nowhere_none_for_long() -> None:
+    pages = {page.name: blocks(page) for page in DOCS.glob("*.md")}
+    assert {name for name, its in pages.items() if sum(words for _, words in its) > 150 * len(its)} == set()
+    assert [head for its in pages.values() for head, words in its if words > 250] == []
+
+
+def test_how_it_works_is_told_in_pages_that_are_read_in_ten_minutes() -> None:
+    """At 200 words a minute."""
+    for name in ("architecture", "extending", "loop", "log", "cluster", "shards", "compiled-code"):
+        assert sum(words for _, words in blocks(DOCS / f"{name}.md")) <= 2000, name
+
+
+def test_the_examples_of_what_a_new_thing_takes_are_true() -> None:
+    text = (DOCS / "extending.md").read_text()
+    [number] = re.findall(r"`COUNT = (\d+)`", text)
+    assert int(number) == max(action for action in Action if action < 100) + 1
+    [head] = re.findall(r"`class Tag(\(msgspec.Struct.*?\))`", text)
+    records = (DOCS.parent / "storage" / "records.py").read_text()
+    tags = [int(tag) for tag in re.findall(r"tag=(\d+)", records)]
+    assert f"tag={max(tags) + 1}," in head
+    assert re.sub(r"tag=\d+", f"tag={max(tags)}", head) in records
+    for path in re.findall(r"`([a-z_]+(?:/[a-z_]+)+\.py)`", text):
+        assert (DOCS.parent / path).exists(), path

@@ -275,7 +275,9 @@ def _wait(is_done: Callable[[], bool], timeout_s: float, otherwise: Callable[[],
 def start(
     directory: Folder,
     nodes: Annotated[int, typer.Option("--nodes", "-n", min=1, max=9, help="How many.")] = 3,
-    port: Annotated[int, typer.Option("--port", "-p", help="The first node's port; the others follow it.")] = 1111,
+    port: Annotated[
+        int, typer.Option("--port", "-p", min=1, max=65535, help="The first node's port; the others follow it.")
+    ] = 1111,
     node_port: Annotated[
         int | None,
         typer.Option("--node-port", help="The first one's port for other nodes; without it, 10 below, or as needed."),
@@ -290,6 +292,8 @@ def start(
         raise fail(f"the cluster in {directory} was begun with {kept} shards: --shards {kept}")
     count = nodes * shards  # each shard of a node has a port for other nodes
     first_node_port = port - max(10, count) if node_port is None else node_port
+    if first_node_port < 1 or max(port + nodes, first_node_port + count) > 65536:
+        raise fail(f"{nodes} ports from {port} on and {count} from {first_node_port} on are wanted, of 1 to 65535")
     if set(range(port, port + nodes)) & set(range(first_node_port, first_node_port + count)):
         raise fail(f"{count} ports from {first_node_port} on are for nodes, and {nodes} from {port} on for clients")
     listed = [
@@ -320,7 +324,8 @@ def start(
         own["log_prefix"] = str((folder / "node").resolve())
         _, said = launch(path, {"host": "127.0.0.1", **own}, folder / "node.log")
         if said != READY:
-            raise fail(said or f"node {config['node_id']} did not start; {folder / 'node.log'} says why")
+            log = folder / "node.log"
+            raise fail(said or f"node {config['node_id']} did not start: {_last_line(log)} ({log} says more)")
         console.print(f"node {config['node_id']} ready on 127.0.0.1:{config['port']}, log in {folder / 'node.log'}")
     idle = _wait_until_they_take_part({n: port + n - 1 for n in range(1, nodes + 1)})
     for node_id, why in idle.items():
@@ -369,6 +374,14 @@ def _why_idle_in(node_id: int, shard: dict[str, Any]) -> str:
     if not shard["leader_node_id"]:
         return "it knows no leader: others may not be up, or refuse it"
     return "" if role == "voter" else f"it is {role or 'no member'}"
+
+
+def _last_line(log: Path) -> str:
+    """Read what a node said last."""
+    with log.open("rb") as lines:
+        lines.seek(max(lines.seek(0, os.SEEK_END) - 4096, 0))
+        said = lines.read().decode(errors="replace").strip().splitlines()
+    return said[-1].strip() if said else "it said nothing"
 
 
 @app.command()

@@ -36,8 +36,8 @@ def show(
     for option in OPTIONS:
         held = loaded.values[option.name]
         row = [option.name, str(held.value), held.source]
-        rows.append([*row, "yes" if option.is_live else "no", option.meaning] if explain else row)
-    print_table(["setting", "value", "from", *(["reload", "meaning"] if explain else [])], rows)
+        rows.append([*row, "yes" if option.is_live else "no", option.bounds, option.meaning] if explain else row)
+    print_table(["setting", "value", "from", *(["reload", "may be", "meaning"] if explain else [])], rows)
 
 
 def _text(path: Path | None) -> str | None:

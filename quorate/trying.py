@@ -32,6 +32,12 @@ DIRECT_S: Final = 0.5
 LEARN_S: Final = 1.0
 """A request waits no longer for the map of the shards, which is only advice."""
 
+ANSWER_S: Final = 0.5
+"""So much before a request's time is over its last try is to be answered: that nobody leads, rather than nothing."""
+
+PATIENCE_MAX_S: Final = 4.0
+"""A node is not asked to wait for a leader for longer; by itself it waits so long (`leader_timeout_s`)."""
+
 UNREADABLE: Final = (ErrorWord.TOO_LARGE, ErrorWord.TOO_SLOW, ErrorWord.BAD_JSON)
 """Refusals behind which a connection closes."""
 
@@ -43,7 +49,7 @@ class Trying:
     try may have been done. `direct`: where the map says that it is done.
     """
 
-    was_repeated = False
+    was_repeated = _had_no_leader = False
     _redirects = _not_let_in = _not_reached = 0
     _pause_s = PAUSE_MIN_S
 
@@ -84,10 +90,18 @@ class Trying:
     def next(self, now: float) -> tuple[dict[str, Any], float, float]:
         """Say what is sent now, how long it may take to be answered, and how long it asks to wait beside that (s)."""
         if not self._wait_s:
-            return self._body, max(self._begun + self._timeout_s - now, 0.001), 0.0
+            left_s = max(self._begun + self._timeout_s - now, 0.001)
+            return self._patient(self._body, left_s), left_s, 0.0
         slice_s = min(max(self._begun + self._wait_s - now, 0.001), WAIT_SLICE_S)
         left_s = max(min(self._until - now - slice_s, self._timeout_s), 0.001)
-        return {**self._body, "wait": slice_s}, left_s, slice_s
+        return self._patient({**self._body, "wait": slice_s}, left_s), left_s, slice_s
+
+    def _patient(self, body: dict[str, Any], left_s: float) -> dict[str, Any]:
+        """Let the node that is asked say in time that there is still no leader, where there was none before."""
+        patience_s = max(left_s - ANSWER_S, left_s / 2)
+        if not self._had_no_leader or patience_s > PATIENCE_MAX_S or "patience" in body:
+            return body
+        return {**body, "patience": round(patience_s, 3)}
 
     def connect_s(self, left_s: float) -> float:
         """How long connecting may take, of a try that may take so long."""
@@ -126,6 +140,7 @@ class Trying:
         if not self._may_try_again(reply) or now + self._pause_s > self._until:
             return None
         self._lost_way()
+        self._had_no_leader = error == ErrorWord.NO_LEADER
         if error == ErrorWord.REDIRECT and self._redirects < 1:
             self._redirects += 1
             return 0.0

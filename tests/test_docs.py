@@ -14,7 +14,8 @@ def option_row(option: Option) -> str:
     """A setting as docs/configuration.md has it."""
     default = "(empty)" if option.default == "" else option.default
     choices = f" ({', '.join(map(str, option.choices))})" if option.choices else ""
-    return f"| {option.name} | {default} | {'yes' if option.is_live else ''} | {option.meaning}{choices} |"
+    live = "yes" if option.is_live else ""
+    return f"| {option.name} | {default} | {live} | {option.bounds} | {option.meaning}{choices} |"
 
 
 def test_every_setting_stands_in_the_documentation_as_it_is() -> None:

@@ -34,9 +34,9 @@ def plain(option: "Option", value: Any) -> Any:
     if option.choices and value not in option.choices:
         raise ValueError(f"{value!r} is none of {', '.join(map(str, option.choices))}")
     if option.minimum is not None and value < option.minimum:
-        raise ValueError(f"{_short(value)} is below {option.minimum:g}")
+        raise ValueError(f"{_short(value)} is below {option.minimum:.16g}")
     if option.maximum is not None and value > option.maximum:
-        raise ValueError(f"{_short(value)} is above {option.maximum:g}")
+        raise ValueError(f"{_short(value)} is above {option.maximum:.16g}")
     return value
 
 
@@ -186,6 +186,14 @@ class Option:
     choices: tuple[Any, ...] = ()
     is_live: bool = False
     parse: Callable[[Any], Any] | None = None
+
+    @property
+    def bounds(self) -> str:
+        """What a number may be, in words; empty for what is none."""
+        if self.choices or self.minimum is None:
+            return ""
+        least = f"{self.minimum:.16g}"
+        return f"{least} or more" if self.maximum is None else f"{least} to {self.maximum:.16g}"
 
     def checked(self, value: Any) -> Any:
         """Make the value what this option wants. Raises ValueError."""

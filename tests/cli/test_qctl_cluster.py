@@ -41,6 +41,19 @@ def test_a_cluster_from_its_start_to_its_end(tmp_path: Path) -> None:
     assert "no node runs in" in qctl("cluster", "stop", "--dir", folder, code=1)
 
 
+def test_what_can_not_be_started_is_told_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "cluster"
+    for ports in (("--port", 65534), ("--port", 5), ("--port", 1111, "--node-port", 65535)):
+        assert "of 1 to 65535" in qctl("cluster", "start", "--dir", folder, *ports, code=1)
+    assert not folder.exists()
+    port, own = free_port(), folder / "node-1"
+    own.mkdir(parents=True)
+    settings = {"node_id": 1, "port": port, "data_dir": str(own / "data"), "late_push_ms": 5000}
+    (own / "node.json").write_text(json.dumps(settings))
+    said = qctl("cluster", "start", "--dir", folder, "--port", port, code=1)
+    assert "late_push_ms: 5000 is above 100" in " ".join(said.split())
+
+
 def test_a_node_that_waits_for_others_says_so_and_can_be_told_to_begin(tmp_path: Path) -> None:
     ports = [free_port()]
     listed = json.dumps(

@@ -230,6 +230,22 @@ def test_whose_key_it_is_is_not_guessed_where_it_can_not_be_seen(shown: Any, rai
             trying.of_holder(reply, shown)
 
 
+def test_where_nobody_led_the_last_try_is_answered_before_its_time_is_over() -> None:
+    """It was held by its node for longer than there was time, and what a user heard was "no answer in time"."""
+    trying = Trying(1, {"queue": "q", "data": 1}, Nodes([("h", 1)]), 10.0, now=0.0)
+    no_leader = {"code": -1, "error": "no_leader", "reason": "why"}
+    assert trying.next(0.0) == ({"queue": "q", "data": 1}, 10.0, 0.0)
+    assert trying.replied(4.0, no_leader) is not None
+    assert "patience" not in trying.next(4.0)[0], "the node gives up soon enough by itself"
+    assert trying.replied(8.0, no_leader) is not None
+    assert trying.next(8.0) == ({"queue": "q", "data": 1, "patience": 1.5}, 2.0, 0.0)
+    assert trying.next(9.8)[0]["patience"] == 0.1
+    assert trying.replied(9.99, no_leader) is None, "that is the answer"
+    waiting = Trying(2, {"queue": "q", "wait": 1.0, "patience": 7.0}, Nodes([("h", 1)]), 3.0, now=0.0)
+    waiting.replied(1.0, no_leader)
+    assert waiting.next(2.0)[0]["patience"] == 7.0, "its own"
+
+
 @pytest.mark.parametrize(
     ("held", "is_ours"),
     [

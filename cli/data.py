@@ -262,7 +262,7 @@ def _moment(value: Any) -> str:
 @app.command()
 @_saying
 def replay(
-    servers: Servers,
+    servers: Annotated[str, typer.Option("--servers", help="Nodes to produce to: HOST:PORT, several by commas.")],
     archive: MaybeArchive = None,
     parquet: Annotated[str | None, typer.Option("--parquet", help="Any Parquet instead, with a column data.")] = None,
     where: Annotated[str | None, typer.Option("--where", help="Which rows, in SQL: \"queue = 'mail'\".")] = None,

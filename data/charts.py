@@ -75,7 +75,7 @@ def lines(title: str, unit: str, series: Sequence[Line], *, steps: bool = False)
             axes.step(list(times), list(values), where="post", color=colour, linewidth=1.6)
         else:
             axes.plot(list(times), list(values), color=colour, linewidth=1.6)
-    locator = AutoDateLocator(maxticks=8)
+    locator = AutoDateLocator(minticks=3, maxticks=8)  # with five it finds none for spans of 4 minutes
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))
     axes.xaxis.get_offset_text().set_color(INK)

@@ -169,7 +169,11 @@ def _disk(
     checkpointer = runtime.start_blocking(
         Checkpointer,
         opened.store,
-        RetentionLimits(settings.log_records_max, settings.reader_records_max, settings.reader_bytes_max),
+        RetentionLimits(
+            records_max=settings.log_records_max,
+            reader_records_max=settings.reader_records_max,
+            reader_bytes_max=settings.reader_bytes_max,
+        ),
         lambda: ShardState(shard, stretch_records(settings.log_records_max)),
         settings.snapshot_part_bytes,
     )
@@ -212,11 +216,11 @@ def _cluster(
     now, identity = runtime.monotonic(), opened.vote_file.identity
     elector = Elector(runtime, Election(identity, settings.election_timeout_s, runtime.random, now), lane)
     limits = ReplicationLimits(
-        settings.election_timeout_s,
-        settings.sync_records_per_s,
-        settings.pull_bytes,
-        settings.window_bytes,
-        settings.push_bytes,
+        timeout_s=settings.election_timeout_s,
+        records_per_s=settings.sync_records_per_s,
+        pull_bytes=settings.pull_bytes,
+        window_bytes=settings.window_bytes,
+        push_bytes=settings.push_bytes,
         lateness=settings.lateness,
     )
     replication = Replication(opened.log, limits, identity.vote_id, now, opened.store.staged)

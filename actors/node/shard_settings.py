@@ -17,7 +17,7 @@ from storage.records import LEVEL, Member
 from storage.undo import PIECE_STEPS
 
 
-@dataclass
+@dataclass(frozen=True)
 class ShardSettings:
     """What a shard's actors need of the configuration.
 

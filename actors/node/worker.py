@@ -12,6 +12,7 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,10 +88,9 @@ def run(sock: socket.socket) -> int:
     if faults:  # they have come since the supervisor looked; somebody may mend them
         control.send({"trouble": "; ".join(faults)})
         return EXIT_FAILED
-    settings = shard_settings(config, shard, bound)
-    settings.keyring = security.keyring
+    settings = replace(shard_settings(config, shard, bound), keyring=security.keyring)
     try:
-        opened, summary = _open_or_renew(config, settings)
+        opened, summary, settings = _open_or_renew(config, settings)
     except DiskFullError as error:
         control.send({"trouble": f"there is no space to start with: {error}"})
         return EXIT_NO_SPACE
@@ -120,17 +120,18 @@ def _watchdog_s(config: NodeConfig) -> float:
     return TURN_S_MAX if config["log_level"] == "debug" else 0.0
 
 
-def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
+def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str, ShardSettings]:
     """Recover the shard; where its data are damaged and the other nodes go on without this one, begin anew, once.
 
-    More than once is no accident, and somebody should look at the disk. What was begun and cut short goes on.
+    More than once is no accident, and somebody should look at the disk. What was begun and cut short goes on. The
+    settings say so.
     """
     path = Path(config["data_dir"]) / f"shard-{settings.shard}"
     begun = unfinished(path)
     try:
         if begun is not None:
             raise DamagedError(path.name, "a part is put aside, and the node ended before all was")
-        return _open(config, settings)
+        return *_open(config, settings), settings
     except DamagedError as error:
         where = path if begun is None or (path / "data.mdb").exists() else begun
         try:
@@ -146,8 +147,8 @@ def _open_or_renew(config: NodeConfig, settings: ShardSettings) -> tuple[OpenSha
             raise error from None
         what = f"the data were damaged ({error}), and put aside to {aside.name}: the other nodes have all"
         log.critical("%s; this one votes for nobody before it has it, too", what)
-        settings.renewed = what
-        return _open(config, settings)
+        renewed = replace(settings, renewed=what)
+        return *_open(config, renewed), renewed
 
 
 def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:

@@ -34,7 +34,7 @@ class Step(Enum):
     """After `LINGER_S`."""
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class AppendingLimits:
     """Bytes, and how many entries may be on their way to the disk at once.
 

@@ -65,7 +65,7 @@ class Limits(NamedTuple):
     settle_piece: int = SETTLE_PIECE
 
 
-@dataclass
+@dataclass(frozen=True)
 class OwnerSettings:
     """`journal_low_bytes`: with less room in the journal and a full disk, nothing is written any more.
 

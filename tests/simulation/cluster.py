@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any
@@ -191,14 +191,17 @@ class ClusterLimits:
             self.flush_interval_s = draw.choice([0.01, 0.2])
         self.lateness = draw.choice([Lateness(), Lateness(seconds=0.0), Lateness(seconds=0.1, entries=3, size=400)])
 
-    def varied(self, settings: ShardSettings) -> None:
+    def varied(self, settings: ShardSettings) -> ShardSettings:
         """As a node is set for its next start."""
         if self.variety is not None:
-            settings.election_timeout_s = self.election_timeout_s * self.variety.choice([0.5, 1.0, 1.0, 2.0])
-            settings.segment_bytes = self.variety.choice([24, 32, 64]) * 1024
-            settings.log_records_max = self.variety.choice([10, 100, 1000])
-            settings.frame_bytes_max = self.frame_bytes_max
-        settings.flush_interval_s = self.flush_interval_s
+            settings = replace(
+                settings,
+                election_timeout_s=self.election_timeout_s * self.variety.choice([0.5, 1.0, 1.0, 2.0]),
+                segment_bytes=self.variety.choice([24, 32, 64]) * 1024,
+                log_records_max=self.variety.choice([10, 100, 1000]),
+                frame_bytes_max=self.frame_bytes_max,
+            )
+        return replace(settings, flush_interval_s=self.flush_interval_s)
 
     @property
     def queues(self) -> list[str]:
@@ -350,10 +353,10 @@ class SimulatedNode:
         """Recover and run; False when the disk is too full to start."""
         assert self.runtime is None
         observer = self.observer
-        self._cluster.varied(self.settings)
+        settings = self._cluster.varied(self.settings)
         runtime = SimulatedRuntime(self.world, self.folder, self.clock, self._watch)
         random = self.world.random.random
-        self.settings.cluster_id = self.first.founding_id
+        self.settings = replace(settings, cluster_id=self.first.founding_id)
         try:
             opened = open_shard(self.tables, self.folder, self.settings, runtime.now, random)
         except DiskFullError:

@@ -1,6 +1,7 @@
 """Who led before says nothing of its state any more once another may lead, however long it would wait by itself."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -23,7 +24,7 @@ def looked_at_who_led(seed: int) -> tuple[list[str], int, int]:
     run.limits.variety = None
     run.network.weather = Weather()
     for node in run.nodes:
-        node.settings.election_timeout_s = PATIENT_S if node.node_id == 1 else HASTY_S
+        node.settings = replace(node.settings, election_timeout_s=PATIENT_S if node.node_id == 1 else HASTY_S)
         assert node.start()
     leaders = run.observers[0].leaders
     run.world.run_until(60.0, lambda: bool(leaders))

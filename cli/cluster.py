@@ -291,9 +291,14 @@ def start(
     if first.exists() and (kept := json.loads(first.read_text()).get("shards", 1)) != shards:
         raise fail(f"the cluster in {directory} was begun with {kept} shards: --shards {kept}")
     count = nodes * shards  # each shard of a node has a port for other nodes
+    if node_port is None and first.exists():  # what is there is kept
+        node_port = min(
+            [node["port"] for node in json.loads(first.read_text()).get("cluster_node_list", [])], default=None
+        )
     first_node_port = port - max(10, count) if node_port is None else node_port
     if first_node_port < 1 or max(port + nodes, first_node_port + count) > 65536:
-        raise fail(f"{nodes} ports from {port} on and {count} from {first_node_port} on are wanted, of 1 to 65535")
+        wanted = f"{nodes} ports from {port} on (--port) and {count} from {first_node_port} on (--node-port)"
+        raise fail(f"{wanted} are wanted, of 1 to 65535")
     if set(range(port, port + nodes)) & set(range(first_node_port, first_node_port + count)):
         raise fail(f"{count} ports from {first_node_port} on are for nodes, and {nodes} from {port} on for clients")
     listed = [
@@ -322,11 +327,13 @@ def start(
             continue
         own = {name: config[name] for name in ("node_id", "port", "data_dir")}  # over what the environment says
         own["log_prefix"] = str((folder / "node").resolve())
+        log = folder / "node.log"
+        before = log.stat().st_size if log.exists() else 0
         _, said = launch(path, {"host": "127.0.0.1", **own}, folder / "node.log")
         if said != READY:
-            log = folder / "node.log"
-            raise fail(said or f"node {config['node_id']} did not start: {_last_line(log)} ({log} says more)")
-        console.print(f"node {config['node_id']} ready on 127.0.0.1:{config['port']}, log in {folder / 'node.log'}")
+            why = _last_line(log, before)
+            raise fail(said or f"node {config['node_id']} did not start: {why} ({log} says more)")
+        console.print(f"node {config['node_id']} ready on 127.0.0.1:{config['port']}, log in {log}")
     idle = _wait_until_they_take_part({n: port + n - 1 for n in range(1, nodes + 1)})
     for node_id, why in idle.items():
         console.print(
@@ -376,10 +383,10 @@ def _why_idle_in(node_id: int, shard: dict[str, Any]) -> str:
     return "" if role == "voter" else f"it is {role or 'no member'}"
 
 
-def _last_line(log: Path) -> str:
-    """Read what a node said last."""
+def _last_line(log: Path, begin: int) -> str:
+    """Read what a node said last, behind byte `begin`."""
     with log.open("rb") as lines:
-        lines.seek(max(lines.seek(0, os.SEEK_END) - 4096, 0))
+        lines.seek(max(lines.seek(0, os.SEEK_END) - 4096, begin))
         said = lines.read().decode(errors="replace").strip().splitlines()
     return said[-1].strip() if said else "it said nothing"
 

@@ -97,9 +97,10 @@ class Trying:
         return self._patient({**self._body, "wait": slice_s}, left_s), left_s, slice_s
 
     def _patient(self, body: dict[str, Any], left_s: float) -> dict[str, Any]:
-        """Let the node that is asked say in time that there is still no leader, where there was none before."""
+        """Let the node that is asked say in time that nobody leads, where it would wait for too long by itself."""
         patience_s = max(left_s - ANSWER_S, left_s / 2)
-        if not self._had_no_leader or patience_s > PATIENCE_MAX_S or "patience" in body:
+        is_needed = self._had_no_leader or self._timeout_s <= PATIENCE_MAX_S
+        if not is_needed or patience_s > PATIENCE_MAX_S or "patience" in body:
             return body
         return {**body, "patience": round(patience_s, 3)}
 

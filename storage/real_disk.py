@@ -22,7 +22,7 @@ DIRECT: Final = os.O_DSYNC | getattr(os, "O_DIRECT", 0)
 PROBE_S: Final = 1.0
 """How long a first asynchronous write may take (s; it takes 0.0002); otherwise there are none."""
 
-PROBES_MAX: Final = 40
+PROBES_MAX: Final = 15
 WENT_ON: Final = 5
 """So many first writes must still be under way when they have begun.
 

@@ -187,8 +187,8 @@ class Election:
         own = self.identity
         is_candidate = self.role in (Role.PRE_CANDIDATE, Role.CANDIDATE) and now < self._asked_at + self._timeout_s / 8
         is_rival = is_candidate and asked.comparison == 0
-        # The same conditions as of a vote, but nothing is adopted or saved: this only says that it would be given
-        # (9.6).
+        # The conditions of a vote, but nothing is adopted or saved: this only says that it would be given (9.6). A
+        # rival that is as good, with the lower number, is refused for a moment.
         is_granted = (
             asked.vote_id > own.vote_id
             and asked.comparison >= 0
@@ -234,7 +234,8 @@ class Election:
         if is_new or self.leader != leader or self.role is not Role.FOLLOWER:
             self._become_follower(now, leader)
         own = self.identity
-        # The leader wants this node to lead: it asks at once, and voters need not be patient with the leader (3.10).
+        # The leader wants this node to lead: it asks at once, and voters need not be patient with the leader
+        # (3.10, 4.2.3).
         if hands_over and own.node_id in self._voters and not own.abstains and not self._steps_back:
             self._campaign(now, is_forced=True)
         return self._decided()

@@ -110,8 +110,8 @@ class Membership:
             return False
         record = entry_codec.decode(entry.data, "an entry just taken").records[0]
         assert isinstance(record, Members)
-        # Members count as soon as they are in the log, committed or not (4.1): or two majorities could be asked at
-        # once.
+        # Members count as soon as they are in the log, committed or not: when that is committed, a majority goes by
+        # them, and the leader knows that the next change may begin (4.1).
         self._configs.append((entry.first_trans_id, record))
         self.current = record
         return True

@@ -179,6 +179,7 @@ class QueueOwner(LoopActor):
             self._leftovers.let_go()
             if self._stage.leads:
                 self._commit_some()
+                self._ledger.replicated.committed()
                 if self._stage.committed(self._ledger.committed):
                     self._pass_time()
             if self._admission.has_more:

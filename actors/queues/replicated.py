@@ -59,6 +59,7 @@ class ReplicatedReplies:
         self._of: dict[Client, list[_Replicated]] = {}
         self.of_messages: dict[int, _Replicated] = {}
         self._deadlines: list[tuple[float, int]] = []
+        self._known: tuple[int, tuple[int, ...]] = (0, ())
 
     def __len__(self) -> int:
         return sum([len(line) for line in self._lines.values()])
@@ -130,12 +131,18 @@ class ReplicatedReplies:
     def durable(self, durable: int, replicas: tuple[int, ...]) -> None:
         """Note that this node's disk has the records up to `durable`; n nodes have those up to the n-th of
         `replicas`."""
+        self._known = durable, replicas
         for nodes, line in self._lines.items():  # one line for each number: what is done stands at its head
             while line and (line[0].is_over or self._is_over(line[0], durable, replicas)):
                 waiting = line.popleft()
                 if not waiting.is_over:
                     self._end(waiting)
                     self._answer(waiting, nodes, replicas)
+
+    def committed(self) -> None:
+        """Note that more is committed: a commit may go in pieces behind what `durable` said."""
+        if self._of:
+            self.durable(*self._known)
 
     def _is_over(self, waiting: _Replicated, durable: int, replicas: tuple[int, ...]) -> bool:
         """Whether it is on as many disks as were asked for, or can't be any more, or has waited for too long."""

@@ -17,7 +17,6 @@ from quorate.log_replies import LogReply, LogReplyWithEntries, PositionReply, Tr
 from quorate.node_replies import DescribeReply, MetricsReply, StatusReply
 from quorate.protocol import (
     AFTER_BYTES_MAX,
-    NAME_BYTES_MAX,
     NO_DATA,
     ClusterReply,
     DeliveredReply,
@@ -64,6 +63,9 @@ REQUEST_SINCE: Final = {
 ITEM_SINCE: Final = {"headers": WORKERS_LEVEL, "expire": WORKERS_LEVEL, "keep": JOBS_LEVEL, "scope": JOBS_LEVEL}
 """The same of one of the messages of a produce, behind `encoding`."""
 
+OLD_STATE: Final = 16
+"""So many characters `state` had before `JOBS_LEVEL`."""
+
 _REQUEST_FIELDS: Final = Request.__struct_fields__
 _ITEM_FIELDS: Final = ProduceItem.__struct_fields__
 assert set(_REQUEST_FIELDS[_REQUEST_FIELDS.index("token") + 1 :]) == set(REQUEST_SINCE), "a new field needs its level"
@@ -95,7 +97,7 @@ def packed_call(serial: int, client: int, reply_bytes_max: int, request: Request
 
 def level_of(request: Request) -> int:
     """Say which feature level a node has that can be asked that; an older one takes it for a fault of the one who
-    forwards."""
+    forwards. Behind the tables: fields that take more than they did."""
     level = LATER.get(request.action, 1)
     for field, since in REQUEST_SINCE.items():
         if since > level and getattr(request, field) is not None:
@@ -104,10 +106,15 @@ def level_of(request: Request) -> int:
         for field, since in ITEM_SINCE.items():
             if since > level and getattr(item, field) is not None:
                 level = since
-    if isinstance(request.after, str) and len(request.after) > NAME_BYTES_MAX:
+    if isinstance(request.after, str) and name_fault(request.after):
         level = max(level, WORKERS_LEVEL)
-    buries = request.expire == "bury" or any(item.expire == "bury" for item in request.messages or ())
-    return max(level, JOBS_LEVEL) if buries or isinstance(request.paused, str) else level
+    is_wider = (
+        isinstance(request.paused, str)
+        or request.expire == "bury"
+        or any(item.expire == "bury" for item in request.messages or ())
+        or (request.state is not None and len(request.state) > OLD_STATE)
+    )
+    return max(level, JOBS_LEVEL) if is_wider else level
 
 
 def unpacked_request(call: ForwardedCall) -> Request | None:

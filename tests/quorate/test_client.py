@@ -241,6 +241,9 @@ def test_where_nobody_led_the_last_try_is_answered_before_its_time_is_over() -> 
     assert trying.next(8.0) == ({"queue": "q", "data": 1, "patience": 1.5}, 2.0, 0.0)
     assert trying.next(9.8)[0]["patience"] == 0.1
     assert trying.replied(9.99, no_leader) is None, "that is the answer"
+    assert Trying(1, {}, Nodes([("h", 1)]), 3.0, now=0.0).next(0.0) == ({"patience": 2.5}, 3.0, 0.0), (
+        "nor does the first"
+    )
     waiting = Trying(2, {"queue": "q", "wait": 1.0, "patience": 7.0}, Nodes([("h", 1)]), 3.0, now=0.0)
     waiting.replied(1.0, no_leader)
     assert waiting.next(2.0)[0]["patience"] == 7.0, "its own"

@@ -508,6 +508,17 @@ def test_the_log_is_told_when_somebody_counts_the_nodes() -> None:
     assert [one.is_counted for one in owner.replicator.take(Append)] == [False]
 
 
+def test_who_counts_the_nodes_is_answered_when_a_commit_in_pieces_gets_there() -> None:
+    owner = one_of_three(commit_piece=1)
+    for seq in range(3):
+        produce(owner, replicate=3, seq=seq)
+    for answered in ([0], [1, 2]):
+        owner.crank(0.1)
+        logged = owner.actor._appender.machine.logged
+        owner.advance(logged, replicas=(logged, logged, logged))
+        assert [reply.seq for reply in owner.replies() if reply.code == 0] == answered
+
+
 def test_nothing_is_heard_while_a_lost_lead_is_undone_behind_what_was_committed_in_pieces() -> None:
     """Both take turns, one behind the other: what was heard between them met a state in the middle of an undo."""
     owner = one_of_three(undo_piece=1, commit_piece=1)

@@ -29,6 +29,7 @@ from quorate.protocol import (
     Reply,
     Request,
     ShowReply,
+    name_fault,
 )
 from quorate.shard_replies import EmptyReply, ShardedClusterReply, ShardMapReply
 from storage.records import LEVEL
@@ -164,7 +165,7 @@ OLD_REQUEST = msgspec.defstruct(
     ],
     forbid_unknown_fields=True,
 )
-"""A request as e07ad61 reads it, which is at feature level 3 and cuts the link for a field that it does not know."""
+"""A request as e07ad61 reads it, which is at level 3, and cuts the link for a field that it does not know."""
 
 SAMPLES: dict[str, list[Any]] = {
     **{name: [1] for name in ("delay", "ttl", "retry", "priority", "seq", "msg_id", "count", "wait", "replicate")},
@@ -182,7 +183,7 @@ SAMPLES: dict[str, list[Any]] = {
         *([ProduceItem()], [ProduceItem(), ProduceItem(headers={}), ProduceItem()], [ProduceItem(expire="drop")]),
         *([ProduceItem(expire="bury")], [ProduceItem(keep=False)], [ProduceItem(scope="all")]),
     ],
-    "after": [7, "x", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX + 1)],
+    "after": [7, "x", "x" * NAME_BYTES_MAX, "x" * (NAME_BYTES_MAX + 1), "é" * 140],
     "paused": [True, False, "in", "none"],
     "headers": [{}],
     "expire": ["drop", "bury"],
@@ -197,7 +198,8 @@ def test_an_older_node_is_sent_nothing_that_it_can_not_read(field: str) -> None:
             request = Request(action, **{field: value})
             if level_of(request) <= 3:
                 sent = msgspec.msgpack.encode(packed_call(1, 1, 0, request).request)
-                msgspec.msgpack.decode(sent, type=OLD_REQUEST)
+                old: Any = msgspec.msgpack.decode(sent, type=OLD_REQUEST)
+                assert not isinstance(old.after, str) or name_fault(old.after) is None
 
 
 def test_who_knows_all_may_be_asked_all() -> None:
@@ -205,6 +207,7 @@ def test_who_knows_all_may_be_asked_all() -> None:
         for value in values:
             assert level_of(Request(Action.PRODUCE, **{field: value})) <= LEVEL
     assert level_of(Request(Action.PRODUCE, "q", Raw(b"1"), delay=1, messages=[ProduceItem(key="k")])) == 1
+    assert level_of(Request(Action.PEEK, state="x" * 16)) < level_of(Request(Action.PEEK, state="x" * 17)) == LEVEL
     assert level_of(Request(Action.SCAN, state="ready")) == level_of(Request(Action.SCAN)), (
         "the later of the two counts"
     )

@@ -31,7 +31,7 @@ QUEUES = ("library", "modules")
 
 LINES_MAX = 150_000
 UNASKED_MAX = 1
-"""A leader whose machine does nothing for an election time-out loses its lead; more than one such is a defect."""
+"""A machine that is very busy may cost a leader its lead; more than one such is a defect."""
 
 BATCH = 200
 DELAYS_S = (0, 0, 0, 1, 3, 6)

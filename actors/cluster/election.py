@@ -12,7 +12,8 @@ our vote_id. The rules that make it safe:
 
 Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
 leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
-answered for a time-out steps down. Who has no leader either, and is asked by one with less of the log, soon asks in its
+answered for a time-out steps down. A process that stood still does neither for a moment: what others said meanwhile
+lies unread before it. Who has no leader either, and is asked by one with less of the log, soon asks in its
 place, since that one can't win: at a moment that is drawn, and not if another that can win has asked by then. Of two
 candidates that are as good and ask at the same time, the greater node_id is preferred; only for a moment, since it may
 be one that can't win.
@@ -32,6 +33,12 @@ from storage.vote_file import Identity
 
 SPREAD: Final = 0.75
 """A follower waits between once and 1.75 times the time-out, drawn anew each time, so that two seldom start at once."""
+
+STOOD_STILL: Final = 1 / 8
+"""A timer that rings late by such a part of a time-out tells that this process got no processor."""
+
+CATCHES_UP: Final = 1 / 4
+"""For such a part of a time-out it then only listens: two heartbeats, so that a leader has them answered."""
 
 STEPS_IN: Final = 1 / 16
 """Within such a part of a time-out a node asks in the place of one that can't win."""
@@ -81,8 +88,7 @@ class Election:
         self._led_vote_id = 0
         self._heard_at = now
         self._loyal_until = now + max(identity.promise_s, timeout_s)
-        self._quorum_at = now
-        self._deadline = 0.0
+        self._deadline = self._put_off_to = 0.0
         self._wait(now)
         self._asked_at = -math.inf
         self._steps_in_at = math.inf
@@ -94,7 +100,7 @@ class Election:
         if self.role is Role.LEADER and self._voters == {self.identity.node_id}:
             return math.inf
         if self.role is Role.LEADER:
-            return self._quorum_at + self._timeout_s
+            return self._deadline
         return min(self._deadline, self._steps_in_at)
 
     def _decided(self) -> Decisions:
@@ -139,6 +145,15 @@ class Election:
             return self._decided()
         self._ask(now)
         return self._decided()
+
+    def rang_late(self, now: float, late_s: float) -> None:
+        """Put off what is due, and all votes, if this process stood still; once for each time that the node waits."""
+        if late_s < self._timeout_s * STOOD_STILL or self._deadline == self._put_off_to:
+            return
+        until = now + self._timeout_s * CATCHES_UP
+        self._loyal_until = max(self._loyal_until, until)
+        self._deadline = self._put_off_to = max(self._deadline, until)
+        self._steps_in_at = math.inf
 
     def _ask(self, now: float) -> None:
         """Ask whether an election could be won, unless this node may not lead."""
@@ -242,7 +257,8 @@ class Election:
 
     def quorum_heard(self, at: float) -> Decisions:
         """Note that a majority was known to take this node for the leader at that moment."""
-        self._quorum_at = max(self._quorum_at, at)
+        if self.role is Role.LEADER:
+            self._deadline = max(self._deadline, at + self._timeout_s)
         return self._decided()
 
     # -- what follows ------------------------------------------------------------------------------------------
@@ -297,7 +313,7 @@ class Election:
             self.role = Role.LEADER
             self.leader = self.identity.node_id
             self._led_vote_id = self.identity.vote_id
-            self._quorum_at = now
+            self._deadline = now + self._timeout_s
             self._stand()
 
     def _campaign(self, now: float, *, is_forced: bool) -> None:

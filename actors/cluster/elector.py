@@ -91,5 +91,7 @@ class Elector(LoopActor):
     def _ring(self) -> None:
         if not self.has_ended:
             now = self.runtime.monotonic()
+            # Timers ring before the messages of the same turn: a heartbeat that came while nothing ran is not heard yet.
+            self._machine.rang_late(now, now - self._rings_at)
             self._do(self._machine.tick(now))
             self._arm(now)

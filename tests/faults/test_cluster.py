@@ -104,6 +104,25 @@ def test_a_leader_that_was_stopped_acknowledges_nothing_when_it_wakes(cluster: C
     assert not outcome_is_id(outcome) or found == ["while it slept"], "it was forwarded, and is where the leader is"
 
 
+def test_a_machine_that_stands_still_with_all_nodes_keeps_their_leader(cluster: Cluster) -> None:
+    """Each of them finds its time over when it wakes, and what the others said meanwhile unread."""
+    lead = cluster.shard(cluster.leader())["vote_id"]
+    kept = 0
+    for _ in range(3):
+        pids = [node.worker_pid for node in cluster.nodes.values()]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(1.0)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.5)
+        with cluster.leader().client(10.0) as client:
+            client.produce("q", "after it", retry=300)
+        before, lead = lead, cluster.shard(cluster.leader())["vote_id"]
+        kept += lead == before
+    assert kept, "a busy machine may cost one"
+
+
 def outcome_is_id(outcome: list[object]) -> bool:
     return isinstance(outcome[0], int)
 

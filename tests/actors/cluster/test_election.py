@@ -148,6 +148,47 @@ def test_a_leader_without_a_majority_steps_down() -> None:
     assert one.take_out() == [Standing(6, None)]
 
 
+def test_a_leader_that_stood_still_reads_its_answers_before_it_steps_down() -> None:
+    one = leading()
+    one.rang_late(2.5, 1.45)
+    one.tick(2.5)
+    assert one.role is Role.LEADER
+    one.quorum_heard(2.5)
+    one.tick(3.4)
+    assert one.role is Role.LEADER
+    one.tick(3.5)
+    assert one.role is Role.FOLLOWER, "and is given up as any other when nobody answers"
+
+
+def test_a_leader_that_stands_still_again_and_again_steps_down_all_the_same() -> None:
+    one = leading()
+    one.rang_late(2.5, 1.45)
+    one.rang_late(2.75, 0.13)
+    one.tick(2.75)
+    assert one.role is Role.FOLLOWER
+
+
+def test_who_stood_still_votes_and_asks_after_it_has_read_what_came() -> None:
+    one = election()
+    one.leader_heard(0.5, 5, 1)
+    one.take_out()
+    one.rang_late(1.9, 0.125)
+    for is_pre in (True, False):
+        one.vote_asked(2.14, asked(6, candidate=3, is_pre=is_pre))
+    one.tick(2.14)
+    assert [say for say in said(one.take_out()) if say.vote.is_granted] == []
+    assert one.leader == 1
+    one.tick(2.15)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+
+
+def test_a_timer_that_is_a_little_late_changes_nothing() -> None:
+    one = election()
+    one.rang_late(1.0, 0.124)
+    one.tick(1.0)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+
+
 def leading() -> Recorded:
     one = election()
     one.tick(1.0)

@@ -146,6 +146,19 @@ def test_a_timer_that_rings_too_soon_is_set_again() -> None:
     assert host.said() == [AskVotes(is_pre=True)]
 
 
+def test_what_came_while_nothing_ran_is_heard_before_the_leader_is_given_up() -> None:
+    """A loop rings its timers before it takes the turns for what its sockets brought."""
+    host = Host(1, 2, 3)
+    host.tell(LeaderHeard(5, 2))
+    host.runtime.time += 2.0
+    host.actor._ring()
+    host.tell(LeaderHeard(5, 2))
+    host.runtime.crank(0.3)
+    assert AskVotes(is_pre=True) not in host.said()
+    host.runtime.crank(0.6)
+    assert AskVotes(is_pre=True) in host.said()
+
+
 def test_an_elector_that_has_ended_looks_no_more() -> None:
     host = Host(1, 2, 3)
     host.actor.stop()

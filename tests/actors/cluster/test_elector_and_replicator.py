@@ -53,10 +53,11 @@ def says(node_id: int, message: Any) -> Event:
 
 
 def waits(seconds: float) -> Event:
-    """So much time passes, and the Elector looks."""
+    """So much time passes, and the Elector looks, in time."""
 
     def act(pair: "Pair") -> None:
         pair.runtime.time += seconds
+        pair.elector._rings_at = pair.runtime.time
         pair.elector._ring()
 
     return act

@@ -14,7 +14,7 @@ from actors.messages.election import (
     VoteGiven,
 )
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToDiskLane, ToReplicator
+from actors.messages.mailboxes import ToDiskLane, ToElector, ToReplicator
 from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 
@@ -26,7 +26,7 @@ SOON_S: Final = 0.001
 """The timer is set for no sooner than this."""
 
 
-class Elector(LoopActor):
+class Elector(LoopActor[ToElector]):
     """One node's Elector. `lane` saves; the Replicator is told."""
 
     def __init__(self, runtime: Runtime, election: Election, lane: Mailbox[ToDiskLane]) -> None:
@@ -91,7 +91,7 @@ class Elector(LoopActor):
     def _ring(self) -> None:
         if not self.has_ended:
             now = self.runtime.monotonic()
-            # Timers ring before the messages of the same turn: a heartbeat that came while nothing ran is not heard yet.
+            # Timers ring before the messages of the same turn: a heartbeat that came while nothing ran is unheard yet.
             self._machine.rang_late(now, now - self._rings_at)
             self._do(self._machine.tick(now))
             self._arm(now)

@@ -47,6 +47,7 @@ from actors.messages.election import Standing
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
 from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToReplicator
 from actors.messages.peers import (
     PeerDown,
     PeerFault,
@@ -65,7 +66,7 @@ BUSY_TICK_S: Final = 0.01
 ALONE_TICK_S: Final = 0.2
 
 
-class Replicator(LoopActor):
+class Replicator(LoopActor[ToReplicator]):
     """One shard's log on this node; `writer` has its journal. `new_cluster_id` draws a number for a cluster.
 
     `counts`: of this worker's clients, for a status.

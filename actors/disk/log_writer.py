@@ -53,7 +53,7 @@ class LogWriter:
         self._is_blocked = False
         self._entries: deque[StoredEntry] = deque()
         self._others_wait = True
-        self._host: LoopActor
+        self._host: LoopActor[Any]
         self._heed: Callable[[], None]
         self._heed_space: Callable[[], None]
         self.handlers: dict[type, Callable[[Any], None]] = {
@@ -68,7 +68,7 @@ class LogWriter:
         """What the journal takes without asking for space, as long as nothing waits for that: 0 then."""
         return 0 if self.shortage is not None and self._entries else self._journal.room_bytes
 
-    def begin(self, host: LoopActor, heed: Callable[[], None], heed_space: Callable[[], None]) -> None:
+    def begin(self, host: LoopActor[Any], heed: Callable[[], None], heed_space: Callable[[], None]) -> None:
         """From now on; the system says when it has finished something.
 
         `heed` is called when `durable` may have grown outside of `write`, and `heed_space` when `shortage` is told.

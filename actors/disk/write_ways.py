@@ -7,6 +7,7 @@ or is slow to begin one, a `DiskLane` waits for it, or the loop does where that 
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from actors.disk.write_place import QUICK_S, Place, WritePlace, own_seconds
 from actors.messages.disk import BytesWritten, WriteBytes
@@ -30,14 +31,14 @@ class WriteWays:
         self._writes = writes
         self._sent: dict[int, float] = {}
         self._begun: dict[int, Write] = {}
-        self._host: LoopActor
+        self._host: LoopActor[Any]
 
     @property
     def has_async(self) -> bool:
         """Whether the system finishes writes by itself."""
         return self._writes is not None
 
-    def begin(self, host: LoopActor, heed: Callable[[], None]) -> None:
+    def begin(self, host: LoopActor[Any], heed: Callable[[], None]) -> None:
         """From now on: a lane answers to `host`, and `heed` is called when the system has finished something."""
         self._host = host
         if self._writes is not None:

@@ -27,7 +27,7 @@ from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged, 
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToAuditor, ToRouter
+from actors.messages.mailboxes import ToAuditor, ToListener, ToRouter
 from actors.messages.measures import bucket_of
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
@@ -63,7 +63,7 @@ _OF_CLIENT: Final = about(About.CLIENT)
 _AUDITED: Final = AUDITED
 
 
-class Listener(LoopActor):
+class Listener(LoopActor[ToListener]):
     """Serves clients; a `Sink` for their connections. `on_stopped` is called when the last reply has been written.
 
     `move`: see `Move`. `access`: who may do what. `auditor` writes down who did; `counts`: what others are to

@@ -33,7 +33,7 @@ from actors.messages.calls import Answered, ClientGone, Execute, Returned, Right
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, ShardFaults, Stop
 from actors.messages.log import Drain, Undrain
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner
+from actors.messages.mailboxes import ToLinks, ToListener, ToQueueOwner, ToRouter
 from actors.messages.peers import LeaderChanged, PeerBehind, PeerDown, PeerSaid, PeerUnheard, PeerUp
 from actors.messages.worker_keys import shard_of, worker_key
 from actors.runtime.contract import Runtime, Timer
@@ -54,7 +54,7 @@ ARM_MIN_S: Final = 0.02
 """Held calls are looked at not more often than this: there may be very many."""
 
 
-class Router(LoopActor):
+class Router(LoopActor[ToRouter]):
     """`routings`: one for each shard, by its number; `owner` has that of this worker, `sharding.own`.
 
     `forward_bytes`: see `FORWARD_BYTES`. `access`: by which it judges what other nodes forward.

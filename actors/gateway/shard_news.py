@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter
+from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter, ToShardNews
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -36,7 +36,7 @@ log = logging.getLogger("quorate.shards")
 VOTE_JUMP_MAX: Final = 1 << 20
 
 
-class ShardNews(LoopActor):
+class ShardNews(LoopActor[ToShardNews]):
     """For the worker of shard `own`, of so many `shards`, of node `node_id`."""
 
     def __init__(self, runtime: Runtime, node_id: int, own: int, shards: int, router: Mailbox[ToRouter]) -> None:

@@ -19,7 +19,7 @@ from actors.links.incoming_links import IncomingLinks
 from actors.links.known import Known
 from actors.messages.lifecycle import Stop
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToReplicator, ToRouter, ToShardNews
+from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter, ToShardNews
 from actors.messages.peers import (
     CutPeer,
     Introduce,
@@ -66,7 +66,7 @@ class LinkNetwork(PeerNetwork, Protocol):
         """Open a stream to that shard's worker; call one of the two. What it receives, and its end, go to the link."""
 
 
-class Links(LoopActor):
+class Links(LoopActor[ToLinks]):
     """All links of one worker. `greeting` is how it introduces itself, for node `node_id`."""
 
     def __init__(

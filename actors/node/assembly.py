@@ -106,7 +106,7 @@ def start_shard(
     elector, replicator = _cluster(runtime, opened, settings, lanes[0], log_writer, counts)
     router = Router(
         runtime,
-        owner.actor_ref,
+        owner.mailbox,
         Sharding(settings.shards, settings.shard),
         routings,
         virtual_queues,
@@ -117,18 +117,16 @@ def start_shard(
     links = Links(runtime, network, _greeting(settings), settings.link_terms, settings.own.node_id)
     news: ShardNews | None = None
     if settings.shards > 1:
-        news = ShardNews(runtime, settings.own.node_id, settings.shard, settings.shards, router.actor_ref)
-        news.attach(replicator.actor_ref, links.actor_ref)
-    news_ref = None if news is None else news.actor_ref
-    checkpointer.tell(Attach(replicator.actor_ref, owner.actor_ref))
-    owner.attach(replicator.actor_ref, checkpointer, router.actor_ref)
-    replicator.attach(
-        Recipients(owner.actor_ref, elector.actor_ref, checkpointer, links.actor_ref, router.actor_ref, news_ref)
-    )
-    router.attach(links.actor_ref)
-    links.attach(replicator.actor_ref, router.actor_ref, news_ref)
-    elector.attach(replicator.actor_ref)
-    actors: list[LoopActor | None] = [owner, router, links, elector, replicator, news]
+        news = ShardNews(runtime, settings.own.node_id, settings.shard, settings.shards, router.mailbox)
+        news.attach(replicator.mailbox, links.mailbox)
+    news_ref = None if news is None else news.mailbox
+    checkpointer.tell(Attach(replicator.mailbox, owner.mailbox))
+    owner.attach(replicator.mailbox, checkpointer, router.mailbox)
+    replicator.attach(Recipients(owner.mailbox, elector.mailbox, checkpointer, links.mailbox, router.mailbox, news_ref))
+    router.attach(links.mailbox)
+    links.attach(replicator.mailbox, router.mailbox, news_ref)
+    elector.attach(replicator.mailbox)
+    actors: list[LoopActor[Any] | None] = [owner, router, links, elector, replicator, news]
     for actor in actors:
         if actor is not None:
             actor.begin()

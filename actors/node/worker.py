@@ -25,6 +25,7 @@ from actors.gateway.listener import Listener
 from actors.gateway.reception import OwnSettings
 from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, HandedOver, HandOver, Reconfigure, ShardFaults, Stop
+from actors.messages.mailboxes import ToStopper
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors, start_shard
@@ -175,7 +176,7 @@ def _open(config: NodeConfig, settings: ShardSettings) -> tuple[OpenShard, str]:
     return opened, summary
 
 
-class _Stopper(LoopActor):
+class _Stopper(LoopActor[ToStopper]):
     """Hears that another node leads, on the way to the stop."""
 
     def __init__(self, runtime: AsyncioRuntime, handed_over: Callable[[], None]) -> None:
@@ -231,7 +232,7 @@ class Worker:
         self._auditor = None if audit_path is None else self._runtime.start_blocking(Auditor, audit_path)
         self._listener = Listener.start_object(
             self._runtime,
-            self._shard.router.actor_ref,
+            self._shard.router.mailbox,
             listener_limits(config),
             on_stopped=self._replies_written,
             move=self._move_out,
@@ -240,7 +241,7 @@ class Worker:
             counts=counts,
             settings=OwnSettings(lambda: shown(self._config), self._change),
         )
-        self._shard.router.serve(self._listener.actor_ref)
+        self._shard.router.serve(self._listener.mailbox)
         self._ports = Ports(
             loop,
             config,
@@ -306,14 +307,14 @@ class Worker:
             answer = {"reloaded": message["serial"], "faults": self._reload(message["reload"])}
             self._loop.call_soon(self._control.send, answer)  # behind the turns of those who were told
         elif "faults" in message:
-            self._shard.router.actor_ref.tell(ShardFaults(message["faults"]))
+            self._shard.router.mailbox.tell(ShardFaults(message["faults"]))
 
     def _reload(self, values: dict[str, Any]) -> list[str]:
         """Go by these; why not by all of them."""
         self._config = config = configuration.restored(values)
         logging.getLogger("quorate").setLevel(config["log_level"].upper())
-        self._listener.actor_ref.tell(Reconfigure(listener_limits(config)))
-        self._shard.router.actor_ref.tell(Reconfigure(configuration.virtual_queues(config)))
+        self._listener.mailbox.tell(Reconfigure(listener_limits(config)))
+        self._shard.router.mailbox.tell(Reconfigure(configuration.virtual_queues(config)))
         self._shard.owner.tell(Reconfigure(broker_limits(config)))
         security, faults = load_security(config)
         if faults:  # they have come since the supervisor looked
@@ -321,9 +322,9 @@ class Worker:
             return faults
         self._security = security
         self._counts.warnings = list(security.warnings)
-        for ref in (self._listener.actor_ref, self._shard.router.actor_ref):
+        for ref in (self._listener.mailbox, self._shard.router.mailbox):
             ref.tell(AccessChanged(security.access))
-        self._shard.links.actor_ref.tell(KeyringChanged(security.keyring))
+        self._shard.links.mailbox.tell(KeyringChanged(security.keyring))
         log.info("the configuration that was read again holds here")
         return []
 
@@ -352,7 +353,7 @@ class Worker:
 
     def _handed_over(self) -> None:
         self._listener.expects_clients = self._ports.close()
-        self._listener.actor_ref.tell(Stop(self._listener.actor_ref))
+        self._listener.mailbox.tell(Stop(self._listener.mailbox))
 
     def _replies_written(self) -> None:
         self._ports.close_datagrams()

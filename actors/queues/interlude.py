@@ -5,6 +5,7 @@ Nothing is asked of the state meanwhile: its owner's messages wait.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from actors.runtime.loop_actor import LoopActor
 from storage.entry import StoredEntry
@@ -19,7 +20,7 @@ class Interlude:
     `carry_out` is what the owner does behind each message.
     """
 
-    def __init__(self, owner: LoopActor, piece: int, carry_out: Callable[[], None]) -> None:
+    def __init__(self, owner: LoopActor[Any], piece: int, carry_out: Callable[[], None]) -> None:
         self.is_on = False
         self._owner = owner
         self._piece = piece

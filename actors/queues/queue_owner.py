@@ -28,7 +28,7 @@ from actors.messages.log import (
     Undrain,
 )
 from actors.messages.mailbox import Mailbox
-from actors.messages.mailboxes import ToCheckpointer, ToReplicator, ToRouter
+from actors.messages.mailboxes import ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.admission import READS_AGAIN, STOPS, Admission
 from actors.queues.appender import Appender
@@ -54,7 +54,7 @@ class _TimePassed:
     """To itself: the moment has come that a timer was set for."""
 
 
-class QueueOwner(LoopActor):
+class QueueOwner(LoopActor[ToQueueOwner]):
     """Owns a shard's state; begins as a follower. `view` is what it knows of the node to begin with."""
 
     def __init__(

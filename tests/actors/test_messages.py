@@ -54,6 +54,7 @@ class Code:
     def __init__(self) -> None:
         trees = {_module(path): ast.parse(path.read_text()) for path in ROOT.rglob("*.py")}
         self.messages = {name for module in MODULES for name in defined_in(module)}
+        self.bases: dict[str, list[str]] = {}
         self.takes: dict[str, set[str]] = {name: set() for name in self.messages}
         self.sends: dict[str, set[str]] = {name: set() for name in self.messages}
         hosts: dict[str, set[str]] = {}
@@ -67,9 +68,11 @@ class Code:
                 self.sends[name] |= named
 
     def _look_at(self, kind: ast.ClassDef, hosts: set[str]) -> None:
-        if not any(ast.unparse(base) in ACTORS for base in kind.bases) and kind.name not in PARTS:
+        bases = [ast.unparse(base) for base in kind.bases]
+        if not any(base.split("[")[0] in ACTORS for base in bases) and kind.name not in PARTS:
             return
         actor = PARTS.get(kind.name, kind.name)
+        self.bases[actor] = bases or self.bases.get(actor, [])
         hosts.add(actor)
         keys = [key for one in ast.walk(kind) if isinstance(one, ast.Dict) for key in one.keys]
         named = [one.id for one in keys if isinstance(one, ast.Name)]
@@ -139,6 +142,8 @@ def test_a_mailbox_takes_what_its_actor_does() -> None:
     for actor, kinds in named.items():
         listed = {kind.__name__ for kind in get_args(kinds) or (kinds,)}
         assert listed == {name for name, takers in CODE.takes.items() if actor in takers}, actor
+        if CODE.bases.get(actor, []) not in ([], ["BlockingActor"]):
+            assert CODE.bases[actor] == [f"LoopActor[To{actor}]"], "what its mailbox is typed by where actors meet"
 
 
 def test_every_message_is_sent_and_taken() -> None:

@@ -25,7 +25,7 @@ from tests.actors.disk.entries import SEGMENT, entry, lane
 from tests.storage.memory import MemoryFolder, MemoryWrites
 
 
-class Host(LoopActor):
+class Host(LoopActor[Any]):
     """Stands for the Replicator: hands on what lanes answer, and notes what it is told."""
 
     def __init__(self, runtime: CrankedRuntime, writer: LogWriter) -> None:

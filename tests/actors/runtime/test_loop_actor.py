@@ -102,7 +102,7 @@ class Threaded(Behaviour, pykka.ThreadingActor):
         self.set_up(log)
 
 
-class Looped(Behaviour, LoopActor):
+class Looped(Behaviour, LoopActor[Any]):
     def __init__(self, runtime: AsyncioRuntime, log: "list[Any]") -> None:
         super().__init__(runtime)
         self.set_up(log)
@@ -252,7 +252,7 @@ def test_a_failing_blocking_actor_is_reported_to_the_runtime(loop: Loop, caplog:
 def test_an_actor_with_much_to_do_lets_others_and_the_sockets_have_their_turn(loop: Loop) -> None:
     order: list[str] = []
 
-    class Counter(LoopActor):
+    class Counter(LoopActor[Any]):
         def __init__(self, name: str) -> None:
             super().__init__(loop.runtime)
             self.name = name
@@ -276,12 +276,12 @@ def test_an_actor_with_much_to_do_lets_others_and_the_sockets_have_their_turn(lo
 def test_messages_that_take_long_leave_the_others_their_turn(loop: Loop) -> None:
     order: list[str] = []
 
-    class Slow(LoopActor):
+    class Slow(LoopActor[Any]):
         def on_receive(self, message: Any) -> None:
             order.append("slow")
             time.sleep(TURN_S * 1.2)
 
-    class Other(LoopActor):
+    class Other(LoopActor[Any]):
         def on_receive(self, message: Any) -> None:
             order.append("other")
 
@@ -300,7 +300,7 @@ def test_messages_that_take_long_leave_the_others_their_turn(loop: Loop) -> None
 def test_a_paused_actor_handles_nothing_and_then_all_in_order(loop: Loop) -> None:
     seen: list[int] = []
 
-    class Pausing(LoopActor):
+    class Pausing(LoopActor[Any]):
         def on_receive(self, message: Any) -> Any:
             seen.append(message)
             if message == 0:
@@ -325,7 +325,7 @@ def test_a_paused_actor_handles_nothing_and_then_all_in_order(loop: Loop) -> Non
 
 
 def test_endless_messages_do_not_keep_the_loop_from_its_callbacks(loop: Loop) -> None:
-    class Endless(LoopActor):
+    class Endless(LoopActor[Any]):
         def on_receive(self, message: Any) -> None:
             self.actor_ref.tell(message)
 

@@ -15,7 +15,7 @@ from storage.records import Members
 from storage.vote_file import Identity
 
 
-class Founding:
+class Founder:
     """For one shard on one node; `new_cluster_id` gives the number of a cluster that this node founds."""
 
     def __init__(

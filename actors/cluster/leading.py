@@ -149,16 +149,16 @@ class Leading:
         else:
             confirmed_at, leased_until, replicas = now, math.inf, (log.durable,)
         return LogAdvanced(
-            log.durable,
-            log.committed,
-            log.trimmed,
-            replicas,
-            -math.inf if self._is_lease_given_up else leased_until,
-            confirmed_at,
-            log.tail.bytes,
-            log.room_bytes,
-            log.disk_full or (self._full_elsewhere() if self._has_full else None),
-            self._heard(now) if self.progress else 1,
+            durable=log.durable,
+            committed=log.committed,
+            trimmed=log.trimmed,
+            replicas=replicas,
+            leased_until=-math.inf if self._is_lease_given_up else leased_until,
+            confirmed_at=confirmed_at,
+            tail_bytes=log.tail.bytes,
+            room_bytes=log.room_bytes,
+            disk_full=log.disk_full or (self._full_elsewhere() if self._has_full else None),
+            heard=self._heard(now) if self.progress else 1,
         )
 
     def _heard(self, now: float) -> int:

@@ -23,7 +23,7 @@ from actors.cluster.decisions import (
     RouterDecision,
     WriteEntries,
 )
-from actors.cluster.founding import Founding
+from actors.cluster.founding import Founder
 from actors.cluster.leading import Leading
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
@@ -95,7 +95,7 @@ class Replicator(LoopActor[ToReplicator]):
             balancing=Balancing(settings.shard, settings.shards, settings.balance_s, replication.limits.heard_s),
         )
         self._announcer = Announcer(replication, admin, settings, identity)
-        self._founding = Founding(replication.log.membership, settings, admin.hellos, new_cluster_id)
+        self._founding = Founder(replication.log.membership, settings, admin.hellos, new_cluster_id)
         self._reading = LogReading(replication.log, settings.shard)
         self._checkpointing = Checkpointing()
         self._actors: Recipients

@@ -93,7 +93,7 @@ class Entry:
     certificates: tuple[str, ...] = ()
 
 
-class Known(NamedTuple):
+class KnownClient(NamedTuple):
     """Who a client turned out to be, and by what: a token's name, a certificate's, or "" for nothing at all."""
 
     principal: Principal
@@ -106,19 +106,19 @@ class AccessTable:
     def __init__(self, entries: Mapping[str, Entry] | None = None, anonymous: Rights = NOBODY) -> None:
         self.is_open = entries is None
         self.entries = dict(entries or {})
-        self._anonymous = Known(Principal(ANONYMOUS, anonymous))
-        self._near = Known(Principal(NEAR, EVERY_RIGHT))
+        self._anonymous = KnownClient(Principal(ANONYMOUS, anonymous))
+        self._near = KnownClient(Principal(NEAR, EVERY_RIGHT))
         of_queues = {right: [EVERY_QUEUE] for right in OF_QUEUES}
-        self._far = Known(Principal(FAR, Rights(of_queues, [Right.LOG])))
+        self._far = KnownClient(Principal(FAR, Rights(of_queues, [Right.LOG])))
         self._by_certificate = {name: who for who, entry in self.entries.items() for name in entry.certificates}
 
-    def stranger(self, *, is_near: bool) -> Known:
+    def stranger(self, *, is_near: bool) -> KnownClient:
         """Who has proved nothing; `is_near`: it is on this machine."""
         if not self.is_open:
             return self._anonymous
         return self._near if is_near else self._far
 
-    def by_token(self, token: str) -> Known | None:
+    def by_token(self, token: str) -> KnownClient | None:
         """Whose token that is; None: nobody's."""
         name, _, _ = token.rpartition(".")
         entry = self.entries.get(name)
@@ -126,14 +126,14 @@ class AccessTable:
         fitting = [one for one in hashes if one.fits(token)]
         if entry is None or not fitting:
             return None
-        return Known(Principal(name, entry.rights), fitting[0].name)
+        return KnownClient(Principal(name, entry.rights), fitting[0].name)
 
-    def by_certificate(self, names: tuple[str, ...]) -> Known | None:
+    def by_certificate(self, names: tuple[str, ...]) -> KnownClient | None:
         """Whom a certificate, which was found right, names; None: nobody that is known."""
         for certified in names:
             name = self._by_certificate.get(certified)
             if name is not None:
-                return Known(Principal(name, self.entries[name].rights), f"certificate {certified}")
+                return KnownClient(Principal(name, self.entries[name].rights), f"certificate {certified}")
         return None
 
     def forwarded(self, name: str) -> Principal:
@@ -144,7 +144,7 @@ class AccessTable:
         rights = self._anonymous.principal.rights if entry is None else entry.rights
         return Principal(name, rights)
 
-    def named(self, name: str, proof: str, *, is_near: bool) -> Known | None:
+    def named(self, name: str, proof: str, *, is_near: bool) -> KnownClient | None:
         """Who was known by that name, for that proof; None if that does not hold (any more)."""
         if name in RESERVED_NAMES:
             stranger = self.stranger(is_near=is_near)
@@ -153,7 +153,7 @@ class AccessTable:
         if entry is None:
             return None
         proofs = {one.name for one in entry.tokens} | {f"certificate {one}" for one in entry.certificates}
-        return Known(Principal(name, entry.rights), proof) if proof in proofs else None
+        return KnownClient(Principal(name, entry.rights), proof) if proof in proofs else None
 
 
 FAILURES_FREE: Final = 3

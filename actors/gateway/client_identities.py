@@ -11,7 +11,7 @@ its connection, a few more may come in for a moment, to show one.
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from actors.gateway.access import AccessTable, Known, Patience
+from actors.gateway.access import AccessTable, KnownClient, Patience
 from actors.gateway.auditing import Auditing, Line
 from actors.gateway.reception import Reception
 from actors.messages.audit import Audit
@@ -63,7 +63,7 @@ NOBODY: Final = _Nobody()
 class ClientIdentity(NamedTuple):
     """Who a client is, and its address; `is_near`: on this machine."""
 
-    known: Known
+    known: KnownClient
     address: str
     is_near: bool
 
@@ -118,7 +118,7 @@ class ClientIdentities:
         """Another worker of this node gives a client away, which it knew by that name for that proof."""
         host = host_of(address)
         is_near = is_loopback(host)
-        known = self.table.named(name, proof, is_near=is_near) or Known(Principal(name, NO_RIGHTS))
+        known = self.table.named(name, proof, is_near=is_near) or KnownClient(Principal(name, NO_RIGHTS))
         self._admit(connection, ClientIdentity(known, host, is_near))
 
     def _identify(self, connection: Connection, identity: ClientIdentity) -> None:
@@ -243,7 +243,7 @@ class ClientIdentities:
         )
         if line is not None:
             self._audit([line])
-        failed = Known(Principal(identity.known.principal.name, NO_RIGHTS), FAILED)
+        failed = KnownClient(Principal(identity.known.principal.name, NO_RIGHTS), FAILED)
         self._identify(connection, identity._replace(known=failed))
         delay_s = self._patience.failed(self._runtime.monotonic(), identity.address)
         if delay_s is None:
@@ -284,7 +284,9 @@ class ClientIdentities:
             now = table.named(was.principal.name, was.proof, is_near=identity.is_near)
             if now is None:
                 gone.append(connection)
-                self._identify(connection, identity._replace(known=Known(Principal(was.principal.name, NO_RIGHTS))))
+                self._identify(
+                    connection, identity._replace(known=KnownClient(Principal(was.principal.name, NO_RIGHTS)))
+                )
                 reason = "what this client was known by is not valid any more"
                 connection.refuse_all(ErrorWord.NOT_AUTHENTICATED, reason)
                 continue

@@ -40,7 +40,7 @@ OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
 """What a shard tells of a member that the others do not."""
 
 
-class Gather(ABC):
+class PartedCall(ABC):
     """Waits for `size` replies; it is the client of what is asked for them, each under its order from 0."""
 
     has_left = False
@@ -72,7 +72,7 @@ class Gather(ABC):
         """Make the one reply."""
 
 
-class Gathered(Gather):
+class ShardsCall(PartedCall):
     """A call whose parts are asked of several shards."""
 
     def __init__(self, call: Call, parts: list[Part]) -> None:
@@ -100,7 +100,7 @@ COUNTS: Final = ("confirmed", "elsewhere", "released", "extended", "buried", "wi
 """What a reply counts that is about messages."""
 
 
-class ConfirmSum(Gathered):
+class ConfirmSum(ShardsCall):
     """What is said of messages of several shards, as confirm or bury: how many there were in all."""
 
     def reply(self) -> Reply:
@@ -136,7 +136,7 @@ class ConfirmSum(Gathered):
         return counted[0] if counted else refused or self.replies[0]
 
 
-class Found(Gathered):
+class Found(ShardsCall):
     """One message that one of the shards has."""
 
     def reply(self) -> Reply:
@@ -145,7 +145,7 @@ class Found(Gathered):
         return found or max(self.replies, key=_how_telling)
 
 
-class All(Gathered):
+class FirstRefusal(ShardsCall):
     """What every shard has to do: the first refusal, or else the first shard's reply."""
 
     def reply(self) -> Reply:
@@ -190,7 +190,7 @@ class _Order:
         return cursor(*place) if self._is_ranked else place[1]
 
 
-class Listed(Gathered):
+class Listed(ShardsCall):
     """The queues of all shards, in the order that was asked for."""
 
     def reply(self) -> Reply:
@@ -219,7 +219,7 @@ class Listed(Gathered):
         return listed
 
 
-class LeaderMap(Gathered):
+class LeaderMap(ShardsCall):
     """Where each shard is led."""
 
     def reply(self) -> Reply:
@@ -243,7 +243,7 @@ class LeaderMap(Gathered):
         return mapped
 
 
-class ClusterRows(Gathered):
+class ClusterRows(ShardsCall):
     """The cluster's members, and each shard's."""
 
     def reply(self) -> Reply:
@@ -273,7 +273,7 @@ class ClusterRows(Gathered):
         return spread
 
 
-class MembersInSync(Gathered):
+class MembersInSync(ShardsCall):
     """A change of the members, which shard 0 makes: not before every shard has followed the removals before it.
 
     A shard that still counts on a node that is gone from shard 0 would lose its majority if another went after it. A
@@ -300,7 +300,7 @@ class MembersInSync(Gathered):
         return refusal(self.call.request, ErrorWord.MEMBERSHIP, reason)
 
 
-class Measured(Gathered):
+class Measured(ShardsCall):
     """A node's numbers: all shards' rows, each counted by its own worker."""
 
     def reply(self) -> Reply:
@@ -315,7 +315,7 @@ class Measured(Gathered):
         return whole
 
 
-class NodeStatus(Gathered):
+class NodeStatus(ShardsCall):
     """A node and its shards, as the worker of shard `own` tells it; `faults` say why a worker does not run."""
 
     def __init__(self, call: Call, parts: list[Part], own: int, faults: dict[int, str]) -> None:

@@ -19,7 +19,7 @@ from actors.gateway.access import AccessTable
 from actors.gateway.asked import FORWARD_BYTES, Asked
 from actors.gateway.client_moves import MOVE_AFTER, ClientMoves
 from actors.gateway.finishing import Finishing
-from actors.gateway.gathers import Gather
+from actors.gateway.gathers import PartedCall
 from actors.gateway.routing import Routed, Routing
 from actors.gateway.scatter_gather import Parted, ScatterGather
 from actors.gateway.serving import Serving
@@ -142,7 +142,7 @@ class Router(LoopActor[ToRouter]):
             send_answers(refused)
             if len(self._routings) > 1:
                 for call in calls:
-                    call.is_part = isinstance(call.client, Gather)
+                    call.is_part = isinstance(call.client, PartedCall)
             message = Execute(calls)
         if len(self._routings) == 1:
             self._route(0, message.calls, message)

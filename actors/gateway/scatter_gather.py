@@ -8,17 +8,17 @@ that ends when one of them has something (`actors.gateway.seeking`). A machine; 
 from typing import Any, Final, NamedTuple
 
 from actors.gateway.gathers import (
-    All,
     ClusterRows,
     ConfirmSum,
+    FirstRefusal,
     Found,
-    Gather,
-    Gathered,
     LeaderMap,
     Listed,
     Measured,
     MembersInSync,
     NodeStatus,
+    PartedCall,
+    ShardsCall,
 )
 from actors.gateway.seeking import Seeking, Step
 from actors.gateway.sharding import OVER_QUEUES, Part, Sharding
@@ -28,7 +28,7 @@ from quorate.actions import BY_NUMBER, COMMAND_OF, About
 from quorate.actions import Gathered as How
 from quorate.protocol import ErrorWord, Request, refusal
 
-GATHERS: Final[dict[str, type[Gathered]]] = {
+GATHERS: Final[dict[str, type[ShardsCall]]] = {
     How.LIST: Listed,
     How.SUM: ConfirmSum,
     How.FOUND: Found,
@@ -36,7 +36,7 @@ GATHERS: Final[dict[str, type[Gathered]]] = {
     How.MEMBERS: ClusterRows,
     How.METRICS: Measured,
     How.AFTER_ALL: MembersInSync,
-    How.ALL: All,
+    How.ALL: FirstRefusal,
 }
 """Beside `NodeStatus`, which is made with more."""
 
@@ -126,13 +126,13 @@ class ScatterGather:
             if isinstance(client, Seeking):
                 _extend(parted, self._stepped(client, client.answered(now, call.order, reply)))
                 continue
-            assert isinstance(client, Gather), "only parts are answered to the Router"
+            assert isinstance(client, PartedCall), "only parts are answered to the Router"
             client.answer(call.order, call.request, reply)
             if client.is_complete:
                 self._gathered(client, parted, is_stopping=is_stopping)
         return parted
 
-    def _gathered(self, gather: Gather, parted: Parted, *, is_stopping: bool) -> None:
+    def _gathered(self, gather: PartedCall, parted: Parted, *, is_stopping: bool) -> None:
         call = gather.call
         if not isinstance(gather, MembersInSync) or gather.fault is not None:
             parted.answers.append((call, gather.reply()))

@@ -4,7 +4,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from actors.gateway.gathers import NOT_DONE_ERRORS, Gather
+from actors.gateway.gathers import NOT_DONE_ERRORS, PartedCall
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.rights import not_allowed
 from quorate.actions import NAME_NO_QUEUE, NAME_QUEUES, TABLE, Right
@@ -13,7 +13,7 @@ from quorate.protocol import Action, Code, ErrorWord, RedirectReply, Reply, goes
 NAME_A_QUEUE: Final = frozenset(facts.action for facts in TABLE) - NAME_NO_QUEUE
 
 
-class Copies(Gather):
+class Copies(PartedCall):
     """A produce to a virtual queue that waits for its copies' replies.
 
     If some refuse, the reply is the first refusal, and still names the ids of the copies that were stored.

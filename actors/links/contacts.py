@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from actors.links.contact import Contact
-from actors.links.known import Known
+from actors.links.known_nodes import KnownNodes
 from actors.messages.worker_keys import worker_key
 from net.peers.link import PeerLink
 from net.peers.messages import Hello
@@ -16,7 +16,7 @@ class Contacts:
     `of_link`: whose a link is, if that is known.
     """
 
-    def __init__(self, known: Known, dial: Callable[[Contact], None]) -> None:
+    def __init__(self, known: KnownNodes, dial: Callable[[Contact], None]) -> None:
         self.of_link: dict[PeerLink, Contact] = {}
         self._known = known
         self._dial = dial

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 from actors.links.contact import Contact, shown_address
 from actors.links.contacts import Contacts
 from actors.links.incoming_links import IncomingLinks
-from actors.links.known import Known
+from actors.links.known_nodes import KnownNodes
 from actors.messages.lifecycle import Stop
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToLinks, ToReplicator, ToRouter, ToShardNews
@@ -75,7 +75,7 @@ class Links(LoopActor[ToLinks]):
         super().__init__(runtime)
         self._network = network
         self._terms = terms
-        self._known = Known(greeting, node_id)
+        self._known = KnownNodes(greeting, node_id)
         self._contacts = Contacts(self._known, self._dial)
         self._workers_links: dict[PeerLink, None] = {}
         self.incoming = IncomingLinks(runtime)

@@ -31,7 +31,7 @@ class Append(msgspec.Struct):
     is_counted: bool = False
 
 
-class LogAdvanced(msgspec.Struct):
+class LogAdvanced(msgspec.Struct, kw_only=True):
     """The log is durable here up to `durable`, committed up to `committed`, and begins behind `trimmed`.
 
     `replicas`: at least n nodes have the records up to the n-th of these. `leased_until`: no other node leads before;

@@ -22,14 +22,14 @@ class FoundingError(Exception):
 
 
 @dataclass(frozen=True)
-class Founding:
+class FoundedWith:
     """`cluster_id` is the number that all shards' clusters get that this node founds; 0: each draws its own."""
 
     shards: int
     cluster_id: int
 
 
-def founded(folder: Path, shards: int) -> Founding:
+def founded(folder: Path, shards: int) -> FoundedWith:
     """Read what the folder was founded with; founds it with `shards` if nothing is there yet.
 
     Raises `FoundingError` where that is another number of shards, or can't be read; OSError.
@@ -39,9 +39,9 @@ def founded(folder: Path, shards: int) -> Founding:
         found = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise FoundingError(f"{path} is of another version, or damaged: {str(found)[:80]}")
-        founding = Founding(int(found["shards"]), int(str(found["cluster_id"]), 16))
+        founding = FoundedWith(int(found["shards"]), int(str(found["cluster_id"]), 16))
     except FileNotFoundError:
-        founding = Founding(1, 0) if (folder / "shard-0").exists() else _found(path, shards)
+        founding = FoundedWith(1, 0) if (folder / "shard-0").exists() else _found(path, shards)
     except (ValueError, KeyError) as error:
         raise FoundingError(f"{path} can't be read: {error!r}") from error
     if founding.shards != shards:
@@ -70,9 +70,9 @@ def _check_first(folder: Path) -> None:
     )
 
 
-def _found(path: Path, shards: int) -> Founding:
+def _found(path: Path, shards: int) -> FoundedWith:
     """Write it, whole or not at all."""
-    founding = Founding(shards, drawn_id(random.SystemRandom().random))
+    founding = FoundedWith(shards, drawn_id(random.SystemRandom().random))
     path.parent.mkdir(parents=True, exist_ok=True)
     told = {"format": FORMAT, "shards": shards, "cluster_id": f"{founding.cluster_id:x}"}
     write_whole(path, json.dumps(told) + "\n")

@@ -115,8 +115,8 @@ HTTP_FIELDS: Final = {
     "key": str,
     "insecure_http": bool,
 }
-HTTP_USUAL: Final = ("console", "metrics", "health")
-HTTP_SERVES: Final = (*HTTP_USUAL, GMQ_MONITOR)
+HTTP_DEFAULT: Final = ("console", "metrics", "health")
+HTTP_SERVES: Final = (*HTTP_DEFAULT, GMQ_MONITOR)
 
 
 def http_listeners(value: Any) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def http_listeners(value: Any) -> list[dict[str, Any]]:
         for name, kind in HTTP_FIELDS.items():
             if name in one and not isinstance(one[name], kind):
                 raise ValueError(f"entry {index}: {name} is {one[name]!r}: {kind.__name__} is wanted")
-        listener = {"host": "127.0.0.1", "port": 1180, "serves": list(HTTP_USUAL), **one}
+        listener = {"host": "127.0.0.1", "port": 1180, "serves": list(HTTP_DEFAULT), **one}
         if not 1 <= listener["port"] <= 65535:
             raise ValueError(f"entry {index}: a port from 1 to 65535 is wanted")
         if not listener["serves"] or set(listener["serves"]) - set(HTTP_SERVES):

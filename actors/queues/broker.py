@@ -94,7 +94,7 @@ TTR_AT: Final = Request.__struct_fields__.index("ttr")
 ASKED_DELAY_AT: Final = Request.__struct_fields__.index("asked_delay")
 assert ProduceItem.__struct_fields__ == (*ITEM_FIELDS, "encoding", "headers", "expire", "keep", "scope")
 
-USUAL_NODES: Final = 3
+DEFAULT_NODES: Final = 3
 """A job is told to be on so many nodes, or on all that vote, where nothing else was asked for."""
 
 NEARLY: Final = 20
@@ -485,8 +485,8 @@ class Broker:
             if ttr is not None or asked_delay is not None:
                 made.marks = told_again(made, asked_delay, ttr)
             elif asked[AS_JOB_AT] and scope is None:
-                usual = min(USUAL_NODES, self.queries.view.voters)
-                made.marks = marks_of_job(made, asked[REPLICATE_AT], usual, due_at - now if delay else 0.0)
+                nodes = min(DEFAULT_NODES, self.queries.view.voters)
+                made.marks = marks_of_job(made, asked[REPLICATE_AT], nodes, due_at - now if delay else 0.0)
         return made
 
     def _may_be_of_all(self, call: Call, key: str | None) -> bool:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from actors.runtime.loop_actor import LoopActor
+from storage.applying import Applying
 from storage.entry import StoredEntry
-from storage.following import Following
 from storage.state import ShardState
 from storage.undo import undoing
 
@@ -43,7 +43,7 @@ class Interlude:
 
     def follow(self, state: ShardState, entries: list[StoredEntry], then: Callable[[], None]) -> None:
         """Apply committed entries, which follow what is there, until it is late; and go on with that in other turns."""
-        work, is_late = Following(state, entries), self._owner.runtime.is_late
+        work, is_late = Applying(state, entries), self._owner.runtime.is_late
         self.do(lambda: work.go_on(is_late), then)
 
     def do(self, go_on: Callable[[], bool], then: Callable[[], None]) -> None:

@@ -43,7 +43,7 @@ NOTHING_SEEN: Final = (0, 0)
 """Of what the framer gives that is no object."""
 
 HOLD_MESSAGES: Final = frozenset({DeliveredReply, PeekReply, ScanReply, ShowReply})
-_USUAL: Final = Reply
+_PLAIN_REPLY: Final = Reply
 _decode_loose: Final = msgspec.json.Decoder(Loose).decode
 _decode_any: Final = msgspec.json.Decoder().decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -140,9 +140,9 @@ def session(limits: RequestLimits, facts: NodeFacts | None = None, *, debug: boo
 def encode_reply(reply: Reply) -> bytes:
     """Make the reply one line, and behind it the entries of a raw log."""
     kind = type(reply)
-    if kind is not _USUAL and kind is LogReplyWithEntries:
+    if kind is not _PLAIN_REPLY and kind is LogReplyWithEntries:
         return _with_entries(cast("LogReplyWithEntries", reply))
-    if reply.encoding is not None or (kind is not _USUAL and kind in HOLD_MESSAGES):
+    if reply.encoding is not None or (kind is not _PLAIN_REPLY and kind in HOLD_MESSAGES):
         reply = shown(reply)
     return _encode(reply) + b"\n"
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actors.cluster.following_root import founding_members, next_members, preferred, shifted, to_be_removed
-from actors.cluster.founding import Founding
+from actors.cluster.founding import Founder
 from actors.cluster.membership import Membership
 from actors.cluster.replicator_settings import ReplicatorSettings
 from net.peers.messages import Hello
@@ -85,9 +85,9 @@ OWN = Member(1, "n1", 102, 7)
 ROOT = root_of({1: 1, 2: 1, 3: 1})
 
 
-def founding(founding_id: int, hellos: dict[int, Hello], shard: int = SHARD) -> Founding:
+def founding(founding_id: int, hellos: dict[int, Hello], shard: int = SHARD) -> Founder:
     settings = ReplicatorSettings(shard=shard, shards=4, founding_id=founding_id)
-    return Founding(Membership(OWN, None), settings, hellos, lambda: founding_id)
+    return Founder(Membership(OWN, None), settings, hellos, lambda: founding_id)
 
 
 def test_the_founder_alone_founds_a_shard_and_only_when_it_sees_that_nobody_has_it() -> None:

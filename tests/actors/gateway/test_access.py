@@ -13,7 +13,7 @@ from actors.node.access_file import rights_of
 from quorate.actions import Right
 from quorate.protocol import Action, Request
 from tests.actors.cranked import Probe, ref
-from tests.actors.gateway.house import House
+from tests.actors.gateway.listener_fixture import ListenerFixture
 
 ALL = rights_of(["produce", "consume", "look", "manage"])
 
@@ -26,11 +26,11 @@ def one(*allow: str) -> dict[str, Rights]:
 
 
 def test_a_token_says_who_a_client_is_and_what_it_may() -> None:
-    house = House(one("produce:a", "look"), rights_of(["look:public"]))
-    guest = house.client()
+    fixture = ListenerFixture(one("produce:a", "look"), rights_of(["look:public"]))
+    guest = fixture.client()
     assert guest.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
     assert guest.ask(Action.MONITOR, queue="public")["error"] == "no_such_queue"
-    reply = guest.ask(Action.AUTHENTICATE, token=house.tokens["w"], seq=7)
+    reply = guest.ask(Action.AUTHENTICATE, token=fixture.tokens["w"], seq=7)
     assert (reply["principal"], reply["rights"], reply["seq"]) == ("w", ["produce:a", "look"], 7)
     assert guest.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
     assert (
@@ -40,37 +40,37 @@ def test_a_token_says_who_a_client_is_and_what_it_may() -> None:
 
 
 def test_what_was_sent_before_a_token_has_the_rights_of_before_and_what_comes_behind_has_its() -> None:
-    house = House(one("produce"))
-    guest = house.client()
+    fixture = ListenerFixture(one("produce"))
+    guest = fixture.client()
     produce = {"action": 1, "queue": "a", "data": 1}
-    guest.send(produce, {"action": 16, "token": house.tokens["w"]}, produce)
+    guest.send(produce, {"action": 16, "token": fixture.tokens["w"]}, produce)
     assert [reply["code"] for reply in guest.replies()] == [-1, 0, 0]
-    assert house.listener.counts.open_requests == 0
+    assert fixture.listener.counts.open_requests == 0
 
 
 @pytest.mark.parametrize("token", ["", "w", "w.", "w.x", ".", "nobody.x", "w.\U0001f600", "ä" * 256, "w.w\u0000"])
 def test_a_token_that_is_none_is_refused_and_nothing_behind_it_is_done(token: str) -> None:
-    house = House(one("produce"))
-    guest = house.client()
+    fixture = ListenerFixture(one("produce"))
+    guest = fixture.client()
     guest.send({"action": 16, "token": token}, {"action": 1, "queue": "a", "data": 1})
     replies = guest.replies()
     assert replies[0]["error"] == "not_authenticated"
     assert all(reply["code"] == -1 for reply in replies)
     assert guest.end.closed_how
-    assert not house.shard.state.messages
-    [line, *_] = house.audited()
+    assert not fixture.shard.state.messages
+    [line, *_] = fixture.audited()
     assert (line["action"], line["allowed"], line["from"]) == ("authenticate", False, "192.0.2.7")
     assert "x" not in str(line.get("claimed", ""))
 
 
 def test_who_guesses_waits_longer_each_time_and_who_knows_does_not() -> None:
-    house = House(one("produce"))
-    guests = [house.client() for _ in range(6)]
+    fixture = ListenerFixture(one("produce"))
+    guests = [fixture.client() for _ in range(6)]
     for guest in guests:
         guest.send({"action": 16, "token": "w.wrong"})
     assert [bool(guest.replies()) for guest in guests] == [True, True, True, False, False, False]
-    assert house.client("w").ask(1, queue="a", data=1)["code"] == 0
-    house.crank(1.6)
+    assert fixture.client("w").ask(1, queue="a", data=1)["code"] == 0
+    fixture.crank(1.6)
     assert [reply["error"] for guest in guests for reply in guest.replies()] == ["not_authenticated"] * 3
 
 
@@ -87,21 +87,21 @@ def test_so_many_guesses_wait_at_most_and_so_long() -> None:
 
 
 def test_a_node_without_an_access_file_says_that_there_are_no_tokens() -> None:
-    house = House(None)
-    assert "no access_file" in house.client().ask(16, token="w.x")["reason"]
-    assert house.client().ask(16)["error"] == "field_error"
+    fixture = ListenerFixture(None)
+    assert "no access_file" in fixture.client().ask(16, token="w.x")["reason"]
+    assert fixture.client().ask(16)["error"] == "field_error"
 
 
 def test_without_an_access_file_only_this_machine_changes_the_cluster() -> None:
-    house = House(None)
-    far, near = house.client(), house.client(host="127.0.0.1")
+    fixture = ListenerFixture(None)
+    far, near = fixture.client(), fixture.client(host="127.0.0.1")
     assert far.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
     assert far.ask(Action.REMOVE, queue="a")["code"] == 0
     refused = far.ask(Action.CLUSTER, command="remove", node_id=2)
     assert (refused["error"], refused["reason"]) == ("not_allowed", "the right operate over the node is missing")
     assert far.ask(Action.NODE_INIT)["error"] == "not_allowed"
     near.send({"action": 15, "command": "remove", "node_id": 2})
-    assert [type(one).__name__ for one in house.shard.broker.asked] == ["ClusterAsked"]
+    assert [type(one).__name__ for one in fixture.shard.broker.asked] == ["ClusterAsked"]
 
 
 def test_a_certificate_that_names_somebody_is_as_good_as_a_token() -> None:
@@ -170,26 +170,26 @@ def test_a_client_that_another_worker_gives_away_is_known_as_long_as_its_proof_h
 
 @pytest.mark.parametrize("token", ["nobody.token", "no-dot-at-all", "a.b.c"])
 def test_what_a_wrong_token_claims_is_written_down_only_if_somebody_has_that_name(token: str) -> None:
-    house = House({"w": rights_of(["produce"])})
-    house.client().send({"action": 16, "token": token})
-    house.client().send({"action": 16, "token": "w.wrong"})
-    guessed, claimed = house.audited()
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    fixture.client().send({"action": 16, "token": token})
+    fixture.client().send({"action": 16, "token": "w.wrong"})
+    guessed, claimed = fixture.audited()
     assert "claimed" not in guessed
     assert token not in str(guessed)
     assert claimed["claimed"] == "w"
 
 
 def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_it_asked_before() -> None:
-    house = House({"w": rights_of(["consume"]), "v": rights_of(["consume"])})
-    changed, same = house.client("w"), house.client("v")
+    fixture = ListenerFixture({"w": rights_of(["consume"]), "v": rights_of(["consume"])})
+    changed, same = fixture.client("w"), fixture.client("v")
     for guest in (changed, same):
         guest.send({"action": 2, "queue": "a", "wait": 60})
-    house.change(house.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume"])}))
+    fixture.change(fixture.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume"])}))
     assert [(reply["error"], reply["right"]) for reply in changed.replies()] == [("not_allowed", "consume")]
     assert same.replies() == []
-    same.house.change(house.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume:a", "look"])}))
+    same.fixture.change(fixture.table({"w": rights_of(["consume:b"]), "v": rights_of(["consume:a", "look"])}))
     assert same.replies() == [], "it waits on for what it still may have"
-    owner = house.client()
+    owner = fixture.client()
     owner.connection.principal = Principal("owner", EVERY_RIGHT)
     owner.send({"action": 1, "queue": "a", "data": "x"})
     assert [reply["data"] for reply in same.replies()] == ["x"]
@@ -199,27 +199,27 @@ def test_whose_rights_are_others_goes_on_with_those_and_waits_for_nothing_that_i
 
 
 def test_a_datagram_that_waits_is_given_up_when_nobody_may_do_that_any_more() -> None:
-    house = House({}, rights_of(["consume"]))
-    assert house.datagram("192.0.2.7", action=2, queue="a", wait=60) == []
-    assert len(house.shard.broker.delivery.lines) == 1
-    house.anonymous = rights_of(["consume:b"])
-    house.change(house.table({}))
-    assert len(house.shard.broker.delivery.lines) == 0
+    fixture = ListenerFixture({}, rights_of(["consume"]))
+    assert fixture.datagram("192.0.2.7", action=2, queue="a", wait=60) == []
+    assert len(fixture.shard.broker.delivery.lines) == 1
+    fixture.anonymous = rights_of(["consume:b"])
+    fixture.change(fixture.table({}))
+    assert len(fixture.shard.broker.delivery.lines) == 0
 
 
 def test_a_token_that_was_taken_away_ends_its_connections() -> None:
     old, new = TokenHash.of("w.old"), TokenHash.of("w.new")
-    house = House(one("produce"))
-    house.tokens["w"] = "w.old"
-    house.change(AccessTable({"w": Entry(ALL, (new, old))}))
-    guest, waiting = house.client("w"), house.client("w")
+    fixture = ListenerFixture(one("produce"))
+    fixture.tokens["w"] = "w.old"
+    fixture.change(AccessTable({"w": Entry(ALL, (new, old))}))
+    guest, waiting = fixture.client("w"), fixture.client("w")
     waiting.send({"action": 2, "queue": "b", "wait": 60})
-    house.change(AccessTable({"w": Entry(ALL, (new, old))}))
+    fixture.change(AccessTable({"w": Entry(ALL, (new, old))}))
     assert guest.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
-    house.change(AccessTable({"w": Entry(ALL, (new,))}))
+    fixture.change(AccessTable({"w": Entry(ALL, (new,))}))
     assert [reply["error"] for reply in guest.replies()] == ["not_authenticated"]
     assert [reply.get("error") for reply in waiting.replies()] == [None, "not_authenticated"]
-    assert len(house.shard.broker.delivery.lines) == 0
+    assert len(fixture.shard.broker.delivery.lines) == 0
 
 
 # -- what another node forwards --------------------------------------------------------------------------------------
@@ -239,21 +239,21 @@ def test_a_name_that_another_node_forwards_has_the_rights_that_this_node_gives_i
 
 
 def test_a_datagram_has_the_rights_of_who_has_proved_nothing_and_asks_about_queues_alone() -> None:
-    house = House(one("produce"), rights_of(["produce:in", "operate", "log", "look"]))
-    assert house.datagram("192.0.2.7", action=1, queue="in", data=1)[0]["code"] == 0
-    assert house.datagram("192.0.2.7", action=1, queue="a", data=1)[0]["error"] == "not_allowed"
+    fixture = ListenerFixture(one("produce"), rights_of(["produce:in", "operate", "log", "look"]))
+    assert fixture.datagram("192.0.2.7", action=1, queue="in", data=1)[0]["code"] == 0
+    assert fixture.datagram("192.0.2.7", action=1, queue="a", data=1)[0]["error"] == "not_allowed"
     for action in (14, 15, 16, 17, 108, 115):
-        assert house.datagram("192.0.2.7", action=action)[0]["error"] == "not_supported"
+        assert fixture.datagram("192.0.2.7", action=action)[0]["error"] == "not_supported"
 
 
 def test_a_message_that_a_datagram_may_not_be_answered_with_stays_where_it_is() -> None:
-    house = House(None)
-    house.client().ask(1, queue="a", data="x" * 300)
-    [reply] = house.datagram("192.0.2.7", 400, action=2, queue="a")
+    fixture = ListenerFixture(None)
+    fixture.client().ask(1, queue="a", data="x" * 300)
+    [reply] = fixture.datagram("192.0.2.7", 400, action=2, queue="a")
     assert reply["error"] == "too_large"
-    assert len(house.shard.state.messages) == 1
-    assert house.datagram("192.0.2.7", 20, action=2, queue="a") == [], "not even that is said to so short a one"
-    [reply] = house.datagram("192.0.2.7", 500, action=2, queue="a")
+    assert len(fixture.shard.state.messages) == 1
+    assert fixture.datagram("192.0.2.7", 20, action=2, queue="a") == [], "not even that is said to so short a one"
+    [reply] = fixture.datagram("192.0.2.7", 500, action=2, queue="a")
     assert reply["data"] == "x" * 300
 
 
@@ -261,15 +261,15 @@ def test_a_message_that_a_datagram_may_not_be_answered_with_stays_where_it_is() 
 
 
 def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> None:
-    house = House(one("produce", "manage", "look"))
-    guest = house.client("w")
+    fixture = ListenerFixture(one("produce", "manage", "look"))
+    guest = fixture.client("w")
     guest.ask(Action.PRODUCE, queue="a", data=1)
     guest.ask(Action.MONITOR, queue="a")
     guest.send({"action": 15, "command": "status", "seq": 1})
-    assert house.audited() == []
+    assert fixture.audited() == []
     guest.ask(Action.REMOVE, queue="a")
     guest.ask(Action.CONSUME, queues=["a", "b"])
-    removed, refused = house.audited()
+    removed, refused = fixture.audited()
     assert removed == {
         "at": removed["at"],
         "principal": "w",
@@ -281,55 +281,55 @@ def test_what_manages_and_what_is_refused_is_written_down_and_nothing_else() -> 
     assert (refused["action"], refused["queues"], refused["missing"]) == ("consume", ["a", "b"], "consume")
     client: Any = Probe()
     call = Call(Request(Action.PRODUCE, queue="q"), client, 1, ref(client))
-    house.listener.actor_ref.tell(RefusedForwarded(3, [(call, "produce")]))
-    house.crank()
-    [line] = house.audited()
+    fixture.listener.actor_ref.tell(RefusedForwarded(3, [(call, "produce")]))
+    fixture.crank()
+    [line] = fixture.audited()
     assert (line["from"], line["missing"]) == ("node 3", "produce")
 
 
 def test_what_changed_nothing_is_not_written_down_as_done() -> None:
-    house = House({"m": rights_of(["manage"])})
-    guest = house.client("m")
+    fixture = ListenerFixture({"m": rights_of(["manage"])})
+    guest = fixture.client("m")
     guest.send(
         {"action": 6, "queue": "there is none"}, {"action": 13, "queue": "nor this"}, {"action": 5, "queue": "b"}
     )
-    assert [line["queue"] for line in house.audited()] == ["b"]
+    assert [line["queue"] for line in fixture.audited()] == ["b"]
 
 
 def test_who_may_manage_one_queue_can_not_move_the_lines_of_others_out_of_the_file() -> None:
-    house = House({"boss": rights_of(["manage"]), "mine": rights_of(["manage"])})
-    boss, mine = house.client("boss"), house.client("mine")
+    fixture = ListenerFixture({"boss": rights_of(["manage"]), "mine": rights_of(["manage"])})
+    boss, mine = fixture.client("boss"), fixture.client("mine")
     for number in range(50):
         mine.send(*[{"action": 5, "queue": "mine", "max_size": number * 100 + one} for one in range(1, 101)])
         mine.replies()
     boss.send({"action": 5, "queue": "payroll", "paused": True})
-    lines = house.audited()
+    lines = fixture.audited()
     assert sum(line["principal"] == "mine" for line in lines) <= ALLOWED_MAX
     assert lines[-1]["queue"] == "payroll"
-    house.crank(3.0)
-    assert sum(line.get("left_out_before", 0) for line in house.audited()) == 5000 - ALLOWED_MAX
+    fixture.crank(3.0)
+    assert sum(line.get("left_out_before", 0) for line in fixture.audited()) == 5000 - ALLOWED_MAX
 
 
 def test_a_flood_of_refusals_is_not_a_flood_of_lines() -> None:
-    house = House(one())
-    guest = house.client()
+    fixture = ListenerFixture(one())
+    guest = fixture.client()
     for _ in range(10):
         guest.send(*[{"action": 1, "queue": "a", "data": 1}] * 100)
     guest.connection.principal = Principal("m", rights_of(["manage"]))
     guest.send({"action": 5, "queue": "a", "max_size": 9})
-    lines = house.audited()
+    lines = fixture.audited()
     assert sum(not line["allowed"] for line in lines) <= 500
     assert lines[-1]["allowed"], "what is allowed is always written down"
-    house.crank(8.0)
+    fixture.crank(8.0)
     guest.send({"action": 1, "queue": "a", "data": 1})
-    assert house.audited()[-1]["left_out_before"] >= 400
+    assert fixture.audited()[-1]["left_out_before"] >= 400
 
 
 def test_a_line_of_the_audit_has_the_beginning_of_what_is_long() -> None:
-    house = House({"w": rights_of(["produce"])})
-    guest = house.client("w")
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    guest = fixture.client("w")
     assert guest.ask(Action.REMOVE, queue="q" * 255)["error"] == "not_allowed"
     assert guest.ask(Action.CONSUME, queues=["n" * 255, "b", "c", "d"])["error"] == "not_allowed"
-    one_, several = house.audited()
+    one_, several = fixture.audited()
     assert one_["queue"] == "q" * 100
     assert several["queues"] == ["n" * 100, "b", "c"]

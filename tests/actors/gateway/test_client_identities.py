@@ -8,97 +8,97 @@ from actors.gateway.listener import NEWCOMERS
 from actors.messages.rights import Rights
 from actors.node.access_file import rights_of
 from quorate.protocol import Action
-from tests.actors.gateway.house import Guest, House
+from tests.actors.gateway.listener_fixture import Guest, ListenerFixture
 
 
 def test_the_last_places_are_for_this_machine_and_for_who_may_operate_the_node() -> None:
-    house = House({"w": rights_of(["produce"]), "op": rights_of(["operate"])}, connections_max=2)
+    fixture = ListenerFixture({"w": rights_of(["produce"]), "op": rights_of(["operate"])}, connections_max=2)
     for _ in range(2):
-        assert house.client().refused is None
-    assert house.client(host="127.0.0.1").refused is None
-    operators = [house.client("op") for _ in range(RESERVED)]
+        assert fixture.client().refused is None
+    assert fixture.client(host="127.0.0.1").refused is None
+    operators = [fixture.client("op") for _ in range(RESERVED)]
     operator = operators[0]
     assert all(one.connection.identity.known.principal.name == "op" for one in operators)
-    assert house.client(host="127.0.0.1").refused is None, "those have places of their own"
+    assert fixture.client(host="127.0.0.1").refused is None, "those have places of their own"
     assert operator.ask(Action.MONITOR, queue="a")["error"] == "not_allowed", "it is served"
-    other = house.client()
-    other.send({"action": 16, "token": house.tokens["w"]})
+    other = fixture.client()
+    other.send({"action": 16, "token": fixture.tokens["w"]})
     assert [reply["error"] for reply in other.replies()] == ["overloaded"]
-    hasty = house.client()
+    hasty = fixture.client()
     hasty.send({"action": 1, "queue": "a", "data": 1})
     assert [reply["error"] for reply in hasty.replies()] == ["overloaded"]
     assert hasty.end.closed_how
-    silent = house.client()
-    house.crank(PROBATION_S + 0.1)
+    silent = fixture.client()
+    fixture.crank(PROBATION_S + 0.1)
     assert [reply["error"] for reply in silent.replies()] == ["overloaded"]
     assert operator.end.closed_how == ""
 
 
 def test_the_last_places_are_so_many_and_a_certificate_is_as_good_as_a_token_for_one() -> None:
-    house = House({"op": rights_of(["operate"])}, connections_max=1)
+    fixture = ListenerFixture({"op": rights_of(["operate"])}, connections_max=1)
     table = AccessTable({"op": Entry(rights_of(["operate"]), (), ("op.example",))}, rights_of(["look"]))
-    house.change(table)
-    proved = Guest(house, "192.0.2.8", ("op.example",))
+    fixture.change(table)
+    proved = Guest(fixture, "192.0.2.8", ("op.example",))
     assert proved.refused is None, "it has the only ordinary place"
-    operators = [Guest(house, "192.0.2.8", ("op.example",)).refused for _ in range(RESERVED + 1)]
+    operators = [Guest(fixture, "192.0.2.8", ("op.example",)).refused for _ in range(RESERVED + 1)]
     assert operators == [None] * RESERVED + ["1 clients are connected already"]
-    near = [Guest(house, "127.0.0.1") for _ in range(RESERVED + 1)]
+    near = [Guest(fixture, "127.0.0.1") for _ in range(RESERVED + 1)]
     assert [one.refused for one in near] == [None] * (RESERVED + 1), "the last may show a token, for a moment"
     near[-1].send({"action": 11, "queue": "a"})
     assert [reply["error"] for reply in near[-1].replies()] == ["overloaded"]
-    house.listener.closed(proved.connection)
-    assert Guest(house, "192.0.2.8", ("op.example",)).refused is None, "an ordinary place is free again"
+    fixture.listener.closed(proved.connection)
+    assert Guest(fixture, "192.0.2.8", ("op.example",)).refused is None, "an ordinary place is free again"
 
 
 def test_strangers_of_this_machine_keep_nobody_out_who_has_a_token() -> None:
     """As everybody's behind a proxy on this machine."""
-    house = House({"app": rights_of(["produce"])}, connections_max=20)
-    crowd = [house.client(host="127.0.0.1") for _ in range(60)]
+    fixture = ListenerFixture({"app": rights_of(["produce"])}, connections_max=20)
+    crowd = [fixture.client(host="127.0.0.1") for _ in range(60)]
     for guest in crowd:
         if guest.end.closed_how:
-            house.listener.closed(guest.connection)
-    known = [house.client("app", host="127.0.0.1") for _ in range(20)]
+            fixture.listener.closed(guest.connection)
+    known = [fixture.client("app", host="127.0.0.1") for _ in range(20)]
     assert all(guest.refused is None and not guest.end.closed_how for guest in known)
     assert all(guest.ask(Action.PRODUCE, queue="a", data=1).get("error") != "overloaded" for guest in known)
 
 
 def test_strangers_that_show_nothing_make_room_for_who_does() -> None:
-    house = House({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=3)
-    crowd = [house.client() for _ in range(9)]
+    fixture = ListenerFixture({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=3)
+    crowd = [fixture.client() for _ in range(9)]
     for guest in crowd[:-3]:
         assert guest.end.closed_how == "abort", "the oldest goes for the next"
-        house.listener.closed(guest.connection)
+        fixture.listener.closed(guest.connection)
     assert all(guest.end.closed_how == "" for guest in crowd[-3:])
-    app = house.client("app")
+    app = fixture.client("app")
     assert app.end.closed_how == ""
     for _ in range(20):
-        house.client()
+        fixture.client()
     assert app.end.closed_how == "", "a client with a token makes room for nobody"
-    operators = [house.client("op") for _ in range(RESERVED)]
+    operators = [fixture.client("op") for _ in range(RESERVED)]
     assert all(guest.end.closed_how == "" for guest in operators)
-    assert house.client(host="127.0.0.1").refused is None
+    assert fixture.client(host="127.0.0.1").refused is None
 
 
 def test_who_finds_all_places_taken_by_those_who_are_known_is_tried_for_a_moment() -> None:
-    house = House({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=1)
-    house.client("app")
-    crowd = [house.client() for _ in range(PROBATION_MAX * 3)]
+    fixture = ListenerFixture({"op": rights_of(["operate"]), "app": rights_of(["produce"])}, connections_max=1)
+    fixture.client("app")
+    crowd = [fixture.client() for _ in range(PROBATION_MAX * 3)]
     assert sum(not guest.end.closed_how for guest in crowd) >= 1
-    operators = [house.client("op") for _ in range(RESERVED)]
+    operators = [fixture.client("op") for _ in range(RESERVED)]
     assert all(guest.end.closed_how == "" for guest in operators)
 
 
 def test_without_an_access_file_nobody_makes_room() -> None:
-    house = House(None, connections_max=2)
-    there = [house.client() for _ in range(2)]
-    assert house.client().refused is not None
+    fixture = ListenerFixture(None, connections_max=2)
+    there = [fixture.client() for _ in range(2)]
+    assert fixture.client().refused is not None
     assert all(guest.end.closed_how == "" for guest in there)
 
 
 def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:
-    house = House({"w": rights_of(["produce"])})
-    silent, known = house.client(), house.client("w")
-    house.crank(AUTHENTICATE_S + 0.1)
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    silent, known = fixture.client(), fixture.client("w")
+    fixture.crank(AUTHENTICATE_S + 0.1)
     assert [reply["error"] for reply in silent.replies()] == ["not_authenticated"]
     assert not known.end.closed_how
 
@@ -106,68 +106,68 @@ def test_who_may_do_nothing_without_a_token_shows_one_or_makes_room() -> None:
 @pytest.mark.parametrize("connections_max", [2, 100])
 def test_of_who_has_left_no_timer_is_left(connections_max: int) -> None:
     """A flood of strangers that come and go, some thousand a second, was kept for ten seconds."""
-    house = House({"w": rights_of(["produce"])}, connections_max=connections_max)
-    house.crank()
-    before = house.waiting_timers()
+    fixture = ListenerFixture({"w": rights_of(["produce"])}, connections_max=connections_max)
+    fixture.crank()
+    before = fixture.waiting_timers()
     for _ in range(connections_max):
-        house.client("w")
-    there = house.waiting_timers()
+        fixture.client("w")
+    there = fixture.waiting_timers()
     for _ in range(2 * PROBATION_MAX):
-        guest = house.client()
+        guest = fixture.client()
         guest.connection.lost()
-    assert house.waiting_timers() == there
+    assert fixture.waiting_timers() == there
     assert there <= before + connections_max
 
 
 def test_who_found_no_place_and_has_left_leaves_no_timer() -> None:
-    house = House(None, connections_max=1)
-    house.client()
-    there = house.waiting_timers()
-    turned_away = house.client()
+    fixture = ListenerFixture(None, connections_max=1)
+    fixture.client()
+    there = fixture.waiting_timers()
+    turned_away = fixture.client()
     assert turned_away.refused is not None
-    assert house.waiting_timers() == there + 1
+    assert fixture.waiting_timers() == there + 1
     turned_away.connection.lost()
-    assert house.waiting_timers() == there
+    assert fixture.waiting_timers() == there
 
 
 def test_clients_that_come_and_ask_nothing_begin_turns() -> None:
     """Of a flood of them all objects were young when the garbage collector was asked next."""
-    house = House(None, connections_max=1000)
+    fixture = ListenerFixture(None, connections_max=1000)
     begun = []
     for _ in range(3 * NEWCOMERS):
-        house.client()
-        begun.append(house.listener.turn.is_begun)
-        house.crank()
+        fixture.client()
+        begun.append(fixture.listener.turn.is_begun)
+        fixture.crank()
     assert begun.count(True) == 3
 
 
 def test_after_a_token_that_is_none_no_other_is_looked_at() -> None:
-    house = House({"w": rights_of(["produce"])})
-    guest = house.client()
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    guest = fixture.client()
     for _ in range(5):
-        house.client().send({"action": 16, "token": "w.wrong"})
-    guest.send({"action": 16, "token": "w.wrong"}, {"action": 16, "token": house.tokens["w"]})
+        fixture.client().send({"action": 16, "token": "w.wrong"})
+    guest.send({"action": 16, "token": "w.wrong"}, {"action": 16, "token": fixture.tokens["w"]})
     assert guest.replies() == []
     assert guest.end.closed_how == "abort"
     assert guest.connection.principal.rights == Rights({})
 
 
 def test_whose_token_failed_gains_nothing_by_a_reload() -> None:
-    house = House({"w": rights_of(["produce"])}, rights_of(["produce"]))
+    fixture = ListenerFixture({"w": rights_of(["produce"])}, rights_of(["produce"]))
     for _ in range(5):
-        house.client().send({"action": 16, "token": "w.wrong"})
-    guest = house.client()
+        fixture.client().send({"action": 16, "token": "w.wrong"})
+    guest = fixture.client()
     guest.send({"action": 16, "token": "w.wrong"})
-    house.change(house.table({"w": rights_of(["produce", "look"])}))
+    fixture.change(fixture.table({"w": rights_of(["produce", "look"])}))
     guest.send({"action": 1, "queue": "a", "data": 1})
-    house.crank(FAILURE_WAIT_MAX_S)
+    fixture.crank(FAILURE_WAIT_MAX_S)
     assert next(reply["error"] for reply in guest.replies()) == "not_authenticated"
-    assert "a" not in house.shard.state.queues
+    assert "a" not in fixture.shard.state.queues
 
 
 def test_of_many_that_guess_at_one_address_so_many_wait_and_the_rest_is_closed() -> None:
-    house = House({"w": rights_of(["produce"])})
-    guessing = [house.client() for _ in range(60)]
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    guessing = [fixture.client() for _ in range(60)]
     for guest in guessing:
         guest.send({"action": 16, "token": "w.wrong"})
     assert [bool(guest.replies()) for guest in guessing[:4]] == [True] * 3 + [False]
@@ -176,11 +176,11 @@ def test_of_many_that_guess_at_one_address_so_many_wait_and_the_rest_is_closed()
 
 
 def test_a_client_of_another_worker_has_the_rights_that_its_proof_has_here() -> None:
-    house = House({"w": rights_of(["produce"])})
-    known, stranger = house.client(), house.client()
-    house.listener.admit_moved(known.connection, ("192.0.2.7", 5), "w", house.hashes["w"].name)
-    house.listener.admit_moved(stranger.connection, ("192.0.2.7", 5), "w", "something else")
+    fixture = ListenerFixture({"w": rights_of(["produce"])})
+    known, stranger = fixture.client(), fixture.client()
+    fixture.listener.admit_moved(known.connection, ("192.0.2.7", 5), "w", fixture.hashes["w"].name)
+    fixture.listener.admit_moved(stranger.connection, ("192.0.2.7", 5), "w", "something else")
     assert known.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0
     assert stranger.ask(Action.PRODUCE, queue="a", data=1)["error"] == "not_allowed"
-    house.crank(AUTHENTICATE_S + 0.1)
+    fixture.crank(AUTHENTICATE_S + 0.1)
     assert known.ask(Action.PRODUCE, queue="a", data=1)["code"] == 0

@@ -11,7 +11,7 @@ from actors.node.access_file import rights_of
 from quorate.actions import OF_NODE, OF_QUEUES, TABLE, Right
 from quorate.protocol import Action, Request
 from storage.kinds import KINDS
-from tests.actors.gateway.house import House
+from tests.actors.gateway.listener_fixture import ListenerFixture
 from tests.examples import examples
 
 # -- tables --------------------------------------------------------------------------------------------------------
@@ -225,20 +225,20 @@ requests = st.one_of(
 )
 
 
-def filled() -> House:
-    house = House({}, virtual={"virtual": ["a", "b"]})
-    owner = house.client(host="127.0.0.1")
+def filled() -> ListenerFixture:
+    fixture = ListenerFixture({}, virtual={"virtual": ["a", "b"]})
+    owner = fixture.client(host="127.0.0.1")
     owner.connection.principal = Principal("owner", EVERY_RIGHT)
     for queue in QUEUES:
         for n in range(2):
             assert owner.ask(Action.PRODUCE, queue=queue, data=f"secret of {queue}", retry=30, key=f"k{n}")["code"] == 0
         assert owner.ask(Action.CONSUME, queue=queue)["code"] == 0
-    return house
+    return fixture
 
 
-def of_queue(house: House, queue: str) -> Any:
+def of_queue(fixture: ListenerFixture, queue: str) -> Any:
     """All that is to be known of it."""
-    state = house.shard.state
+    state = fixture.shard.state
     kept = state.queues.get(queue)
     messages = {
         message.msg_id: (bytes(message.data), message.place, message.deliveries, message.due_at)
@@ -253,10 +253,10 @@ def of_queue(house: House, queue: str) -> Any:
 def test_no_sequence_of_requests_reads_or_changes_what_its_rights_exclude(
     allow: list[str], asked: list[dict[str, Any]]
 ) -> None:
-    house = filled()
+    fixture = filled()
     held = rights_of(allow)
-    before = {queue: of_queue(house, queue) for queue in QUEUES}
-    guest = house.client()
+    before = {queue: of_queue(fixture, queue) for queue in QUEUES}
+    guest = fixture.client()
     guest.connection.principal = Principal("w", held)
     changing = ("produce", "consume", "manage")
     for request in asked:
@@ -274,12 +274,12 @@ def test_no_sequence_of_requests_reads_or_changes_what_its_rights_exclude(
                 assert "for a, b" not in text, "what a virtual queue stands for"
     for queue in QUEUES:
         if not any(held.may(right, queue) for right in changing):
-            assert of_queue(house, queue) == before[queue], f"{queue} has changed"
+            assert of_queue(fixture, queue) == before[queue], f"{queue} has changed"
 
 
 def test_what_is_refused_is_the_same_whether_the_queue_is_there_or_not() -> None:
-    house = filled()
-    guest = house.client()
+    fixture = filled()
+    guest = fixture.client()
     guest.connection.principal = Principal("w", rights_of(["look:other"]))
     for action in (1, 2, 4, 5, 6, 11, 13, 18, 104):
         there = guest.ask(action, queue="a", data=1) if action == 1 else guest.ask(action, queue="a")
@@ -294,8 +294,8 @@ def test_what_is_refused_is_the_same_whether_the_queue_is_there_or_not() -> None
 
 
 def test_a_virtual_queue_reaches_only_queues_that_its_producer_may_produce_to() -> None:
-    house = filled()
-    guest = house.client()
+    fixture = filled()
+    guest = fixture.client()
     for allow, code in ((["produce:virtual"], -1), (["produce:virtual", "produce:a"], -1), (["produce:?"], -1)):
         guest.connection.principal = Principal("w", rights_of(allow))
         assert guest.ask(Action.PRODUCE, queue="virtual", data=1)["code"] == code, allow
@@ -304,8 +304,8 @@ def test_a_virtual_queue_reaches_only_queues_that_its_producer_may_produce_to() 
 
 
 def test_a_list_counts_and_shows_what_its_client_may_see() -> None:
-    house = filled()
-    guest = house.client()
+    fixture = filled()
+    guest = fixture.client()
     guest.connection.principal = Principal("w", rights_of(["look:a*"]))
     reply = guest.ask(Action.LIST, count=1)
     assert ([row["name"] for row in reply["queue_list"]], reply["queue_count"], reply["next"]) == (["a"], 2, "a")

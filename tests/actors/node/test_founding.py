@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from actors.node.founding import FILE, Founding, FoundingError, founded
+from actors.node.founding import FILE, FoundedWith, FoundingError, founded
 
 
 def test_a_folder_keeps_what_it_was_founded_with(tmp_path: Path) -> None:
@@ -29,7 +29,7 @@ def test_without_shard_0_the_others_are_not_taken_for_new(tmp_path: Path) -> Non
 
 def test_a_folder_of_before_has_one_shard(tmp_path: Path) -> None:
     (tmp_path / "shard-0").mkdir()
-    assert founded(tmp_path, 1) == Founding(1, 0)
+    assert founded(tmp_path, 1) == FoundedWith(1, 0)
     with pytest.raises(FoundingError, match="founded with 1"):
         founded(tmp_path, 2)
 

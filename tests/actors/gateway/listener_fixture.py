@@ -31,7 +31,7 @@ class Answering(Shard):
         send_answers(self.broker.ledger.take_answers())
 
 
-class House:
+class ListenerFixture:
     """`allow`: for each principal its rights as the access file has them; None: there is no file."""
 
     def __init__(
@@ -112,15 +112,15 @@ class House:
 class Guest:
     """A client's connection; `names`: of its certificate."""
 
-    def __init__(self, house: House, host: str, names: tuple[str, ...] = ()) -> None:
-        self.house = house
+    def __init__(self, fixture: ListenerFixture, host: str, names: tuple[str, ...] = ()) -> None:
+        self.fixture = fixture
         self.end = End()
-        self.connection = Connection(self.end, house.listener, JsonSession(RequestLimits()), ConnectionLimits())
-        self.refused = house.listener.admit(self.connection, (host, 5), names)
+        self.connection = Connection(self.end, fixture.listener, JsonSession(RequestLimits()), ConnectionLimits())
+        self.refused = fixture.listener.admit(self.connection, (host, 5), names)
 
     def send(self, *requests: dict[str, Any]) -> None:
         self.connection.receive(b"".join(map(msgspec.json.encode, requests)))
-        self.house.crank()
+        self.fixture.crank()
 
     def replies(self) -> list[dict[str, Any]]:
         lines, self.end.sent = self.end.sent.splitlines(), b""

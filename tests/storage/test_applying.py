@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from storage.applying import LOOK_EVERY, Applying
 from storage.entry import StoredEntry
 from storage.entry_making import make_entries
-from storage.following import LOOK_EVERY, Following
 from storage.records import Confirm, Produce
 from storage.state import ShardState
 
@@ -28,7 +28,7 @@ def late(answers: list[bool]) -> Any:
 
 def whole() -> ShardState:
     state = ShardState()
-    Following(state, entries()).go_on(late([]))
+    Applying(state, entries()).go_on(late([]))
     return state
 
 
@@ -38,13 +38,13 @@ def shown(state: ShardState) -> Any:
 
 def test_all_at_once() -> None:
     state = ShardState()
-    assert Following(state, entries()).go_on(late([]))
+    assert Applying(state, entries()).go_on(late([]))
     assert shown(state) == shown(whole())
 
 
 def test_some_in_each_piece() -> None:
     state = ShardState()
-    following = Following(state, entries())
+    following = Applying(state, entries())
     seen = []
     while not following.go_on(late([True])):
         seen.append(state.trans_id)
@@ -54,10 +54,10 @@ def test_some_in_each_piece() -> None:
 
 def test_what_the_state_has_is_passed_over() -> None:
     state = whole()
-    assert Following(state, entries()).go_on(late([True] * 9)) is False, "it is asked behind each entry"
+    assert Applying(state, entries()).go_on(late([True] * 9)) is False, "it is asked behind each entry"
     assert shown(state) == shown(whole())
 
 
 def test_a_gap_is_a_fault_of_ours() -> None:
     with pytest.raises(AssertionError):
-        Following(ShardState(), entries()[1:]).go_on(late([]))
+        Applying(ShardState(), entries()[1:]).go_on(late([]))

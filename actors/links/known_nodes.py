@@ -1,4 +1,4 @@
-"""Known: who this node is, whom it knows, and who may come. A machine."""
+"""KnownNodes: who this node is, whom it knows, and who may come. A machine."""
 
 from actors.links.contact import Contact
 from actors.messages.peers import Introduce
@@ -9,7 +9,7 @@ from storage.records import Member
 from storage.vote_file import Identity
 
 
-class Known:
+class KnownNodes:
     """One worker's. `greeting` is how it introduces itself, for node `node_id`, and `said` what its shard's log knows.
 
     `led`: the node that leads each of the other shards, 0: this one.

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from actors.links.known import Known
+from actors.links.known_nodes import KnownNodes
 from actors.messages.peers import Introduce
 from net.peers.greeting import Greeting
 from net.peers.messages import PEER_MAJOR, Hello
@@ -21,9 +21,9 @@ def hello(node_id: int = 2, disk_id: int = 22, cluster_id: int = 9, **changed: i
     return Hello(**fields, node_id=node_id, cluster_id=cluster_id, disk_id=disk_id, host="h", port=1)
 
 
-def known(identity: Identity) -> Known:
+def known(identity: Identity) -> KnownNodes:
     """What node 1 of two knows, from which node 5 was removed."""
-    it = Known(Greeting(), 1)
+    it = KnownNodes(Greeting(), 1)
     it.said = Introduce(OWN, identity, (OWN, OTHER), False, (GONE,))
     return it
 
@@ -68,7 +68,7 @@ def test_who_has_proved_the_secret_is_let_in_though_this_nodes_log_does_not_know
 
 
 def test_a_node_without_a_cluster_lets_a_cluster_in() -> None:
-    alone = Known(Greeting(), 1)
+    alone = KnownNodes(Greeting(), 1)
     alone.said = Introduce(OWN, Identity(0, 1, 11), (), True)
     assert alone.fault(hello()) is None
 

@@ -1,4 +1,4 @@
-"""Following: applying what is committed to a state, in pieces. A machine.
+"""Applying: what is committed to a state, in pieces. A machine.
 
 An entry may hold the acknowledgements of ten thousand messages, and several may be committed at once. Between pieces
 the state is in the middle of an entry: nobody may ask it anything meanwhile.
@@ -15,7 +15,7 @@ LOOK_EVERY: Final = 2
 """Behind so many records it is asked whether it is late: one may clear two thousand messages, which takes 5 ms."""
 
 
-class Following:
+class Applying:
     """Of one state, which the `entries` follow; those that it has are passed over."""
 
     def __init__(self, state: ShardState, entries: list[StoredEntry]) -> None:

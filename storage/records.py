@@ -278,7 +278,7 @@ class Member(msgspec.Struct, array_like=True, gc=False, frozen=True):
     """A node of the cluster. `disk_id` is its data folder's own number, 0 while it is not known.
 
     One that does not vote is being brought up to date. In the log of a shard beyond 0, `root_disk_id` is the disk that
-    shard 0's log knows the node by (0: not known): see `actors.cluster.following_root`.
+    shard 0's log knows the node by (0: not known): see `actors.cluster.root_members`.
     """
 
     node_id: int

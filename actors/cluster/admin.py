@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from actors.cluster.balancing import Balancing
 from actors.cluster.decisions import Decisions
-from actors.cluster.following_root import next_members, to_be_removed
 from actors.cluster.leading import Leading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import ReplicatorSettings
+from actors.cluster.root_members import next_members, to_be_removed
 from actors.messages.call import Call
 from actors.messages.calls import Answered
 from actors.messages.lifecycle import EndWaits, HandedOver

@@ -5,9 +5,9 @@ that node has been a good successor for `after_s` on end: so a node that comes b
 comes and goes does not.
 """
 
-from actors.cluster.following_root import preferred
 from actors.cluster.membership import CAUGHT_UP_RECORDS
 from actors.cluster.progress import Progress
+from actors.cluster.root_members import preferred
 from storage.records import Members
 
 

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.pace import Pace
 from actors.cluster.progress import WINDOW_BYTES
 from actors.cluster.pushing import Lateness
 from actors.cluster.replicated_log import ReplicatedLog
@@ -82,6 +81,29 @@ READ_RECORDS_MAX: Final = 10_000
 """What is not applied yet is kept as it was read, up to so many records, in entries of at most `READ_BYTES_MAX`."""
 
 READ_BYTES_MAX: Final = 64 << 10
+
+
+class Pace:
+    """`records_per_s` records (or rows of a snapshot) a second, at most a fifth of a second's worth at once, or one.
+
+    Times are monotonic seconds.
+    """
+
+    def __init__(self, records_per_s: int, now: float) -> None:
+        self._records_per_s = records_per_s
+        self._allowance = float(records_per_s)
+        self._at = now
+
+    def allowed(self, now: float) -> float:
+        """How many records may be pulled now."""
+        passed = max(now - self._at, 0.0)
+        self._at = now
+        self._allowance = min(self._allowance + passed * self._records_per_s, max(self._records_per_s / 5, 1.0))
+        return self._allowance
+
+    def spend(self, records: int) -> None:
+        """So many were pulled."""
+        self._allowance -= records
 
 
 class Following:

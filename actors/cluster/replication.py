@@ -16,9 +16,8 @@ How the roles work together:
 """
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.following import Following, ReplicationLimits
+from actors.cluster.following import Following, Pace, ReplicationLimits
 from actors.cluster.leading import Leading
-from actors.cluster.pace import Pace
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.cluster.snapshot_intake import SnapshotIntake
 from actors.messages.checkpoints import EntriesRead, PartStaged, SnapshotRead

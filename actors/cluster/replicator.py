@@ -23,11 +23,11 @@ from actors.cluster.decisions import (
     RouterDecision,
     WriteEntries,
 )
-from actors.cluster.founding import Founder
 from actors.cluster.leading import Leading
 from actors.cluster.log_reading import LogReading
 from actors.cluster.replication import Replication
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
+from actors.cluster.root_members import Founder
 from actors.cluster.status_replies import StatusReplies
 from actors.disk.log_writer import LogWriter
 from actors.messages.answering import send_answers
@@ -42,12 +42,12 @@ from actors.messages.checkpoints import (
     RawRead,
     SnapshotRead,
 )
-from actors.messages.client_counts import ClientCounts
 from actors.messages.election import Standing
 from actors.messages.lifecycle import HandedOver, HandOver, Stop, Stopped
 from actors.messages.log import Append, Drained, ReloadNeeded, StateGone, StateLoaded
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToReplicator
+from actors.messages.measures import ClientCounts
 from actors.messages.peers import (
     PeerDown,
     PeerFault,

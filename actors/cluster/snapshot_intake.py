@@ -8,8 +8,7 @@ import math
 from typing import Final
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.following import PULL_RETRY_S, Following
-from actors.cluster.pace import Pace
+from actors.cluster.following import PULL_RETRY_S, Following, Pace
 from actors.cluster.replicated_log import ReplicatedLog
 from actors.messages.checkpoints import PartStaged, StagePart
 from actors.messages.peers import CutPeer, SendPeers

@@ -2,18 +2,38 @@
 
 Calls for one destination leave together, cut into frames that are not too long: the cluster's own words wait behind
 each. With several clients the next calls mostly come in the turn after their answers, and are waited for
-(`CommitDelay`).
+(`CommitDelay`). `Voice` says what a Router's parts say to other nodes and workers, by their keys.
 """
 
-from typing import Final
+from typing import Any, Final
 
 from actors.gateway.under_way import Forwarding, call_bytes
-from actors.gateway.voice import Voice
+from actors.messages.mailbox import Mailbox
+from actors.messages.mailboxes import ToLinks
+from actors.messages.peers import CutPeer, SendPeers
 from actors.messages.worker_keys import node_of
 from actors.runtime.commit_delay import CommitDelay
 from actors.runtime.contract import Runtime
 from net.peers.forwarding import packed_call
 from net.peers.messages import Forward, ForwardedCall
+
+
+class Voice:
+    """One Router's; `links` is known before any message comes."""
+
+    def __init__(self) -> None:
+        self.links: Mailbox[ToLinks]
+        self.has_ended = False
+
+    def say(self, key: int, message: Any) -> None:
+        """Say this to that one, if there is a link."""
+        if not self.has_ended:
+            self.links.tell(SendPeers((key,), message))
+
+    def cut(self, key: int, reason: str) -> None:
+        """Say that what that one says can't be right."""
+        self.links.tell(CutPeer(key, reason))
+
 
 FORWARD_BYTES: Final = 1 << 20
 """What one frame of forwarded calls or answers has at most, or one of them."""

@@ -1,14 +1,16 @@
-"""ClientMoves: which clients should be another worker's, since they ask its shard again and again. A machine.
+"""Clients that another worker of their node should go on with, since they ask its shard again and again.
 
 The system gives a new connection to any of a node's workers. Most clients work on one queue; one that has asked the
 same shard `move_after` times on end, and that shard is led by another worker of this node, is better off there: its
 requests then need no way over a socket. Moving costs some requests' time, so a client that has moved has to ask
-twice as often before it moves again.
+twice as often before it moves again. `ClientMoves` says which, for the Router: a machine; `MovingClients` lets them go,
+for the Listener, once nothing of theirs is under way.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
+from actors.gateway.listener_limits import Move
 from actors.messages.call import Client
 from net.clients.connection import Connection
 
@@ -54,3 +56,29 @@ class ClientMoves:
             return False
         affinity.count = 0
         return self._move_after > 0 and shard in self.led_here
+
+
+class MovingClients:
+    """Of one Listener. `move` gives a quiet one away."""
+
+    def __init__(self, move: Move) -> None:
+        self._move = move
+        self._to: dict[Connection, int] = {}
+
+    def begin(self, connection: Connection, shard: int) -> None:
+        """Let it go on with that shard's worker."""
+        self._to[connection] = shard
+        connection.is_moving = True
+        self.go_on(connection)
+
+    def go_on(self, connection: Connection) -> None:
+        """Let it go if it is quiet."""
+        shard = self._to.get(connection)
+        if shard is not None and connection.is_quiet:
+            connection.is_moving = False
+            del self._to[connection]
+            self._move(connection, shard)
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a client that is gone."""
+        self._to.pop(connection, None)

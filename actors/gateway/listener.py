@@ -13,22 +13,18 @@ from typing import Any, Final
 from actors.gateway.access import AccessTable
 from actors.gateway.auditing import AUDITED, is_audited
 from actors.gateway.client_identities import ClientIdentities, address_of
-from actors.gateway.datagrams import Datagrams
-from actors.gateway.listener_limits import ListenerLimits, Move, ReachedLimits
-from actors.gateway.moving_clients import MovingClients
+from actors.gateway.client_moves import MovingClients
+from actors.gateway.listener_limits import Datagrams, ListenerLimits, Move, ReachedLimits, Room, TurnedAway
 from actors.gateway.reception import OwnSettings
 from actors.gateway.rests import Rests
-from actors.gateway.room import Room
-from actors.gateway.turned_away import TurnedAway
 from actors.gateway.turns import Turns
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call
 from actors.messages.calls import Answered, ClientGone, Execute, RightsChanged, StrangersForwarded
-from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, EndWaits, MoveClient, Reconfigure, Stop, Stopped
 from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToAuditor, ToListener, ToRouter
-from actors.messages.measures import bucket_of
+from actors.messages.measures import ClientCounts, bucket_of
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor

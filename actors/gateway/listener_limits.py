@@ -1,14 +1,26 @@
-"""How much clients may make a Listener hold, which limits were reached lately, and how a client leaves."""
+"""How much clients may make a Listener hold: parts of it.
+
+The limits and which of them were reached lately; `Room`, what all clients of a worker make it hold, and who is cut off
+when that is too much; `Datagrams`, what their senders, who may be anybody, may ask for; `TurnedAway`, clients that
+found no place, which are told to the log, and not so often that telling it is the harm.
+"""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from actors.messages.client_counts import ClientCounts
+from actors.messages.call import Call
+from actors.messages.measures import ClientCounts
+from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
+from net.clients.held_bytes import Account, HeldBytes
 from net.clients.udp import DatagramClient
+from net.protocols.session import LARGE_BYTES
+from net.refusals import Refusals
+from quorate.actions import NOT_BY_DATAGRAM, WAITS
+from quorate.protocol import ErrorWord, Reply, Request, refusal
 
 CALM_SWEEPS: Final = 60
 """A limit that was not reached for so many sweeps is logged again when it is."""
@@ -98,3 +110,132 @@ class DatagramWaits:
         self._by_host[host] -= 1
         if not self._by_host[host]:
             del self._by_host[host]
+
+
+class Room:
+    """For `connections`, up to `bytes_max`. `held`: the ledger of it all; `reached`: told of limits."""
+
+    def __init__(self, bytes_max: int, connections: Mapping[Connection, None], reached: ReachedLimits) -> None:
+        self.held = HeldBytes(bytes_max)
+        self._connections = connections
+        self.reached = reached
+        self._is_making = False
+
+    def account(self) -> Account:
+        """Open a new client's."""
+        return Account(self.held)
+
+    def overdrawn(self, connection: Connection, wanted: int) -> None:
+        """Cut off whoever holds most for nothing, until all is within its limit: strangers before all others.
+
+        So it is also where a client that is no stranger would take `wanted` bytes more.
+        """
+        if self._is_making:
+            return  # what refuses a client may itself be held back
+        self._is_making = True
+        self._make(connection, wanted)
+        self._is_making = False
+
+    def _make(self, connection: Connection, wanted: int) -> None:
+        held = self.held
+        while held.is_full or held.are_strangers_full or (connection.account.is_known and not self._fits(wanted)):
+            strangers = [one for one in self._connections if not one.account.is_known and one.account.yielding]
+            may_be_known = held.is_full and not strangers
+            others = [one for one in self._connections if one.account.yielding] if may_be_known else strangers
+            if not others:
+                return  # what is left is being done, and goes when it is answered
+            self._cut_off(max(others, key=lambda one: one.account.yielding))
+
+    def _fits(self, wanted: int) -> bool:
+        return self.held.used + wanted <= self.held.bytes_max
+
+    def _cut_off(self, connection: Connection) -> None:
+        held = self.held
+        self.reached.note("max_held_bytes", f"clients' requests and replies take {held.used} bytes; some are cut off")
+        if connection.account.partial * 2 > connection.account.yielding:
+            reason = f"the requests and replies of all clients take more than {held.bytes_max} bytes"
+            connection.refuse_all(ErrorWord.OVERLOADED, reason)
+        if connection.account.yielding:
+            connection.abort()
+
+
+class Datagrams:
+    """Of one worker. `account`: what all their requests take; `reached`: told of limits."""
+
+    def __init__(self, account: Account, reached: ReachedLimits) -> None:
+        self._account = account
+        self._reached = reached
+        self._waits = DatagramWaits()
+
+    @property
+    def waiting(self) -> list[DatagramClient]:
+        """Those who wait for a message."""
+        return self._waits.clients
+
+    def refused(self, client: DatagramClient, request: Request, limits: ListenerLimits) -> Reply | None:
+        """Why a request can't be done; None: it can, and is counted until it is `answered`."""
+        if request.action in NOT_BY_DATAGRAM:
+            reason = "a datagram may come from anybody, so it asks about queues alone: ask over TCP"
+            return refusal(request, ErrorWord.NOT_SUPPORTED, reason)
+        is_large = client.size > LARGE_BYTES
+        if is_large and not self._account.may_open(client.size):
+            reason = "requests and replies of all clients take as much as they may: ask again later"
+            return refusal(request, ErrorWord.OVERLOADED, reason)
+        if request.wait and request.action in WAITS:
+            full = self._waits.add(client, limits.datagram_waits_max, limits.datagram_waits_each)
+            if full is not None:
+                if self._waits.count >= limits.datagram_waits_max:
+                    self._reached.note("max_datagram_waiters", full)
+                return refusal(request, ErrorWord.OVERLOADED, full)
+        if is_large:
+            self._account.take(client.size)
+        return None
+
+    def answered(self, client: DatagramClient, call: Call) -> None:
+        """Forget what it holds."""
+        request = call.request
+        if client.size > LARGE_BYTES:
+            self._account.take(-client.size)
+        if call.is_single and request.wait and request.action in WAITS:
+            self._waits.remove(client)
+
+
+log = logging.getLogger("quorate.clients")
+
+REFUSED_S: Final = 3.0
+"""A client that found no place has so long to read that."""
+
+REFUSED_MAX: Final = 100
+"""So many of them at once; others are closed without a word."""
+
+BROKEN: Final = "what it sent, or was to be answered, broke the protocol: {!r}"
+
+
+class TurnedAway:
+    """Of one worker."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._refusals = Refusals(log, "the clients' ports")
+        self._without_place: dict[Connection, Timer] = {}
+
+    def no_place(self, connection: Connection) -> None:
+        """Tell it why, and close it: nobody sweeps it."""
+        if len(self._without_place) >= REFUSED_MAX:
+            connection.abort()
+        else:
+            self._without_place[connection] = self._runtime.call_later(REFUSED_S, connection.abort)
+
+    def closed(self, connection: Connection) -> None:
+        """Forget a client that is gone."""
+        timer = self._without_place.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+
+    def broke(self, who: str, error: Exception) -> None:
+        """Let whoever made its session raise pay, and nobody else."""
+        self.note(who, BROKEN.format(error))
+
+    def note(self, address: str, why: str) -> None:
+        """Somebody at that address was turned away."""
+        self._refusals.log(self._runtime.monotonic(), address, why)

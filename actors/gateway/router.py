@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from actors.gateway.access import AccessTable
-from actors.gateway.asked import FORWARD_BYTES, Asked
+from actors.gateway.asked import FORWARD_BYTES, Asked, Voice
 from actors.gateway.client_moves import MOVE_AFTER, ClientMoves
 from actors.gateway.finishing import Finishing
 from actors.gateway.gathers import PartedCall
@@ -26,7 +26,6 @@ from actors.gateway.serving import Serving
 from actors.gateway.sharding import OF_WAITS, SEVERAL, Sharding
 from actors.gateway.under_way import ForwardedClient
 from actors.gateway.virtual_queues import VirtualQueues
-from actors.gateway.voice import Voice
 from actors.messages.answering import send_answers
 from actors.messages.call import Answer, Call, Client, is_strangers
 from actors.messages.calls import Answered, ClientGone, Execute, Returned, RightsChanged, StrangersForwarded

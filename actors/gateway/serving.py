@@ -7,11 +7,10 @@ than it takes to be sure that its client is still there is asked about first (`L
 from typing import Final
 
 from actors.gateway.access import AccessTable
-from actors.gateway.late_requests import ANSWER_S, LateRequests
-from actors.gateway.remote_clients import RemoteClient, RemoteClients
+from actors.gateway.asked import Voice
+from actors.gateway.remote_clients import ANSWER_S, LateRequests, RemoteClient, RemoteClients
 from actors.gateway.routing import Routing
 from actors.gateway.under_way import CALL_BYTES
-from actors.gateway.voice import Voice
 from actors.messages.audit import RefusedForwarded
 from actors.messages.call import Answer, Call, Receiver
 from actors.messages.calls import ClientGone, Execute, RightsChanged

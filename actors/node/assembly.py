@@ -22,8 +22,8 @@ from actors.gateway.routing import Routing
 from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
 from actors.links.links import LinkNetwork, Links
-from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import Attach
+from actors.messages.measures import ClientCounts
 from actors.messages.worker_keys import worker_key
 from actors.node.opening import OpenShard
 from actors.node.shard_settings import ShardSettings

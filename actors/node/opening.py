@@ -66,7 +66,7 @@ def open_shard(
             return members.voters == [identity.node_id] and own is not None and own.disk_id == identity.disk_id
         if belonging.led_by not in (0, identity.node_id):
             return False  # another node's log, of which the part that says who its members are has not come yet
-        if settings.shard:  # shard 0 says to which cluster: see actors.cluster.founding. But what was begun goes on
+        if settings.shard:  # shard 0 says to which cluster: see actors.cluster.root_members. But what was begun goes on
             return not identity.cluster_id and belonging.led_by == identity.node_id
         return not identity.cluster_id and (not settings.listed or belonging.log_end > 0)
 

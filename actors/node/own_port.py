@@ -1,18 +1,39 @@
 """The port at which clients that know the map reach one worker alone: as it is set, else chosen once and kept.
 
-Firewalls, containers' rules and the maps that clients hold stay true over a restart.
+Firewalls, containers' rules and the maps that clients hold stay true over a restart. A port that a killed node gives
+up is waited for: it does that a moment after it gives up the lock of its folder.
 """
 
+import errno
 import logging
 import socket
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from actors.node.config import NodeConfig
-from actors.node.port_wait import when_free
 from net.sockets import listening_socket
 from storage.real_disk import write_whole
+
+T = TypeVar("T")
+
+GOING_S: Final = 0.5
+"""Who has a port for longer than that is somebody else."""
+
+
+def when_free(bind: Callable[[], T]) -> T:
+    """Bind it, again and again while somebody has it. Raises OSError."""
+    until = time.monotonic() + GOING_S
+    while True:
+        try:
+            return bind()
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() > until:
+                raise
+        time.sleep(GOING_S / 50)
+
 
 log = logging.getLogger("quorate.worker")
 

@@ -1,4 +1,5 @@
-"""What the parts of a worker get of the node's configuration, each in the smallest piece.
+"""What the parts of a worker get of the node's configuration, each in the smallest piece; and what clients that operate
+a node may see of it, and set until it starts again.
 
 What the whole node may have is shared evenly among its workers, but for `max_connections`: the system spreads those
 unevenly, and each worker may have all.
@@ -7,14 +8,13 @@ unevenly, and each worker may have all.
 import logging
 import resource
 import socket
-from typing import Final
+from typing import Any, Final
 
 from actors.cluster.pushing import Lateness
-from actors.gateway.listener_limits import ListenerLimits
-from actors.gateway.turned_away import REFUSED_MAX
+from actors.gateway.listener_limits import REFUSED_MAX, ListenerLimits
 from actors.node import config as configuration
-from actors.node.config import NodeConfig
-from actors.node.options import is_wildcard
+from actors.node.config import NodeConfig, memory_bytes_max
+from actors.node.options import BY_NAME, OPTIONS, is_wildcard
 from actors.node.shard_settings import ShardSettings
 from actors.queues.node_view import Limits
 from net.clients.connection_contract import ConnectionLimits
@@ -129,3 +129,23 @@ def _raise_file_limit(connections: int, own_files: int) -> int:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return max(allowed - own_files, 1)
+
+
+CHANGEABLE: Final = ("max_memory_bytes", "max_connections", "idle_timeout_s", "log_level")
+HIDDEN: Final = frozenset({"cluster_secret_file", "tls_key", "cluster_tls_key", "access_file"})
+"""No secrets themselves, but where they are."""
+
+
+def settings_shown(config: NodeConfig) -> dict[str, Any]:
+    """All options but where secrets lie, and so much memory as holds."""
+    options = {option.name: config[option.name] for option in OPTIONS if option.name not in HIDDEN}
+    return {**options, "max_memory_bytes": memory_bytes_max(config)}
+
+
+def changed_value(name: str, text: str) -> Any:
+    """Give the value that `text` sets an option to. Raises ValueError for one that can't be set, or not so."""
+    if name not in CHANGEABLE:
+        raise ValueError(f"key: {name!r} is none of {', '.join(CHANGEABLE)}")
+    option = BY_NAME[name]
+    value: Any = text if isinstance(option.default, str) else float(text) if "." in text else int(text)
+    return option.checked(value)

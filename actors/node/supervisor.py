@@ -24,13 +24,12 @@ from typing import Any, Final
 
 import quorate_compiled
 from actors.node import config as configuration
-from actors.node.config import NodeConfig
-from actors.node.config_file import ConfigError
+from actors.node.config import ConfigError, NodeConfig
 from actors.node.console_process import ConsoleProcess
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import let_go_of_log, set_up_logging
 from actors.node.node_lock import HeldError, NodeLock
-from actors.node.port_wait import when_free
+from actors.node.own_port import when_free
 from actors.node.reload_outcome import Reload, note
 from actors.node.security import load_security
 from actors.node.service_manager import READY, STOPPING, reloading, tell

@@ -20,12 +20,12 @@ import pykka
 import uvloop
 
 import quorate_compiled
-from actors.gateway.auditor import Auditor
+from actors.gateway.auditing import Auditor
 from actors.gateway.listener import Listener
 from actors.gateway.reception import OwnSettings
-from actors.messages.client_counts import ClientCounts
 from actors.messages.lifecycle import AccessChanged, HandedOver, HandOver, Reconfigure, ShardFaults, Stop
 from actors.messages.mailboxes import ToStopper
+from actors.messages.measures import ClientCounts
 from actors.messages.peers import KeyringChanged
 from actors.node import config as configuration
 from actors.node.assembly import ShardActors, start_shard
@@ -36,8 +36,13 @@ from actors.node.opening import OpenShard, open_shard
 from actors.node.own_port import own_port
 from actors.node.ports import Dialler, Ports
 from actors.node.security import Security, load_security
-from actors.node.settings_from_config import broker_limits, listener_limits, shard_settings
-from actors.node.settings_shown import changed, shown
+from actors.node.settings_from_config import (
+    broker_limits,
+    changed_value,
+    listener_limits,
+    settings_shown,
+    shard_settings,
+)
 from actors.node.shard_settings import ShardSettings
 from actors.runtime.asyncio_runtime import AsyncioRuntime
 from actors.runtime.blocking import mark_loop_thread
@@ -239,7 +244,7 @@ class Worker:
             access=security.access,
             auditor=self._auditor,
             counts=counts,
-            settings=OwnSettings(lambda: shown(self._config), self._change),
+            settings=OwnSettings(lambda: settings_shown(self._config), self._change),
         )
         self._shard.router.serve(self._listener.mailbox)
         self._ports = Ports(
@@ -331,7 +336,7 @@ class Worker:
     def _change(self, name: str, text: str) -> str | None:
         """Somebody sets an option until the node starts again: all its workers are told by the supervisor."""
         try:
-            value = changed(name, text)
+            value = changed_value(name, text)
         except ValueError as error:
             return str(error)
         self._control.send({"set": {name: value}})

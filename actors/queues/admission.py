@@ -13,12 +13,11 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToRouter
 from actors.messages.rights import Principal, not_allowed
 from actors.queues.delivery import Delivery
-from actors.queues.departures import Departures
 from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
 from actors.queues.owner_stage import OwnerStage
 from actors.queues.put_off import PutOff, some_are_strangers
-from actors.queues.strangers_slice import StrangersSlice
+from actors.queues.strangers_slice import Departures, StrangersSlice
 from quorate.actions import ASKS_NODE, WRITES
 from quorate.protocol import Action, ErrorWord, Reply, done, refusal
 from storage.queue_state import NEVER

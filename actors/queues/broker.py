@@ -13,19 +13,18 @@ from actors.messages.call import Call, may_consume
 from actors.messages.calls import ClusterAsked, LogAsked, StatusAsked
 from actors.messages.rights import ANONYMOUS
 from actors.queues.clocks import LeaderClock
-from actors.queues.confirming import Confirming
 from actors.queues.delivery import Delivery
 from actors.queues.in_pieces import InPieces
 from actors.queues.ledger import Ledger
+from actors.queues.message_replies import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.moving import Moving
 from actors.queues.named_messages import NamedMessages
-from actors.queues.new_marks import marks_of, marks_of_job, told_again, told_ttr
 from actors.queues.node_view import Limits, NodeView
 from actors.queues.queries import Queries
 from actors.queues.queue_admin import QueueAdmin
 from actors.queues.readers import Readers
 from actors.queues.ripening import Ripening
-from actors.queues.settling import Settling
+from actors.queues.settling import Confirming, Settling
 from quorate.actions import DONE_BY_SHARDS, IN_PIECES, NEEDS_SPACE, UNLESS_GONE, WRITES
 from quorate.protocol import (
     BATCH_MAX,

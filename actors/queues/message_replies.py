@@ -1,10 +1,9 @@
-"""Replies that hold messages: how a live message is told to who gets it."""
+"""Replies that hold messages: how a live message is told to who gets it, and what a new one is marked with for that."""
 
 from typing import Any, Final
 
 import msgspec
 
-from actors.queues.new_marks import told_ttr
 from quorate.protocol import (
     PLAIN,
     Action,
@@ -18,10 +17,11 @@ from quorate.protocol import (
     ShowReply,
     Told,
 )
-from storage.message import Message, is_of_all
+from storage.message import Message, is_of_all, shared_marks
 from storage.message_ids import newest_record
 from storage.queue_state import ALL_READY
 from storage.records import (
+    ALL,
     BY_RETRY,
     CONSUMER,
     DEAD,
@@ -38,6 +38,48 @@ from storage.records import (
     Encoding,
     Place,
 )
+
+GRACE_S: Final = 3
+"""A TTR of gmq's runs so much longer (s); where it is another time, each job's message says what its TTR is."""
+
+
+def told_ttr(retry_s: float) -> int:
+    """Give the TTR of a job whose message says no other (s)."""
+    return max(round(retry_s) - GRACE_S, 0)
+
+
+def marks_of(
+    headers: dict[str, str] | None, expire: str | None, *, keep: bool, is_of_all: bool
+) -> dict[str, Any] | None:
+    """Make the marks of a new message."""
+    marks: dict[str, Any] = {HEADERS: headers} if headers else {}
+    if expire is not None:
+        marks[EXPIRE] = expire
+    if keep:
+        marks[KEEP] = True
+    if is_of_all:
+        marks[SCOPE] = ALL
+    return shared_marks(marks) or None
+
+
+def told_again(made: Message, delay: int | None, ttr: int | None) -> dict[str, Any]:
+    """Make a message's marks with what its protocol tells again of it: delay and TTR (s)."""
+    marks = {**(made.marks or {})}
+    if delay is not None:
+        marks[DELAY] = delay
+    if ttr is not None:
+        marks[TTR] = BY_RETRY if ttr == told_ttr(made.retry_s) else ttr
+    return shared_marks(marks)
+
+
+def marks_of_job(made: Message, replicate: int | None, usual: int, delay_s: float) -> dict[str, Any] | None:
+    """Make the marks of a job with what it was asked for with, where that is not what all are; `usual`: on so many
+    nodes."""
+    own: dict[str, Any] = {DELAY: delay_s} if delay_s else {}
+    if replicate is not None and made.retry_s and replicate != usual:
+        own[REPLICATE] = replicate
+    return {**(made.marks or {}), **own} if own else made.marks
+
 
 _raw: Final = msgspec.Raw
 _Reply: Final = Reply

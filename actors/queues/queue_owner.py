@@ -31,17 +31,15 @@ from actors.messages.mailbox import Mailbox
 from actors.messages.mailboxes import ToCheckpointer, ToQueueOwner, ToReplicator, ToRouter
 from actors.messages.peers import LeaderChanged, MembersChanged
 from actors.queues.admission import READS_AGAIN, STOPS, Admission
-from actors.queues.appender import Appender
-from actors.queues.appending import Appending
+from actors.queues.appending import Appender, Appending
 from actors.queues.broker import Broker
 from actors.queues.clocks import Alarm
 from actors.queues.head_rows import HeadRows
-from actors.queues.interlude import Interlude
+from actors.queues.interlude import Interlude, Pieces
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.owner_stage import OwnerStage
-from actors.queues.pieces import Pieces
 from actors.runtime.contract import Runtime
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord

@@ -4,10 +4,16 @@ clock.
 The Listener hears strangers in such slices (`net/clients/reading_turn.py`), and what they ask for is done here in
 others, so that a crowd of them holds nobody up who has shown a token: what they ask for costs as much again when it is
 committed, which nobody reckons. Where nobody else asks, they have all of each turn.
+
+`Departures`: what strangers that are gone waited for ends some in each turn, too, since hundreds may go at one moment.
+Until then they stand in line, count for no limit, and get no message (`Delivery`).
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Final
+
+from actors.messages.call import Client
 
 SLICE_S: Final = 0.0005
 """Of one turn, while others ask."""
@@ -66,3 +72,32 @@ class StrangersSlice:
         if self._left_s > 0.0 or self._at >= self._others_until:
             return 0.0
         return (SLICE_S / 2 - self._left_s) / SHARE
+
+
+class Departures:
+    """Of one owner. `part`: of a turn, that strangers have."""
+
+    def __init__(self, part: StrangersSlice) -> None:
+        self._part = part
+        self._gone: deque[Client] = deque()
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is more to do."""
+        return bool(self._gone)
+
+    def note(self, client: Client) -> None:
+        """Have a client forgotten soon."""
+        self._gone.append(client)
+
+    def go_on(self, forget: Callable[[Client], None]) -> None:
+        """Forget some, one at least."""
+        gone, part = self._gone, self._part
+        if not gone:
+            return
+        at = part.begin()
+        while gone:
+            forget(gone.popleft())
+            at = part.spent(at)
+            if not part.has_time:
+                break

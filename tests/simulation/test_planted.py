@@ -18,18 +18,18 @@ from actors.cluster.following import Following
 from actors.cluster.leading import Leading
 from actors.disk.disk_lane import DiskLane
 from actors.disk.retention import Retention, RetentionLimits
-from actors.disk.write_place import Place as WritePlace
+from actors.disk.write_ways import Place as WritePlace
 from actors.disk.write_ways import WriteWays
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.queues import moving
-from actors.queues.confirming import Confirming
 from actors.queues.delivery import Delivery
 from actors.queues.head_rows import HeadRows
 from actors.queues.idle_queues import IdleQueues
 from actors.queues.ledger import Ledger
 from actors.queues.ripening import Ripening
+from actors.queues.settling import Confirming
 from net.peers.messages import Pull, Push
 from quorate.protocol import Reply
 from storage import recovery, state
@@ -515,7 +515,7 @@ def _extended_to_expiry(patch: pytest.MonkeyPatch) -> None:
 
 def _headers_lost(patch: pytest.MonkeyPatch) -> None:
     """A message that was delivered has its consumer for its only mark."""
-    patch.setattr("actors.queues.new_marks.HEADERS", "forgotten")
+    patch.setattr("actors.queues.message_replies.HEADERS", "forgotten")
 
 
 def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from actors.queues.confirming import Confirming
+from actors.queues.settling import Confirming
 from storage.split_dict import SplitDict
 from storage.state import ShardState
 from storage.tenures import Tenures

@@ -22,10 +22,10 @@ from actors.cluster.replicator import Replicator
 from actors.cluster.replicator_settings import Recipients, ReplicatorSettings
 from actors.disk.log_writer import LogWriter
 from actors.disk.write_ways import WriteWays
-from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
 from actors.messages.election import ElectionFacts
 from actors.messages.log import Append, Promoted
+from actors.messages.measures import ClientCounts
 from actors.messages.peers import PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, Vote, VoteRequest
 from storage.entry import LogEnd, StoredEntry

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from actors.cluster.decisions import WriteEntries
-from actors.cluster.pace import Pace
+from actors.cluster.following import Pace
 from actors.messages.election import AskVotes, Standing
 from actors.messages.peers import CutPeer, PeerSaid
 from net.peers.messages import (

@@ -17,11 +17,11 @@ from actors.disk.write_ways import WriteWays
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClusterAsked, StatusAsked
 from actors.messages.checkpoints import Checkpoint, Checkpointed, CheckpointFailed
-from actors.messages.client_counts import ClientCounts
 from actors.messages.disk import BytesWritten, ErrandFailed, RunErrand, WriteBytes
 from actors.messages.election import ElectionFacts, LeaderHeard, Standing, VoteGiven
 from actors.messages.lifecycle import Stop
 from actors.messages.log import Append, Apply, Drain, Drained, LogAdvanced, Promoted, Propose
+from actors.messages.measures import ClientCounts
 from actors.messages.peers import Introduce, LeaderChanged, MembersChanged, PeerDown, PeerSaid, SendPeers
 from net.peers.messages import Push, Stored, TakeOver, Vote
 from quorate.protocol import Action, Reply, Request

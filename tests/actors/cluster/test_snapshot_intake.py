@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from actors.cluster.decisions import Decisions
-from actors.cluster.following import PULL_RETRY_S
-from actors.cluster.pace import Pace
+from actors.cluster.following import PULL_RETRY_S, Pace
 from actors.cluster.snapshot_intake import PATIENCE_S, SnapshotIntake
 from actors.messages.checkpoints import PartStaged, StagePart
 from actors.messages.peers import SendPeers

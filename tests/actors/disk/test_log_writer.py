@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from actors.disk.log_writer import RETRY_S, LogWriter
-from actors.disk.write_place import ASKED_MIN, AVOIDED_S
-from actors.disk.write_ways import WriteWays
+from actors.disk.write_ways import ASKED_MIN, AVOIDED_S, WriteWays
 from actors.messages.disk import (
     BytesWritten,
     ErrandFailed,

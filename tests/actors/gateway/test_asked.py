@@ -1,8 +1,7 @@
 """Calls for other nodes leave together: when as many are there as were answered, or when those do not come in time."""
 
-from actors.gateway.asked import FORWARD_BYTES, Asked
+from actors.gateway.asked import FORWARD_BYTES, Asked, Voice
 from actors.gateway.under_way import Forwarding
-from actors.gateway.voice import Voice
 from actors.messages.call import Call
 from actors.runtime.commit_delay import GATHER_FEW_S
 from net.peers.messages import Forward

@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from actors.gateway.listener import GRACE_S, Listener
-from actors.gateway.listener_limits import ListenerLimits
-from actors.gateway.turned_away import REFUSED_MAX
+from actors.gateway.listener_limits import REFUSED_MAX, ListenerLimits
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
 from actors.messages.lifecycle import Stop, Stopped

@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from actors.gateway.late_requests import ANSWER_S
-from actors.gateway.remote_clients import RemoteClient
+from actors.gateway.remote_clients import ANSWER_S, RemoteClient
 from actors.gateway.router import Router
 from actors.gateway.routing import Routing
 from actors.gateway.sharding import Sharding

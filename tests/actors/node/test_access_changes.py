@@ -4,8 +4,7 @@ import os
 from pathlib import Path
 
 from actors.gateway.access import TokenHash
-from actors.node.access_changes import AccessFile
-from actors.node.access_file import read_access
+from actors.node.access_file import AccessFile, read_access
 from tests.actors.node.test_access_file import TEXT, TOKEN, written
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from actors.node.port_wait import GOING_S, when_free
+from actors.node.own_port import GOING_S, when_free
 
 
 def test_what_somebody_has_is_tried_again_until_it_is_free() -> None:

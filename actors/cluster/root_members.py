@@ -1,4 +1,4 @@
-"""One membership for all shards: shard 0's log holds it, and the others follow. Pure functions.
+"""One membership for all shards: shard 0's log holds it, and the others follow; and who founds which of them. Machines.
 
 Each shard's log has members of its own, since its majorities are its own: a node may have caught up in one shard and
 not in another. What the operator changes is shard 0's; the leader of another shard hears what that log has settled
@@ -7,11 +7,21 @@ not have any more is removed; one that it has, and this shard has not, is wanted
 
 A node that was removed and added again has another disk in shard 0's log. What this shard has of it belongs to the
 disk before, so it is removed here, too, and added again: `Member.root_disk_id` tells the two apart.
+
+Shard 0 of a cluster is founded by the first of the nodes that list each other, once it has seen all of them, or by
+the one that is told to. The shards beyond are founded by the same node: it is the one whose data folder has the
+cluster's number (`founding_id`), and no other folder ever has that.
 """
+
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from actors.cluster.membership import Membership
+from actors.cluster.replicator_settings import ReplicatorSettings
+from net.peers.messages import Hello
 from storage.records import Member, Members
+from storage.vote_file import Identity
 
 
 def shifted(member: Member, shard: int) -> Member:
@@ -60,3 +70,36 @@ def preferred(members: Members, shard: int) -> int:
     """Choose the node that should lead a shard: each is that of as many shards as any other, or of one more."""
     voters = members.voters
     return voters[shard % len(voters)] if voters else 0
+
+
+class Founder:
+    """For one shard on one node; `new_cluster_id` gives the number of a cluster that this node founds."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        settings: ReplicatorSettings,
+        hellos: dict[int, Hello],
+        new_cluster_id: Callable[[], int],
+    ) -> None:
+        self._membership = membership
+        self._settings = settings
+        self._hellos = hellos
+        self._new_cluster_id = new_cluster_id
+
+    def is_due(self, identity: Identity, root: Members | None, log_end: int, leader: int | None) -> bool:
+        """Whether this node is to found it now. `root`: the members of shard 0, as far as a shard beyond knows them."""
+        settings, membership = self._settings, self._membership
+        if not settings.shard:
+            return membership.may_found(identity, settings.listed, self._hellos, log_end, leader)
+        if root is None or root.cluster_id != settings.founding_id or leader is not None:
+            return False
+        return membership.may_found_shard(identity, root, self._hellos, log_end)
+
+    def members(self, root: Members | None) -> Members:
+        """Give the first members."""
+        own, settings = self._membership.own, self._settings
+        following = None if root is None else founding_members(own, root, settings.shard)
+        if following is not None:
+            return following
+        return self._membership.found_cluster(self._new_cluster_id(), list(settings.listed), settings.level)

@@ -4,10 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from actors.cluster.following_root import founding_members, next_members, preferred, shifted, to_be_removed
-from actors.cluster.founding import Founder
 from actors.cluster.membership import Membership
 from actors.cluster.replicator_settings import ReplicatorSettings
+from actors.cluster.root_members import Founder, founding_members, next_members, preferred, shifted, to_be_removed
 from net.peers.messages import Hello
 from storage.records import Member, Members
 from storage.vote_file import Identity

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from actors.disk.write_place import (
+from actors.disk.write_ways import (
     ASKED_MIN,
     AVOIDED_MAX_S,
     AVOIDED_S,

@@ -10,6 +10,7 @@ from typing import Any, Final
 from actors.gateway.sharding import Part
 from actors.messages.call import Call, rows_in_reply
 from actors.messages.sorting import NAME, cursor, is_ranked, position, rank, value_of
+from net.protocols import is_told_addresses
 from quorate.node_replies import MetricsReply, StatusReply
 from quorate.protocol import (
     DOWN,
@@ -229,7 +230,11 @@ class LeaderMap(ShardsCall):
         if not known:
             return self.replies[0]
         first = known[min(known)]
-        rows = [ShardLeader(shard, r.leader_node_id, r.leader_host, r.leader_port) for shard, r in known.items()]
+        is_told = is_told_addresses(self.call.client)
+        rows = [
+            ShardLeader(shard, one.leader_node_id, *((one.leader_host, one.leader_port) if is_told else ("", 0)))
+            for shard, one in known.items()
+        ]
         mapped = done(
             request,
             ShardMapReply,

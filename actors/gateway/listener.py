@@ -32,7 +32,7 @@ from net.clients.connection import Connection
 from net.clients.reading_turn import ReadingTurn
 from net.clients.reply_order import UNORDERED
 from net.clients.udp import DatagramClient
-from net.protocols import REDIRECTED
+from net.protocols import REDIRECTED, spoken
 from net.sockets import is_loopback
 from quorate.actions import About, about
 from quorate.authentication import NotAllowedReply
@@ -195,7 +195,7 @@ class Listener(LoopActor[ToListener]):
     def _end_waits(self) -> None:
         """Those clients wait for nothing any more whose protocol tells them why."""
         for connection in list(self._connections):
-            if connection.protocol not in REDIRECTED:
+            if spoken(connection.protocol) not in REDIRECTED:
                 self._router.tell(ClientGone(connection))
 
     def closed(self, connection: Connection) -> None:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from actors.messages.rights import not_allowed
 from actors.runtime.contract import Runtime, Timer
 from net.clients.connection import Connection
+from net.protocols import spoken
 from quorate.actions import Right
 from quorate.node_replies import ClientReply, ConfigReply
 from quorate.protocol import Action, ErrorWord, Reply, Request, done, refusal
@@ -138,7 +139,7 @@ class Reception:
             "address": _address_of(connection),
             "name": guest.name,
             "age": age,
-            "protocol": connection.protocol,
+            "protocol": spoken(connection.protocol),
             "principal": connection.principal.name,
         }
 

@@ -32,7 +32,7 @@ from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, not_allowed
 from actors.messages.worker_keys import node_of, shown
 from net.peers.forwarding import level_of
-from net.protocols import REDIRECTED
+from net.protocols import is_told_addresses
 from quorate.actions import ANY_NODE, ASKS_NODE, LOOKS, UNLESS_GONE
 from quorate.protocol import (
     Action,
@@ -186,8 +186,7 @@ class Routing:
     def _send_on(self, now: float, call: Call, routed: Routed) -> int:
         """Send it to another node, or another worker."""
         to = self._to(call.request.action)
-        is_told = getattr(call.client, "protocol", "") in REDIRECTED
-        forwards = self._forwards or to == self._sibling or call.is_part or not is_told
+        forwards = self._forwards or to == self._sibling or call.is_part or not is_told_addresses(call.client)
         if not to or (to not in self._linked if forwards else not self._port):
             return HELD  # it can't be reached, or where clients reach it is not known
         if not forwards:

@@ -24,7 +24,7 @@ from net.clients.udp import listen_udp
 from net.peers.link import Connected
 from net.peers.tcp import PeerServer, dial_peer
 from net.peers.workers import SocketFolder, dial_worker, listen_workers
-from net.protocols import DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts, SessionOf
+from net.protocols import BESIDE, DATAGRAM_PROTOCOLS, PROTOCOLS, NodeFacts, SessionOf, spoken
 
 log = logging.getLogger("quorate.worker")
 
@@ -140,7 +140,8 @@ class Ports:
             return found
 
         sessions = PROTOCOLS[protocol].sessions()
-        make = partial(self._protocol, protocol, sessions, self._listener.admit, debug=debug)
+        name = protocol if tls == bool(self._config["tls"]) else protocol + BESIDE
+        make = partial(self._protocol, name, sessions, self._listener.admit, debug=debug)
         turned_away = self._listener.turned_away.note
         self._servers.append(
             await listen_tcp(host, port, make, context if tls else None, bound, turned_away, at_once=self._at_once)
@@ -225,14 +226,15 @@ class Ports:
     def _moved_in(self, moved: MovedIn) -> None:
         """Another worker gives a client away that asks this one's shard."""
         luggage, listener = moved.luggage, self._listener
-        if luggage.protocol not in PROTOCOLS:
+        protocol = spoken(luggage.protocol)
+        if protocol not in PROTOCOLS:
             moved.sock.close()
             return
 
         def admit(connection: Connection, address: Any, names: tuple[str, ...]) -> str | None:
             return listener.admit_moved(connection, address, luggage.principal, luggage.proof)
 
-        sessions = PROTOCOLS[luggage.protocol].sessions()
+        sessions = PROTOCOLS[protocol].sessions()
         affinity = ShardAffinity(moves=luggage.moves)
         make = partial(self._protocol, luggage.protocol, sessions, admit, affinity, luggage.state)
         taking = self._loop.create_task(self._loop.connect_accepted_socket(make, moved.sock))

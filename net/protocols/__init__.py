@@ -42,4 +42,29 @@ DATAGRAM_PROTOCOLS: Final = frozenset({"json"})
 REDIRECTED: Final = frozenset({"", "json"})
 """Those whose clients know what a redirect is; for all others a node forwards whatever it is set to."""
 
-__all__ = ["DATAGRAM_PROTOCOLS", "PROTOCOLS", "REDIRECTED", "NodeFacts", "SessionOf", "Spoken"]
+BESIDE: Final = "-beside"
+"""Ends the name of a protocol on a listener that is secured otherwise than the main port: with TLS where that has none,
+or without. Redirects and maps name the main port; such clients can't go there, and are not told to."""
+
+
+def spoken(name: str) -> str:
+    """Give the protocol of a connection, wherever its listener is."""
+    return name.removesuffix(BESIDE)
+
+
+def is_told_addresses(client: object) -> bool:
+    """Whether a client can go where a redirect, or the map of the shards, says."""
+    return getattr(client, "protocol", "") in REDIRECTED
+
+
+__all__ = [
+    "BESIDE",
+    "DATAGRAM_PROTOCOLS",
+    "PROTOCOLS",
+    "REDIRECTED",
+    "NodeFacts",
+    "SessionOf",
+    "Spoken",
+    "is_told_addresses",
+    "spoken",
+]

@@ -195,6 +195,26 @@ def test_a_clients_certificate_says_who_it_is(tmp_path: Path, authority: Authori
             assert viewer.queues() == ["q"]
 
 
+def test_clients_of_a_port_with_tls_beside_one_without_are_not_told_to_go_there(
+    tmp_path: Path, authority: Authority
+) -> None:
+    """Redirects and maps name the main port, which does not understand them."""
+    listeners = [{"port": free_port(), "tls": True}]
+    node = Node(tmp_path, {"listeners": listeners, "tls_cert": authority.issue("127.0.0.1"), "shards": 2})
+    with running(node):
+        context = ssl.create_default_context(cafile=authority.ca)
+        plain = socket.create_connection(("127.0.0.1", node.port), timeout=10)
+        secured = socket.create_connection(("127.0.0.1", int(str(listeners[0]["port"]))), timeout=10)
+        with plain, context.wrap_socket(secured, server_hostname="127.0.0.1") as inside:
+            maps = []
+            for sock in (plain, inside):
+                sock.sendall(b'{"action": 8, "full": true}\n')
+                maps.append(json.loads(sock.makefile().readline())["shards"])
+        assert [[row["leader_node_id"] for row in rows] for rows in maps] == [[1, 1], [1, 1]]
+        assert all(row["port"] for row in maps[0])
+        assert [(row["host"], row["port"]) for row in maps[1]] == [("", 0), ("", 0)]
+
+
 def test_garbage_and_ends_in_the_middle_of_a_handshake_harm_nobody(tmp_path: Path, authority: Authority) -> None:
     listeners = [{"port": free_port(), "tls": True}]
     node = Node(tmp_path, {"listeners": listeners, "tls_cert": authority.issue("127.0.0.1")})

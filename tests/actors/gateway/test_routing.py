@@ -13,6 +13,7 @@ from actors.messages.call import Call
 from actors.messages.peers import LeaderChanged
 from actors.messages.rights import Principal, Rights
 from net.clients.reply_length import reply_length
+from net.protocols import BESIDE
 from quorate.protocol import Action, Reply, Request
 from tests.cost import lines_of
 
@@ -27,6 +28,7 @@ OTHER = LeaderChanged(2, False, "b", 22)
 
 class Somebody:
     has_left = is_gone = False
+    protocol = ""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError
@@ -168,6 +170,15 @@ def test_what_a_worker_of_this_node_was_asked_as_the_leader_is_given_up_when_ano
     routed = routing.tick(2.0)
     assert [(one.request.action, reply.error) for one, reply in routed.answers] == [(2, "unknown_outcome")]
     assert routing.tick(9.0).answers == [], "its own view is still that worker's to tell"
+
+
+def test_who_came_in_by_a_listener_that_is_secured_otherwise_is_forwarded_and_not_sent_away() -> None:
+    somebody = Somebody()
+    somebody.protocol = "json" + BESIDE
+    beside = call(1, somebody)
+    routed = following(forwards=False).route(0.0, [call(), beside])
+    assert [reply.error for _, reply in routed.answers] == ["redirect"]
+    assert [one.call for one in routed.forwards] == [beside]
 
 
 def test_nobody_is_sent_to_a_leader_whose_address_is_not_known() -> None:

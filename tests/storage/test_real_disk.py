@@ -6,12 +6,12 @@ import select
 import threading
 import time
 from collections.abc import Callable
-from itertools import accumulate, cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from storage.disk import DiskFile
 from storage.errors import DiskFullError
 from storage.linux_aio import SLOT_BYTES, SLOTS, LinuxAio, open_linux_aio
 from storage.real_disk import RealFolder
@@ -127,17 +127,50 @@ def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
     file.close()
 
 
-@pytest.mark.parametrize(("begun_s", "is_used"), [(0.1, True), (0.9, False)])
-def test_writes_that_go_on_when_they_have_begun_are_used(
-    begun_s: float, is_used: bool, folder: RealFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = accumulate(cycle([1.0, begun_s, 1.0 - begun_s]))  # before a probe, when it has begun, when it is done
-    with monkeypatch.context() as patched:
-        patched.setattr(time, "monotonic", lambda: next(clock))
-        writes = folder.async_writes()
+class Writes:
+    """Writes of which every `late`th is under way when it has begun; the others are done by then."""
+
+    def __init__(self, late: int) -> None:
+        self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
+        self._late = late
+        self._ended: list[tuple[int, bool]] = []
+        self._asked = 0
+
+    def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
+        file.write_durably_at(offset, data)
+        self._asked = 0 if token % self._late == 0 else 1
+        self._ended.append((token, True))
+        os.eventfd_write(self.descriptor, 1)
+        return True
+
+    def used(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def finished(self) -> list[tuple[int, bool]]:
+        self._asked += 1
+        if self._asked < 2:
+            return []
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self, timeout_s: float) -> bool:
+        os.close(self.descriptor)
+        return True
+
+
+@pytest.mark.parametrize(("late", "are_used"), [(1, True), (8, True), (9, False), (100, False)])
+def test_writes_that_go_on_when_they_have_begun_are_used(late: int, *, are_used: bool, folder: RealFolder) -> None:
+    """Also where most are done by then: see `PROBE_PAUSE_S`."""
+    writes = Writes(late)
+    assert folder.go_on_by_themselves(writes) == are_used
     assert folder.names() == [], "the probe is gone"
-    assert (writes is not None) == is_used
-    assert writes is None or writes.close(1.0)
+    assert writes.close(1.0)
+
+
+def test_the_systems_own_are_tried_before_they_are_used(folder: RealFolder) -> None:
+    writes = folder.async_writes()
+    assert folder.names() == [], "the probe is gone"
+    assert writes is None or writes.close(1.0), "it is the machine's affair whether it has any"
 
 
 def test_too_many_or_too_large_writes_are_not_begun(folder: RealFolder) -> None:

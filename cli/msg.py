@@ -70,7 +70,7 @@ def produce(
 @speaking
 def consume(
     queues: Annotated[list[str], typer.Argument(help="Queues, in order of preference.")],
-    wait: Annotated[float, typer.Option(help="Seconds to wait for a message.")] = 0.0,
+    wait: Annotated[float, typer.Option(help="Seconds to wait for a message.", min=0.0)] = 0.0,
     count: Annotated[int, typer.Option(help="Up to so many messages, of one queue.")] = 1,
     confirm: Annotated[bool, typer.Option("--confirm", help="Confirm what was printed.")] = False,
     as_json: AsJson = False,

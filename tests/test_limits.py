@@ -18,6 +18,9 @@ DOORS: Final = {"quorate/Client", "quorate/AsyncClient", "quorate/Channel"}
 MADE_FOR_EACH_MESSAGE: Final = {"Message"}
 """Its fields are its parameters, by place: keywords cost as much again."""
 
+OF_NO_MODULE: Final = {"test_session_kit"}
+"""Tests of what tests use."""
+
 
 def trees() -> Iterator[tuple[Path, ast.Module]]:
     for folder in FOLDERS:
@@ -67,3 +70,13 @@ def test_a_function_has_few_parameters_that_are_given_by_place() -> None:
 def test_a_file_is_not_long() -> None:
     files = [path for folder in (*FOLDERS, "cli", "tests", "bench") for path in (ROOT / folder).rglob("*.py")]
     assert [path.name for path in files if len(path.read_text().splitlines()) > LINES] == []
+
+
+def test_tests_are_found_by_the_name_of_their_module() -> None:
+    """A test of a room's module is called after it, and may say of what: `test_broker_jobs.py`."""
+    lost = []
+    for room in [ROOT / "quorate", ROOT / "storage", *(ROOT / "actors").iterdir(), *(ROOT / "net").iterdir()]:
+        modules = tuple(f"test_{path.stem.strip('_')}" for path in room.glob("*.py"))
+        tests = (ROOT / "tests" / room.relative_to(ROOT)).glob("test_*.py")
+        lost += [path.stem for path in tests if path.stem not in OF_NO_MODULE and not path.stem.startswith(modules)]
+    assert lost == []

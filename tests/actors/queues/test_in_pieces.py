@@ -11,7 +11,7 @@ from actors.queues.strangers_slice import SHARE, SLICE_S
 from quorate.protocol import Action
 from tests.actors.cranked import Probe, ref
 from tests.actors.gateway.test_routing import Somebody
-from tests.actors.queues.test_putting_off import (
+from tests.actors.queues.test_put_off import (
     COUNT,
     KNOWN,
     UNKNOWN,

@@ -1,12 +1,9 @@
 """What a shard's owner promises, one sentence a test."""
 
-import pytest
-
 from actors.queues.replicated import REPLICATED_S
 from quorate.protocol import Action
 from storage.queue_state import NewQueue
 from storage.records import Deliver, Produce
-from tests.actors.gateway.test_routing import Somebody
 from tests.actors.queues.shard import Shard
 
 
@@ -22,28 +19,6 @@ def test_nothing_is_answered_or_shown_before_it_is_committed() -> None:
     assert "msg_id" in shard.replies[shard.send(Action.CONSUME, queue="q")]
 
 
-def test_an_at_most_once_delivery_is_answered_when_it_is_committed() -> None:
-    shard = Shard()
-    shard.ask(Action.PRODUCE, queue="q", data="x", retry=0)
-    shard.commits = False
-    consume = shard.send(Action.CONSUME, queue="q")
-    assert consume not in shard.replies
-    shard.commit()
-    assert shard.replies[consume]["data"] == "x"
-    assert not shard.state.messages
-
-
-@pytest.mark.parametrize("committed", [False, True])
-def test_an_at_least_once_delivery_waits_for_its_commit_only_with_committed_leases(committed: bool) -> None:
-    shard = Shard(lease_committed=committed)
-    shard.ask(Action.PRODUCE, queue="q", data="x", retry=5)
-    shard.commits = False
-    consume = shard.send(Action.CONSUME, queue="q")
-    assert (consume in shard.replies) != committed
-    shard.commit()
-    assert shard.replies[consume]["deliveries"] == 1
-
-
 def test_a_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
     shard = Shard()
     shard.commits = False
@@ -52,77 +27,6 @@ def test_a_refusal_that_rests_on_something_uncommitted_waits_for_it() -> None:
     assert second not in shard.replies
     shard.commit()
     assert shard.replies[second]["error"] == "duplicate_key"
-
-
-def test_waiting_consumers_are_served_in_the_order_they_came_whatever_queue_wakes_them() -> None:
-    shard = Shard()
-    first = shard.send(Action.CONSUME, queues=["a", "b"], wait=60)
-    second = shard.send(Action.CONSUME, queue="a", wait=60)
-    third = shard.send(Action.CONSUME, queue="b", wait=60)
-    shard.ask(Action.PRODUCE, queue="b", data="1", retry=9)
-    shard.ask(Action.PRODUCE, queue="a", data="2", retry=9)
-    shard.ask(Action.PRODUCE, queue="b", data="3", retry=9)
-    assert [shard.replies[n]["data"] for n in (first, second, third)] == ["1", "2", "3"]
-    assert shard.ask(Action.MONITOR, queue="a")["wait_status"] == 0
-
-
-def test_a_consumer_that_went_away_is_skipped_and_its_message_goes_to_the_next() -> None:
-    shard = Shard()
-    gone = Somebody()
-    shard.send(Action.CONSUME, client=gone, queue="q", wait=60)
-    stays = shard.send(Action.CONSUME, queue="q", wait=60)
-    shard.broker.delivery.forget(gone)
-    shard.ask(Action.PRODUCE, queue="q", data="x", retry=0)
-    assert shard.replies[stays]["data"] == "x"
-
-
-def test_a_consumer_that_waited_in_vain_gets_code_0_and_no_message() -> None:
-    shard = Shard()
-    number = shard.send(Action.CONSUME, queue="q", wait=2)
-    shard.pass_time(1.9)
-    assert number not in shard.replies
-    shard.pass_time(0.2)
-    assert shard.replies[number] == {"action": 2, "code": 0, "queue": "q"}
-
-
-def test_a_batch_fills_up_for_a_waiting_consumer() -> None:
-    shard = Shard()
-    number = shard.send(Action.CONSUME, queue="q", wait=2, count=10)
-    shard.ask(Action.PRODUCE, queue="q", messages=[{"data": n, "retry": 5} for n in range(4)])
-    assert [m["data"] for m in shard.replies[number]["messages"]] == [0, 1, 2, 3]
-
-
-def test_a_message_past_its_ttl_that_was_never_delivered_stays_and_is_delivered_once() -> None:
-    shard = Shard()
-    shard.ask(Action.PRODUCE, queue="q", data="x", ttl=5, retry=3)
-    shard.pass_time(100)
-    assert shard.ask(Action.CONSUME, queue="q")["deliveries"] == 1
-    assert shard.ask(Action.MONITOR, queue="q")["in_flight"] == 1
-    shard.pass_time(3)
-    assert shard.ask(Action.MONITOR, queue="q")["size"] == 0
-
-
-def test_a_message_that_can_not_be_retried_before_it_expires_waits_for_its_confirmation_until_then() -> None:
-    shard = Shard()
-    msg_id = shard.ask(Action.PRODUCE, queue="q", data="x", ttl=10, retry=8)["msg_id"]
-    shard.pass_time(5)
-    shard.ask(Action.CONSUME, queue="q")
-    shard.pass_time(4.9)
-    assert shard.ask(Action.SHOW, msg_id=msg_id)["message"]["state"] == "in_flight"
-    shard.pass_time(0.2)
-    assert shard.ask(Action.CONFIRM, msg_id=msg_id)["confirmed"] == 0
-
-
-def test_a_message_goes_to_the_dead_letter_queue_after_max_deliveries() -> None:
-    shard = Shard()
-    shard.ask(Action.CONFIGURE, queue="q", max_deliveries=2, dead_letter="dead")
-    msg_id = shard.ask(Action.PRODUCE, queue="q", data="x", retry=1, key="k")["msg_id"]
-    for deliveries in (1, 2):
-        assert shard.ask(Action.CONSUME, queue="q")["deliveries"] == deliveries
-        shard.pass_time(1)
-    assert "msg_id" not in shard.ask(Action.CONSUME, queue="q")
-    assert shard.ask(Action.PRODUCE, queue="q", data="y", key="k")["code"] == 0, "the key is free again"
-    assert shard.ask(Action.CONSUME, queue="dead")["msg_id"] == msg_id
 
 
 def test_a_full_queue_refuses_and_a_paused_one_accepts_but_does_not_deliver() -> None:
@@ -253,21 +157,6 @@ def test_unknown_actions_and_missing_fields_are_refused() -> None:
     assert shard.ask(Action.PRODUCE, queue="q", data="x", replicate=2)["error"] == "not_supported"
 
 
-def test_a_consumer_may_wait_on_a_queue_and_on_its_dead_letter_queue() -> None:
-    shard = Shard()
-    shard.ask(Action.CONFIGURE, queue="q", dead_letter="dead")
-    first = shard.ask(Action.PRODUCE, queue="q", data="1", retry=1)["msg_id"]
-    shard.ask(Action.CONSUME, queue="q")
-    shard.pass_time(1)
-    second = shard.ask(Action.PRODUCE, queue="q", data="2", retry=1)["msg_id"]
-    shard.ask(Action.CONFIGURE, queue="q", paused=True, max_deliveries=1)
-    numbers = [shard.send(Action.CONSUME, queues=["q", "dead"], wait=60) for _ in range(3)]
-    shard.ask(Action.CONFIGURE, queue="q", paused=False)
-    served = [shard.replies[number]["msg_id"] for number in numbers if number in shard.replies]
-    assert sorted(served) == [first, second]
-    shard.state.check()
-
-
 def test_what_is_produced_after_a_remove_is_not_removed_with_it() -> None:
     shard = Shard()
     for _ in range(3):
@@ -279,14 +168,6 @@ def test_what_is_produced_after_a_remove_is_not_removed_with_it() -> None:
     assert shard.replies[remove]["count"] == 3000
     assert late["code"] == 0
     assert shard.ask(Action.CONSUME, queue="q")["data"] == "late"
-
-
-def test_a_batch_stops_where_its_reply_would_grow_too_large() -> None:
-    shard = Shard(memory_bytes_max=1 << 30)
-    for _ in range(6):
-        shard.ask(Action.PRODUCE, queue="q", data="x" * 1_000_000, retry=5)
-    assert len(shard.ask(Action.CONSUME, queue="q", count=6)["messages"]) == 4
-    assert len(shard.ask(Action.PEEK, queue="q", count=6)["messages"]) == 2
 
 
 def test_replicate_waits_for_so_many_disks() -> None:
@@ -329,28 +210,6 @@ def test_nodes_that_do_not_vote_are_no_majority() -> None:
     assert shard.replies[number]["error"] == "unknown_outcome"
 
 
-def test_a_leader_that_may_have_a_rival_delivers_only_what_is_committed() -> None:
-    shard = Shard()
-    shard.ask(Action.PRODUCE, queue="q", data="x", retry=5)
-    shard.commits = False
-    shard.broker.ledger.lease.is_held = False
-    consume = shard.send(Action.CONSUME, queue="q")
-    assert consume not in shard.replies
-    shard.commit()
-    assert shard.replies[consume]["data"] == "x"
-
-
-@pytest.mark.parametrize("offset", [0.0, -1.0])
-def test_a_message_that_expires_when_it_is_due_is_delivered_once(offset: float) -> None:
-    shard = Shard()
-    now = shard.now + offset
-    assert shard.ask(Action.PRODUCE, queue="q", data="x", delay=now, ttl=now)["code"] == 0
-    assert shard.ask(Action.PRODUCE, queue="q", data="y", ttl=now)["code"] == 0
-    assert [shard.ask(Action.CONSUME, queue="q")["data"] for _ in range(2)] == ["x", "y"]
-    assert "msg_id" not in shard.ask(Action.CONSUME, queue="q")
-    assert shard.ask(Action.PRODUCE, queue="q", data="z", delay=now, ttl=now - 1)["error"] == "time_error"
-
-
 def test_a_new_queues_limit_is_in_the_log_and_not_that_of_who_replays_it() -> None:
     shard = Shard(new_queue=NewQueue(2))
     msg_id = shard.ask(Action.PRODUCE, queue="q", data="x")["msg_id"]
@@ -381,14 +240,6 @@ def test_plain_bytes_go_through_as_they_came() -> None:
     shard.ask(Action.PRODUCE, queue="q", data="AAH/", encoding="base64")
     alone = shard.ask(Action.CONSUME, queue="q")
     assert (alone["data"], alone["encoding"]) == ("AAH/", "base64")
-
-
-def test_a_delivery_notes_who_it_went_to() -> None:
-    shard = Shard()
-    msg_id = shard.ask(Action.PRODUCE, queue="q", data="x", retry=9)["msg_id"]
-    shard.ask(Action.CONSUME, queue="q", consumer="worker 7")
-    assert shard.ask(Action.SHOW, msg_id=msg_id)["message"]["consumer"] == "worker 7"
-    assert shard.replayed().messages[msg_id].marks == {"consumer": "worker 7"}
 
 
 def test_nothing_is_written_that_a_member_does_not_understand() -> None:

@@ -12,9 +12,10 @@ or is slow to begin one, a `DiskLane` waits for it, or the loop does where that 
 | LANE | otherwise | two thread switches, some 30 us, a third of a quick write |
 
 To begin a write takes little, but it may have to wait for a lock of the file system, or for room in the system's
-queues, and the loop with it. One that took very long, several that took long, or one that failed, and lanes have the
-writes for `AVOIDED_S`, each time twice as long. Waits and work count: what a busy machine's other processes had of the
-time was once counted, too, and then a cluster's leader had lanes write most of the time, for a sixth of its CPU.
+queues, and the loop with it. One that took very long, a quarter of the time waited for, or one that failed, and lanes
+have the writes for `AVOIDED_S`, each time twice as long. Waits and work count: what a busy machine's other processes
+had of the time was once counted, too, and then a cluster's leader had lanes write most of the time, for a sixth of its
+CPU.
 
 If the loop waited for small writes that the system could finish, 4 connections would do 8 % more, 8 as much, 16 10 %
 less and 64 5 % less (fsynced, medians of 22 alternating rounds).
@@ -24,6 +25,7 @@ have been seen there, up to `PARDONED`; after a slow one on the loop twice as ma
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -56,15 +58,22 @@ ASKED_MIN: Final = 16
 PARDONED: Final = 4096
 """After so many quick writes in a row what was slow before is forgotten: a second of load, about."""
 
-BEGUN_S: Final = 0.005
+BEGUN_S: Final = 0.02
 """To begin a write takes 0.02 ms. Longer than this, and other clients and heartbeats notice each."""
 
-LONG_BEGUN_MAX: Final = 8
-"""So many of `BEGUN_WINDOW` may take longer than `QUICK_S` to begin, as they do now and then on a busy machine."""
+WAITED_S: Final = 0.0002
+"""To begin one took longer: the loop has waited."""
 
-BEGUN_WINDOW: Final = 256
+WAITED_SHARE: Final = 0.25
+"""Of `WINDOW_S` the loop may wait so much, as it does while a busy disk's file system takes one write after the other.
 
-AVOIDED_S: Final = 1.0
+A lane's two thread switches cost a write some 0.1 ms of work, and a wait costs none.
+"""
+
+WINDOW_S: Final = 1.0
+"""A window without a fault halves what a fault before has cost."""
+
+AVOIDED_S: Final = 0.25
 AVOIDED_MAX_S: Final = 64.0
 
 
@@ -95,8 +104,8 @@ class WritePlace:
         self._has_async = has_async
         self._quick = 0
         self._asked = ASKED_MIN
-        self._begun = 0
-        self._long_begun = 0
+        self._waited_s = 0.0
+        self._window_at = -math.inf
         self._avoid_until = 0.0
         self._avoid_s = AVOIDED_S
 
@@ -113,19 +122,18 @@ class WritePlace:
 
     def begun(self, now: float, seconds: float) -> None:
         """Note that the system was given a write, and took it or not; that took so long."""
-        self._begun += 1
-        self._long_begun += seconds > QUICK_S
-        if seconds > BEGUN_S or self._long_begun > LONG_BEGUN_MAX:
+        if now - self._window_at >= WINDOW_S:
+            self._window_at, self._waited_s = now, 0.0
+            self._avoid_s = max(self._avoid_s / 2, AVOIDED_S)
+        if seconds > WAITED_S:
+            self._waited_s += seconds
+        if seconds > BEGUN_S or self._waited_s > WAITED_SHARE * WINDOW_S:
             self.failed(now)
-        elif self._begun % BEGUN_WINDOW == 0:
-            self._long_begun = 0
-            if self._begun >= PARDONED:
-                self._avoid_s = AVOIDED_S
 
     def failed(self, now: float) -> None:
         """Note that the system gave a write up, or holds up the loop."""
-        self._begun = self._long_begun = 0
-        self._avoid_until = now + self._avoid_s
+        self._avoid_until = self._window_at = now + self._avoid_s
+        self._waited_s = 0.0
         self._avoid_s = min(2 * self._avoid_s, AVOIDED_MAX_S)
 
     def took(self, place: Place, seconds: float) -> None:
@@ -200,7 +208,7 @@ class WriteWays:
         is_begun = writes.start(write.file, write.offset, write.data, write.entry_count)
         after = self._runtime.monotonic()
         seconds = after - now
-        if seconds > QUICK_S:
+        if seconds > WAITED_S:
             seconds = own_seconds(seconds, used, writes.used())
         self.place.begun(after, seconds)
         if is_begun:

@@ -203,9 +203,9 @@ def test_where_the_thread_was_kept_from_the_processor_the_system_has_the_next_wr
 @pytest.mark.parametrize("works", [True, False])
 def test_where_it_takes_long_to_begin_a_write_lanes_have_the_next(works: bool) -> None:
     def slow(token: int) -> bool:
-        begun.writer.runtime.time += 0.02
+        begun.writer.runtime.time += 0.03
         begun.writes.waited += not works
-        begun.writes.worked_s += 0.02 * works
+        begun.writes.worked_s += 0.03 * works
         return True
 
     begun = Begun(slow)

@@ -9,12 +9,13 @@ from actors.disk.write_ways import (
     AVOIDED_MAX_S,
     AVOIDED_S,
     BEGUN_S,
-    BEGUN_WINDOW,
     BYTES_MAX,
-    LONG_BEGUN_MAX,
     PARDONED,
     QUICK_S,
     RECORDS_MAX,
+    WAITED_S,
+    WAITED_SHARE,
+    WINDOW_S,
     Place,
     WritePlace,
     own_seconds,
@@ -127,7 +128,7 @@ def test_the_system_gets_every_write_if_it_finishes_them_by_itself() -> None:
     for _ in range(ASKED_MIN + 1):
         assert place_at(place, 0.0) is Place.SYSTEM
         assert place.choose(0.0, 1, 512, is_alone=True, others_wait=False) is Place.SYSTEM
-        place.begun(0.0, QUICK_S)
+        place.begun(0.0, WAITED_S)
         place.took(Place.LANE, 0.0)
     place.took(Place.LANE, 1.0)
     assert place_at(place, 0.0) is Place.SYSTEM, "a slow disk is no reason for lanes"
@@ -143,14 +144,15 @@ def very_long(place: WritePlace, now: float) -> None:
     place.begun(now, BEGUN_S * 1.01)
 
 
-def several_long(place: WritePlace, now: float) -> None:
-    for _ in range(LONG_BEGUN_MAX):
-        place.begun(now, BEGUN_S)
+def much_waited_for(place: WritePlace, now: float) -> None:
+    begin_s = WAITED_SHARE * WINDOW_S / 49.5
+    for _ in range(49):
+        place.begun(now, begin_s)
         assert place_at(place, now) is Place.SYSTEM
-    place.begun(now, QUICK_S * 1.01)
+    place.begun(now, begin_s)
 
 
-@pytest.mark.parametrize("fault", [very_long, several_long, WritePlace.failed])
+@pytest.mark.parametrize("fault", [very_long, much_waited_for, WritePlace.failed])
 def test_after_a_fault_lanes_have_the_writes_each_time_twice_as_long(
     fault: Callable[[WritePlace, float], None],
 ) -> None:
@@ -160,14 +162,29 @@ def test_after_a_fault_lanes_have_the_writes_each_time_twice_as_long(
         assert avoids(place, now, avoided_s)
         now += avoided_s
         avoided_s = min(2 * avoided_s, AVOIDED_MAX_S)
-    for _ in range(PARDONED):
+    while avoided_s > AVOIDED_S:
+        now += WINDOW_S
         place.begun(now, 0.0)
+        avoided_s /= 2
     fault(place, now)
-    assert avoids(place, now, AVOIDED_S), "what was before is forgotten"
+    assert avoids(place, now, AVOIDED_S), "what was before is forgotten, by half in each window without a fault"
 
 
 def test_a_busy_machine_is_no_reason_for_lanes() -> None:
-    place = WritePlace(has_async=True)
-    for write in range(100_000):
-        place.begun(0.0, BEGUN_S if write % (BEGUN_WINDOW // LONG_BEGUN_MAX) == 0 else 0.0)
-        assert place_at(place, 0.0) is Place.SYSTEM
+    """Where a fifth of the time goes by in beginning writes."""
+    place, now = WritePlace(has_async=True), 0.0
+    for _ in range(100_000):
+        place.begun(now, 0.002)
+        now += 0.01
+        assert place_at(place, now) is Place.SYSTEM
+
+
+def test_a_disk_that_is_always_waited_for_is_seldom_begun_with() -> None:
+    place, now, waited = WritePlace(has_async=True), 0.0, 0
+    while now < 600.0:
+        is_begun = place_at(place, now) is Place.SYSTEM
+        now += 0.001
+        if is_begun:
+            place.begun(now, 0.001)
+            waited += 1
+    assert waited * 0.001 < 0.01 * 600.0

@@ -20,6 +20,9 @@ from quorate.actions import NAMES
 from quorate.node_replies import RECORD_BOUNDS, SECOND_BOUNDS, MetricsReply, StatusReply
 from quorate.protocol import Action, Reply, Request, done
 
+OTHER = "other"
+"""The name of all actions that are none."""
+
 
 class StatusReplies:
     """Of one shard on one node. `counts`: of this worker's clients."""
@@ -142,10 +145,6 @@ def shard_row(machine: Replication, now: float, **known: Any) -> dict[str, Any]:
         "followers": follower_rows(machine, now),
         **known,
     }
-
-
-OTHER = "other"
-"""The name of all actions that are none."""
 
 
 def measured(

@@ -76,6 +76,8 @@ WINDOW_S: Final = 1.0
 AVOIDED_S: Final = 0.25
 AVOIDED_MAX_S: Final = 64.0
 
+log = logging.getLogger("quorate.disk")
+
 
 def own_seconds(seconds: float, before: tuple[int, float], after: tuple[int, float]) -> float:
     """Say how much of the `seconds` that a start took counts, by what its thread had used (`AsyncWrites.used`).
@@ -146,9 +148,6 @@ class WritePlace:
         self._quick = 0
         if place is Place.LOOP:
             self._asked *= 2
-
-
-log = logging.getLogger("quorate.disk")
 
 
 class WriteWays:

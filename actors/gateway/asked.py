@@ -17,6 +17,9 @@ from actors.runtime.contract import Runtime
 from net.peers.forwarding import packed_call
 from net.peers.messages import Forward, ForwardedCall
 
+FORWARD_BYTES: Final = 1 << 20
+"""What one frame of forwarded calls or answers has at most, or one of them."""
+
 
 class Voice:
     """One Router's; `links` is known before any message comes."""
@@ -33,10 +36,6 @@ class Voice:
     def cut(self, key: int, reason: str) -> None:
         """Say that what that one says can't be right."""
         self.links.tell(CutPeer(key, reason))
-
-
-FORWARD_BYTES: Final = 1 << 20
-"""What one frame of forwarded calls or answers has at most, or one of them."""
 
 
 class Asked:

@@ -36,6 +36,13 @@ QUEUES_MAX: Final = 3
 Line = dict[str, Any]
 """One JSON object."""
 
+log = logging.getLogger("quorate.audit")
+
+FILE_BYTES_MAX: Final = 16 << 20
+"""Then it is moved to the same name with .1 behind it, that to .2, and so on."""
+
+FILES_KEPT: Final = 5
+
 
 def is_audited(request: Request) -> bool:
     """Whether it is written down though it is allowed."""
@@ -119,14 +126,6 @@ class Auditing:
                 else:
                     lines.unsaid = unsaid
         return found
-
-
-log = logging.getLogger("quorate.audit")
-
-FILE_BYTES_MAX: Final = 16 << 20
-"""Then it is moved to the same name with .1 behind it, that to .2, and so on."""
-
-FILES_KEPT: Final = 5
 
 
 class _File(RotatingFileHandler):

@@ -30,6 +30,16 @@ NAMES_MAX: Final = 100
 Move = Callable[[Connection, int], bool]
 """Gives a quiet connection to the worker of a shard; whether it is gone."""
 
+log = logging.getLogger("quorate.clients")
+
+REFUSED_S: Final = 3.0
+"""A client that found no place has so long to read that."""
+
+REFUSED_MAX: Final = 100
+"""So many of them at once; others are closed without a word."""
+
+BROKEN: Final = "what it sent, or was to be answered, broke the protocol: {!r}"
+
 
 @dataclass(frozen=True, kw_only=True)
 class ListenerLimits:
@@ -198,17 +208,6 @@ class Datagrams:
             self._account.take(-client.size)
         if call.is_single and request.wait and request.action in WAITS:
             self._waits.remove(client)
-
-
-log = logging.getLogger("quorate.clients")
-
-REFUSED_S: Final = 3.0
-"""A client that found no place has so long to read that."""
-
-REFUSED_MAX: Final = 100
-"""So many of them at once; others are closed without a word."""
-
-BROKEN: Final = "what it sent, or was to be answered, broke the protocol: {!r}"
 
 
 class TurnedAway:

@@ -18,6 +18,12 @@ from net.peers.messages import Forward, ForwardedCall
 from quorate.actions import UNLESS_GONE
 from quorate.protocol import Reply, Request
 
+ANSWER_S: Final = 1.0
+"""So late at most is done what was asked for: less than any client's patience."""
+
+Asker = tuple[int, int]
+"""A node (or worker) and its session."""
+
 
 class RemoteClient:
     """A client of another node, whose calls that node forwards, in one `session` of it."""
@@ -118,13 +124,6 @@ class RemoteClients:
                 clients[one.client] = client
             served.calls.append(call)
         return served
-
-
-ANSWER_S: Final = 1.0
-"""So late at most is done what was asked for: less than any client's patience."""
-
-Asker = tuple[int, int]
-"""A node (or worker) and its session."""
 
 
 class LateRequests:

@@ -10,6 +10,12 @@ from quorate.protocol import ErrorWord
 
 _BOUNDS: Final[tuple[float, ...]] = SECOND_BOUNDS
 
+LIMITS: Final = (
+    *("max_connections", "max_open_requests", "max_held_bytes", "max_datagram_waiters"),
+    *(ErrorWord.LIMIT, ErrorWord.OVERLOADED),
+)
+"""What is counted from the start: a count that begins with its first refusal is no increase to Prometheus."""
+
 
 def bucket_of(seconds: float) -> int:
     """Which of the buckets of seconds it falls into."""
@@ -78,13 +84,6 @@ class ActionCounts:
     def results(self) -> dict[str, int]:
         """How often each came out."""
         return {**({"ok": self.done} if self.done else {}), **self.refused}
-
-
-LIMITS: Final = (
-    *("max_connections", "max_open_requests", "max_held_bytes", "max_datagram_waiters"),
-    *(ErrorWord.LIMIT, ErrorWord.OVERLOADED),
-)
-"""What is counted from the start: a count that begins with its first refusal is no increase to Prometheus."""
 
 
 class ClientCounts:

@@ -20,6 +20,12 @@ from actors.node.options import BY_NAME, GMQ_MONITOR, IGNORED, OPTIONS, RENAMED,
 _COMMENT_OR_STRING: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _LAST_COMMA: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|,(?=\s*[}\]])')
 
+ENVIRONMENT_PREFIX: Final = "QUORATE_"
+
+PORT_MAX: Final = 65535
+NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca", "tls", "watchdog"})
+"""What else the environment says: a configuration's path, which code runs, the cluster's secret, what clients need."""
+
 
 class ConfigError(Exception):
     """The configuration can't be used; `faults` are all that is wrong with it, a line each."""
@@ -70,9 +76,6 @@ def members(text: str) -> list[tuple[str, Any, int]]:
     return members
 
 
-ENVIRONMENT_PREFIX: Final = "QUORATE_"
-
-
 @dataclass(frozen=True)
 class Value:
     """What holds for an option, and where it was set ("default", "file.json:12", "environment", "command line")."""
@@ -103,11 +106,6 @@ class NodeConfig:
         """Say what `other` sets differently: what can change while running, and what needs a restart."""
         changed = [option for option in OPTIONS if self[option.name] != other[option.name]]
         return [o.name for o in changed if o.is_live], [o.name for o in changed if not o.is_live]
-
-
-PORT_MAX: Final = 65535
-NO_SETTINGS: Final = frozenset({"config", "compile", "cluster_secret", "token", "token_file", "ca", "tls", "watchdog"})
-"""What else the environment says: a configuration's path, which code runs, the cluster's secret, what clients need."""
 
 
 def load(

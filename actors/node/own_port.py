@@ -22,6 +22,13 @@ T = TypeVar("T")
 GOING_S: Final = 0.5
 """Who has a port for longer than that is somebody else."""
 
+log = logging.getLogger("quorate.worker")
+
+NAME: Final = "clients.port"
+"""In the shard's folder: the port that was chosen."""
+
+PORT_MAX: Final = 65_535
+
 
 def when_free(bind: Callable[[], T]) -> T:
     """Bind it, again and again while somebody has it. Raises OSError."""
@@ -33,14 +40,6 @@ def when_free(bind: Callable[[], T]) -> T:
             if error.errno != errno.EADDRINUSE or time.monotonic() > until:
                 raise
         time.sleep(GOING_S / 50)
-
-
-log = logging.getLogger("quorate.worker")
-
-NAME: Final = "clients.port"
-"""In the shard's folder: the port that was chosen."""
-
-PORT_MAX: Final = 65_535
 
 
 def own_port(config: NodeConfig, shard: int) -> socket.socket | None:

@@ -30,6 +30,11 @@ log = logging.getLogger("quorate.worker")
 OWN_FILES: Final = 100
 """Descriptors for what is not a client: LMDB, the journal, logs."""
 
+CHANGEABLE: Final = ("max_memory_bytes", "max_connections", "idle_timeout_s", "log_level")
+
+HIDDEN: Final = frozenset({"cluster_secret_file", "tls_key", "cluster_tls_key", "access_file"})
+"""No secrets themselves, but where they are."""
+
 
 def shard_settings(config: NodeConfig, shard: int, own_port: socket.socket | None) -> ShardSettings:
     """Make what a shard's actors get. `own_port`: where clients reach this worker alone."""
@@ -129,11 +134,6 @@ def _raise_file_limit(connections: int, own_files: int) -> int:
     allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return max(allowed - own_files, 1)
-
-
-CHANGEABLE: Final = ("max_memory_bytes", "max_connections", "idle_timeout_s", "log_level")
-HIDDEN: Final = frozenset({"cluster_secret_file", "tls_key", "cluster_tls_key", "access_file"})
-"""No secrets themselves, but where they are."""
 
 
 def settings_shown(config: NodeConfig) -> dict[str, Any]:

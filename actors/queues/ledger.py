@@ -25,6 +25,8 @@ from storage.queue_state import ORIGINAL, QueueState
 from storage.records import LEVEL
 from storage.state import ShardState
 
+_ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
+
 
 class Lease:
     """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led."""
@@ -61,9 +63,6 @@ class Lease:
         taken = [(call, reply) for _, call, reply in self._waiting]
         self._waiting.clear()
         return taken
-
-
-_ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueAdmin.set_limits
 
 
 class Ledger:

@@ -19,6 +19,18 @@ from quorate.actions import Right
 from quorate.protocol import ListReply, QueueRow, QueueTotals, done
 from storage.queue_state import QueueState
 
+LIST_NAMES: Final = 5000
+"""Queues that one piece of a list looks at: some 3 ms."""
+
+RANKED_NAMES: Final = 500
+"""The same of one that is in another order: some 1 ms, and 4 by the oldest where each has sixteen priorities."""
+
+MATCH_STEPS: Final = 1_500_000
+"""Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
+
+AT_ONCE_NAMES: Final = 200
+"""With so few queues a list is made at once; else when others have had their turn."""
+
 
 class QueueRows:
     """Of one shard. Rates are those that `summing` has found."""
@@ -101,19 +113,6 @@ def totals_of(begun: float, found: Totals) -> QueueTotals:
 
 def _passed(now: float, since: float) -> float:
     return round(max(0.0, now - since), 3)
-
-
-LIST_NAMES: Final = 5000
-"""Queues that one piece of a list looks at: some 3 ms."""
-
-RANKED_NAMES: Final = 500
-"""The same of one that is in another order: some 1 ms, and 4 by the oldest where each has sixteen priorities."""
-
-MATCH_STEPS: Final = 1_500_000
-"""Characters of the pattern times those of the name, of all that one piece compares: some 2 ms at the worst."""
-
-AT_ONCE_NAMES: Final = 200
-"""With so few queues a list is made at once; else when others have had their turn."""
 
 
 class _Pattern:

@@ -42,6 +42,30 @@ from storage.records import (
 GRACE_S: Final = 3
 """A TTR of gmq's runs so much longer (s); where it is another time, each job's message says what its TTR is."""
 
+_raw: Final = msgspec.Raw
+_Reply: Final = Reply
+_DeliveredReply: Final = DeliveredReply
+_DeliveredItem: Final = DeliveredItem
+_CONSUME: Final = int(Action.CONSUME)
+
+STATE_NAMES: Final = {
+    Place.UNPLACED: "ready",
+    Place.DELAYED: "delayed",
+    Place.READY: "ready",
+    Place.READY_EXPIRING: "ready",
+    Place.READY_FAR: "ready",
+    Place.IN_FLIGHT: "in_flight",
+    Place.HELD: "delayed",
+}
+
+_JobFacts: Final = JobFacts
+_Told: Final = Told
+UNCOMMITTED: Final = "uncommitted"
+"""The state of a message that is not ready before its record is committed, to who knows jobs."""
+
+TAKEN: Final = "taken"
+"""The state of a message that is delivered at most once, when it is told to who gets it."""
+
 
 def told_ttr(retry_s: float) -> int:
     """Give the TTR of a job whose message says no other (s)."""
@@ -79,30 +103,6 @@ def marks_of_job(made: Message, replicate: int | None, usual: int, delay_s: floa
     if replicate is not None and made.retry_s and replicate != usual:
         own[REPLICATE] = replicate
     return {**(made.marks or {}), **own} if own else made.marks
-
-
-_raw: Final = msgspec.Raw
-_Reply: Final = Reply
-_DeliveredReply: Final = DeliveredReply
-_DeliveredItem: Final = DeliveredItem
-_CONSUME: Final = int(Action.CONSUME)
-
-STATE_NAMES: Final = {
-    Place.UNPLACED: "ready",
-    Place.DELAYED: "delayed",
-    Place.READY: "ready",
-    Place.READY_EXPIRING: "ready",
-    Place.READY_FAR: "ready",
-    Place.IN_FLIGHT: "in_flight",
-    Place.HELD: "delayed",
-}
-_JobFacts: Final = JobFacts
-_Told: Final = Told
-UNCOMMITTED: Final = "uncommitted"
-"""The state of a message that is not ready before its record is committed, to who knows jobs."""
-
-TAKEN: Final = "taken"
-"""The state of a message that is delivered at most once, when it is told to who gets it."""
 
 
 def wire_encoding(message: Message) -> str | None:

@@ -20,6 +20,9 @@ _Confirm: Final = Confirm
 _Reply: Final = Reply
 _CONFIRM: Final = int(Action.CONFIRM)
 
+LATER: Final = (Place.IN_FLIGHT, Place.DELAYED, Place.HELD)
+"""Where what is asked for may stand."""
+
 
 class Confirming:
     """Of one shard. With `held` only what is in flight is confirmed."""
@@ -105,10 +108,6 @@ class Confirming:
         reply.msg_id, reply.state = many.first_id, STATE_NAMES[many.first_place]
         reply.deliveries = many.first_deliveries
         return self._ledger.answer_when_committed(call, reply)
-
-
-LATER: Final = (Place.IN_FLIGHT, Place.DELAYED, Place.HELD)
-"""Where what is asked for may stand."""
 
 
 class Settling:

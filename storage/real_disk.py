@@ -26,6 +26,8 @@ PROBE_BYTES: Final = 64 << 10
 """Whole blocks of any file system, as a segment has: into one that is not whole, some write at once."""
 
 PROBES_MAX: Final = 40
+"""Where none goes on, a start waits for so many, and for a pause behind each: 0.1 s."""
+
 WENT_ON: Final = 5
 """So many first writes must still be under way when they have begun.
 

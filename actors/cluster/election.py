@@ -12,11 +12,11 @@ our vote_id. The rules that make it safe:
 
 Those that keep it calm: a pre-vote asks whether an election could be won, and changes nothing; who has heard of a
 leader within the least time-out votes for nobody else, unless that leader wants it; a leader that no majority has
-answered for a time-out steps down. A process that stood still does neither for a moment: what others said meanwhile
-lies unread before it. Who has no leader either, and is asked by one with less of the log, soon asks in its
-place, since that one can't win: at a moment that is drawn, and not if another that can win has asked by then. Of two
-candidates that are as good and ask at the same time, the greater node_id is preferred; only for a moment, since it may
-be one that can't win.
+answered for a time-out steps down. Who has a leader, or is one, and finds that its process stood still, first listens
+for a moment, since what others said meanwhile lies unread before it. Who has no leader either, and is asked by one
+with less of the log, soon asks in its place, since that one can't win: at a moment that is drawn, and not if another
+that can win has asked by then. Of two candidates that are as good and ask at the same time, the greater node_id is
+preferred; only for a moment, since it may be one that can't win.
 """
 
 import math
@@ -147,11 +147,17 @@ class Election:
         return self._decided()
 
     def rang_late(self, now: float, late_s: float) -> None:
-        """Put off what is due, and all votes, if this process stood still; once for each time that the node waits."""
-        if late_s < self._timeout_s * STOOD_STILL or self._deadline == self._put_off_to:
+        """Put off what is due, and votes that the leader does not want, if this process stood still.
+
+        Once for each time that it waits; and not without a leader: then there is nobody to be loyal to.
+        """
+        is_late = late_s >= self._timeout_s * STOOD_STILL
+        if not is_late or self.leader is None or self._deadline == self._put_off_to:
             return
         until = now + self._timeout_s * CATCHES_UP
         self._loyal_until = max(self._loyal_until, until)
+        # At a moment that is drawn: all nodes of a machine find it so at once, and are not to ask at once.
+        until += self._timeout_s * STEPS_IN * self._random()
         self._deadline = self._put_off_to = max(self._deadline, until)
         self._steps_in_at = math.inf
 

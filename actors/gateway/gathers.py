@@ -42,13 +42,16 @@ OF_SHARD: Final = ("node_id", "role", "lag", "is_full", "fault")
 
 
 class PartedCall(ABC):
-    """Waits for `size` replies; it is the client of what is asked for them, each under its order from 0."""
+    """Waits for `size` replies; it is the client of what is asked for them, each under its order from 0. It speaks the
+    `protocol` of who asked.
+    """
 
     has_left = False
     is_gone = False
 
     def __init__(self, call: Call, size: int) -> None:
         self.call = call
+        self.protocol: str = getattr(call.client, "protocol", "")
         self._by_order: list[Reply | None] = [None] * size
         self._missing = size
 

@@ -23,6 +23,7 @@ from actors.gateway.shard_news import ShardNews
 from actors.gateway.sharding import Sharding
 from actors.links.links import LinkNetwork, Links
 from actors.messages.lifecycle import Attach
+from actors.messages.mailboxes import ToQueueOwner, ToReplicator
 from actors.messages.measures import ClientCounts
 from actors.messages.worker_keys import worker_key
 from actors.node.opening import OpenShard
@@ -31,7 +32,7 @@ from actors.queues.appending import AppendingLimits
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.queue_owner import QueueOwner
 from actors.runtime.contract import Runtime
-from actors.runtime.loop_actor import LoopActor
+from actors.runtime.loop_actor import LoopActor, LoopRef
 from net.peers.greeting import Greeting
 from storage.disk import AsyncWrites
 from storage.journal_writer import JournalWriter
@@ -55,10 +56,10 @@ class ShardActors:
 
     journal: JournalWriter
     router: Router
-    owner: "pykka.ActorRef[Any]"
+    owner: LoopRef[ToQueueOwner]
     lanes: "list[pykka.ActorRef[Any]]"
     checkpointer: "pykka.ActorRef[Any]"
-    replicator: "pykka.ActorRef[Any]"
+    replicator: LoopRef[ToReplicator]
     links: Links
     async_writes: AsyncWrites | None = None
 
@@ -131,7 +132,7 @@ def start_shard(
         if actor is not None:
             actor.begin()
     return ShardActors(
-        opened.journal, router, owner.actor_ref, lanes, checkpointer, replicator.actor_ref, links, async_writes
+        opened.journal, router, owner.mailbox, lanes, checkpointer, replicator.mailbox, links, async_writes
     )
 
 

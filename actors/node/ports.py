@@ -150,7 +150,9 @@ class Ports:
             limits = partial(getattr, self._listener, "limits")
             factor = self._config["datagram_reply_factor"]
             self._datagrams.append(
-                await listen_udp(host, port, self._listener, sessions, lambda: limits().connection.request, factor)
+                await listen_udp(
+                    *(host, port, self._listener, sessions, lambda: limits().connection.request, factor), protocol=name
+                )
             )
 
     def _at_once(self) -> float:

@@ -1,7 +1,8 @@
 """Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
 
 A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
-for beyond their part of it. One that is about to serve holds what comes until then. All others answer only what is
+for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease is
+over: another may lead by now, and what it did would be undone, and its outcome unknown. All others answer only what is
 asked about themselves, and give the rest back to the Router, which finds out who leads.
 """
 
@@ -58,6 +59,11 @@ class Admission:
         return self.has_calls or self._departures.has_any
 
     @property
+    def holds_what_may_be_done(self) -> bool:
+        """Whether calls are held that `admit` would give, since the lease is held again."""
+        return bool(self._held) and self._stage.serves and not self.ledger.lease.is_over
+
+    @property
     def more_in_s(self) -> float:
         """In how many seconds that is: for strangers when they have time again."""
         put_off = self._put_off
@@ -69,7 +75,7 @@ class Admission:
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return []
-        if not stage.serves:
+        if not stage.serves or self.ledger.lease.is_over:
             if put_off.has_any:
                 put_off.add(calls)
                 calls = put_off.take_all()
@@ -92,7 +98,7 @@ class Admission:
         """
         self._departures.go_on(lambda client: self._forget(client, delivery))
         put_off, pieces, part = self._put_off, self.pieces, self._part
-        begins = put_off.has_strangers and self._stage.serves
+        begins = put_off.has_strangers and self._stage.serves and not self.ledger.lease.is_over
         if not begins and not pieces.has_strangers:
             return
         at = part.begin()

@@ -29,11 +29,15 @@ _ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueA
 
 
 class Lease:
-    """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led."""
+    """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led.
+
+    `is_over`: it was held, and time has ended it; not where there was none, or it was given up.
+    """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.is_held = True
+        self.is_over = False
         self.confirmed_at = math.inf
         self._until = math.inf
         self._waiting: deque[tuple[float, Call, Reply]] = deque()
@@ -42,11 +46,12 @@ class Lease:
         """Note that it is `now`."""
         self.now = now
         self.is_held = now < self._until
+        self.is_over = not self.is_held and self._until > -math.inf
 
     def renew(self, until: float, confirmed_at: float) -> list[Answer]:
         """No other node leads before `until`, and none led at `confirmed_at`. Returns what may be told now."""
         self._until, self.confirmed_at = until, confirmed_at
-        self.is_held = self.now < until
+        self.pass_time(self.now)
         free: list[Answer] = []
         waiting = self._waiting
         while waiting and (self.is_held or waiting[0][0] <= confirmed_at):

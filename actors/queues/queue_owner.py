@@ -146,9 +146,10 @@ class QueueOwner(LoopActor[ToQueueOwner]):
 
     def _execute(self, calls: list[Call]) -> None:
         """Do the calls, in order, the first and then as many as are begun before it is late; the rest is put off."""
+        now = self._now()  # and with it, whether the lease is held
         admitted = self._admission.admit(calls)
         broker, runtime, last = self._broker, self.runtime, len(admitted) - 1
-        broker.begin(self._now())
+        broker.begin(now)
         for index, call in enumerate(admitted):
             broker.execute(call)
             if runtime.is_late() and index < last:
@@ -222,6 +223,8 @@ class QueueOwner(LoopActor[ToQueueOwner]):
         ledger.replicated.durable(message.durable, message.replicas)
         if self._stage.committed(ledger.committed):
             self._pass_time()
+        elif self._admission.holds_what_may_be_done:
+            self._execute([])
 
     def _commit_some(self) -> None:
         """Let go of what waits for records that are committed, as much as one turn does."""

@@ -23,9 +23,11 @@ Answered = Callable[[Request | None, Reply], bytes | Request | Ask]
 
 
 class DatagramClient:
-    """Who sent a datagram of `size` bytes. A new one for every datagram: senders are not remembered."""
+    """Who sent a datagram of `size` bytes, to a port for `protocol`. A new one for every datagram: senders are not
+    remembered.
+    """
 
-    __slots__ = ("_answered", "_transport", "address", "reply_bytes_max", "size")
+    __slots__ = ("_answered", "_transport", "address", "protocol", "reply_bytes_max", "size")
 
     def __init__(
         self,
@@ -34,8 +36,11 @@ class DatagramClient:
         answered: Answered,
         reply_bytes_max: int = REPLY_BYTES_MAX,
         size: int = 0,
+        *,
+        protocol: str = "",
     ) -> None:
         self.size = size
+        self.protocol = protocol
         self._transport = transport
         self._answered = answered
         self.address = address
@@ -79,9 +84,15 @@ class UdpProtocol(asyncio.DatagramProtocol):
     """The node's datagram socket."""
 
     def __init__(
-        self, sink: DatagramSink, make_session: MakeSession, limits: Callable[[], RequestLimits], reply_factor: int
+        self,
+        sink: DatagramSink,
+        make_session: MakeSession,
+        limits: Callable[[], RequestLimits],
+        reply_factor: int,
+        protocol: str = "",
     ) -> None:
         self._reply_factor = reply_factor
+        self._protocol = protocol
         self._sink = sink
         self._make_session = make_session
         self._limits = limits
@@ -97,7 +108,8 @@ class UdpProtocol(asyncio.DatagramProtocol):
         session = self._make_session(self._limits())
         is_bounded = self._reply_factor and not is_loopback(addr[0])
         reply_bytes_max = min(self._reply_factor * len(data), REPLY_BYTES_MAX) if is_bounded else REPLY_BYTES_MAX
-        client = DatagramClient(self._transport, addr, session.answered, reply_bytes_max, len(data))
+        about = (reply_bytes_max, len(data))
+        client = DatagramClient(self._transport, addr, session.answered, *about, protocol=self._protocol)
         try:
             found = session.receive(data)
         except Exception as error:  # whatever it is: this datagram alone has made it
@@ -123,11 +135,15 @@ async def listen_udp(
     make_session: MakeSession,
     limits: Callable[[], RequestLimits],
     reply_factor: int = REPLY_FACTOR,
+    *,
+    protocol: str = "",
 ) -> asyncio.DatagramTransport:
-    """Serve datagrams on host and port; `reply_factor` as `REPLY_FACTOR`, 0: no such limit. Raises OSError."""
+    """Serve datagrams on host and port, for `protocol`; `reply_factor` as `REPLY_FACTOR`, 0: no such limit. Raises
+    OSError.
+    """
     sock = listening_socket(host, port, socket.SOCK_DGRAM)
     loop = asyncio.get_running_loop()
     transport, _ = await loop.create_datagram_endpoint(
-        lambda: UdpProtocol(sink, make_session, limits, reply_factor), sock=sock
+        lambda: UdpProtocol(sink, make_session, limits, reply_factor, protocol), sock=sock
     )
     return transport

@@ -129,7 +129,7 @@ def leader_of(run: Run) -> int:
 def test_a_produce_on_one_node_takes_five() -> None:
     run = started(1)
     taken = counted(run, run.nodes[0], "a")
-    assert taken.total() <= 5, taken
+    assert taken.total() == 5, taken
 
 
 def test_a_produce_through_a_follower_takes_fifteen() -> None:
@@ -138,7 +138,7 @@ def test_a_produce_through_a_follower_takes_fifteen() -> None:
     follower = next(node for node in run.nodes if node.node_id != leader)
     taken = counted(run, follower, "a")
     assert taken["Router: PeerSaid"] == 2, "it was asked through a follower"
-    assert taken.total() <= 15, taken
+    assert taken.total() == 15, taken
 
 
 def test_a_produce_on_the_wrong_worker_takes_ten() -> None:
@@ -146,4 +146,4 @@ def test_a_produce_on_the_wrong_worker_takes_ten() -> None:
     queue = next(name for name in "abcd" if shard_of_queue(name, 2) == 1)
     taken = counted(run, run.nodes[0], queue)
     assert taken["Links: SendPeers"] == 2, "it was asked on the wrong worker"
-    assert taken.total() <= 10, taken
+    assert taken.total() == 10, taken

@@ -128,18 +128,23 @@ def test_the_system_finishes_writes_that_were_begun(folder: RealFolder) -> None:
 
 
 class Writes:
-    """Writes of which every `late`th is under way when it has begun; the others are done by then."""
+    """Writes of which every `late`th is under way when it has begun; the others are done by then.
 
-    def __init__(self, late: int) -> None:
+    `are_durable` False: so they say. `are_there` False: whatever they say.
+    """
+
+    def __init__(self, late: int, *, are_durable: bool = True, are_there: bool = True) -> None:
+        self._are_durable, self._are_there = are_durable, are_there
         self.descriptor = os.eventfd(0, os.EFD_NONBLOCK)
         self._late = late
         self._ended: list[tuple[int, bool]] = []
         self._asked = 0
 
     def start(self, file: DiskFile, offset: int, data: bytes, token: int) -> bool:
-        file.write_durably_at(offset, data)
+        if self._are_there:
+            file.write_durably_at(offset, data)
         self._asked = 0 if token % self._late == 0 else 1
-        self._ended.append((token, True))
+        self._ended.append((token, self._are_durable))
         os.eventfd_write(self.descriptor, 1)
         return True
 
@@ -164,6 +169,13 @@ def test_writes_that_go_on_when_they_have_begun_are_used(late: int, *, are_used:
     writes = Writes(late)
     assert folder.go_on_by_themselves(writes) == are_used
     assert folder.names() == [], "the probe is gone"
+    assert writes.close(1.0)
+
+
+@pytest.mark.parametrize("lacking", ["are_durable", "are_there"])
+def test_writes_that_fail_or_go_nowhere_are_not_used(lacking: str, folder: RealFolder) -> None:
+    writes = Writes(1, **{lacking: False})
+    assert not folder.go_on_by_themselves(writes)
     assert writes.close(1.0)
 
 

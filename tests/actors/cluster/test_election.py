@@ -16,8 +16,11 @@ TIMEOUT = 1.0
 END = LogEnd(1, 10)
 
 
-def election(node_id: int = 2, voters: tuple[int, ...] = (1, 2, 3), vote_id: int = 5) -> Recorded:
-    made = Recorded(Election(Identity(9, node_id, 77, vote_id), TIMEOUT, lambda: 0.0, 0.0))
+def election(
+    node_id: int = 2, voters: tuple[int, ...] = (1, 2, 3), vote_id: int = 5, draw: float = 0.0, promise_s: float = 0.0
+) -> Recorded:
+    identity = Identity(9, node_id, 77, vote_id, promise_s=promise_s)
+    made = Recorded(Election(identity, TIMEOUT, lambda: draw, 0.0))
     made.learn(0.0, ElectionFacts(frozenset(voters), 9))
     return made
 
@@ -184,16 +187,90 @@ def test_who_stood_still_votes_and_asks_after_it_has_read_what_came() -> None:
 
 def test_a_timer_that_is_a_little_late_changes_nothing() -> None:
     one = election()
+    one.leader_heard(0.0, 5, 1)
+    one.take_out()
     one.rang_late(1.0, 0.124)
     one.tick(1.0)
     assert said(one.take_out()) == [AskVotes(is_pre=True)]
 
 
-def leading() -> Recorded:
+def test_who_has_no_leader_listens_no_longer_for_having_stood_still() -> None:
+    """A review's model: elections on a machine whose nodes stand still now and then took three times as long."""
     one = election()
+    one.rang_late(1.0, 0.5)
+    one.vote_asked(1.0, asked(6, candidate=3, is_pre=True))
+    assert [say.vote.is_granted for say in said(one.take_out())] == [True]
     one.tick(1.0)
-    one.vote_given(1.0, 3, Vote(6, True, True))
-    one.vote_given(1.0, 3, Vote(6, False, True))
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+    one.rang_late(1.1, 0.5)
+    one.vote_given(1.1, 3, Vote(6, True, True))
+    assert said(one.take_out()) == [AskVotes(is_pre=False)]
+
+
+def test_a_promise_of_before_the_start_is_not_shortened_by_standing_still() -> None:
+    one = election(promise_s=10.0)
+    one.leader_heard(1.0, 5, 1)
+    one.take_out()
+    one.rang_late(2.5, 0.5)
+    one.vote_asked(5.0, asked(6, candidate=3))
+    assert said(one.take_out()) == []
+
+
+def test_what_is_due_much_later_is_not_put_off_and_a_second_time_neither() -> None:
+    one = election(draw=1.0)
+    one.leader_heard(1.0, 5, 1)
+    one.rang_late(1.3, 0.2)
+    assert one.deadline == 2.75
+    one.rang_late(2.7, 0.2)
+    assert one.deadline == 2.75, "once for each time that it waits"
+
+
+def test_nodes_of_one_machine_do_not_ask_at_once_when_it_goes_on() -> None:
+    due = set()
+    for draw in (0.0, 0.5):
+        one = election(draw=draw)
+        one.leader_heard(0.0, 5, 1)
+        one.rang_late(3.0, 1.5)
+        due.add(one.deadline)
+    assert due == {3.25, 3.25 + 0.5 / 16}
+
+
+def test_who_stood_still_does_not_step_in_for_one_that_can_not_win() -> None:
+    one = election(draw=0.5)
+    one.leader_heard(0.0, 5, 1)
+    one.vote_asked(1.2, asked(6, candidate=3, comparison=-1, is_pre=True))
+    one.take_out()
+    one.rang_late(1.21, 0.2)
+    one.tick(1.3)
+    assert said(one.take_out()) == []
+
+
+def test_a_majority_that_was_heard_in_a_lead_that_is_over_puts_nothing_off() -> None:
+    one = election()
+    one.leader_heard(0.0, 6, 1)
+    one.take_out()
+    one.quorum_heard(5.0)
+    one.tick(1.0)
+    assert said(one.take_out()) == [AskVotes(is_pre=True)]
+
+
+def test_an_older_moment_does_not_shorten_a_lead() -> None:
+    one = leading()
+    one.quorum_heard(3.0)
+    one.quorum_heard(2.0)
+    assert one.deadline == 4.0
+
+
+def test_a_new_leader_has_a_time_out_to_be_heard() -> None:
+    assert leading(draw=1.0).deadline == 1.75 + TIMEOUT
+
+
+def leading(draw: float = 0.0) -> Recorded:
+    one = election(draw=draw)
+    at = one.deadline
+    one.tick(at)
+    one.vote_given(at, 3, Vote(6, True, True))
+    one.vote_given(at, 3, Vote(6, False, True))
     assert one.role is Role.LEADER
     one.take_out()
     return one

@@ -63,6 +63,17 @@ def waits(seconds: float) -> Event:
     return act
 
 
+def stands_still(seconds: float) -> Event:
+    """The process gets no processor for so long; then the Elector looks."""
+
+    def act(pair: "Pair") -> None:
+        pair.elector._rings_at = pair.runtime.time
+        pair.runtime.time += seconds
+        pair.elector._ring()
+
+    return act
+
+
 def push(vote_id: int, trans_id: int, before: int, made_by: int | None = None) -> Push:
     """An entry of that leader's, behind one that the leader of `before` made."""
     made = entry(trans_id, made_by or vote_id)
@@ -206,6 +217,19 @@ CASES: Final[dict[str, list[Event]]] = {
         waits(0.5),
         says(3, candidate(2)),
         says(2, push(1, 2, 1)),
+    ],
+    "it stood still, and an old leader and a new one speak": [
+        says(2, push(1, 1, 0)),
+        stands_still(1.0),
+        says(3, candidate(2)),
+        says(2, push(1, 2, 1)),
+    ],
+    "it leads, stands still, and another has won": [
+        waits(1.0),
+        says(2, Vote(2, True, True)),
+        says(2, Vote(2, False, True)),
+        stands_still(1.0),
+        says(3, push(3, 1, 0)),
     ],
     "two candidates ask for the same vote": [HEARD, waits(0.5), says(2, candidate(2)), says(3, candidate(2))],
     "a new leader pushes while this node votes": [

@@ -4,8 +4,11 @@ from typing import Any
 
 import pykka
 
-from actors.gateway.virtual_queues import Copies
+from actors.gateway.routing import Routing
+from actors.gateway.virtual_queues import Copies, VirtualQueues
 from actors.messages.call import Call
+from actors.messages.peers import LeaderChanged
+from net.protocols import BESIDE
 from quorate.protocol import RedirectReply, Reply, Request
 
 
@@ -18,6 +21,7 @@ NOBODY: "pykka.ActorRef[Any]" = _Nobody().actor_ref
 
 class Client:
     has_left = is_gone = False
+    protocol = ""
 
     def answer(self, order: int, request: Request, reply: Reply) -> None:
         raise AssertionError
@@ -68,3 +72,15 @@ def test_what_may_have_been_done_is_never_said_to_be_undone() -> None:
         refused = Reply(action=1, code=-1, queue="b", error=other, reason="no")
         for replies in ((unknown, refused), (refused, unknown)):
             assert gathered(*replies).error == "unknown_outcome"
+
+
+def test_copies_are_forwarded_where_who_asked_is_and_redirected_where_that_is() -> None:
+    for protocol, is_told in (("json", True), ("json" + BESIDE, False), ("disque", False)):
+        client = Client()
+        client.protocol = protocol
+        calls, _ = VirtualQueues({"all": ["a", "b"]}).split([Call(Request(1, queue="all"), client, 0, NOBODY)], NOBODY)
+        routing = Routing(forwards=False)
+        routing.leader_changed(0.0, LeaderChanged(2, False, "h", 3))
+        routing.linked(0.0, 2)
+        routed = routing.route(0.0, calls)
+        assert (len(routed.answers), len(routed.forwards)) == ((2, 0) if is_told else (0, 2)), protocol

@@ -1,6 +1,7 @@
 """What a worker's ports know of who is there: how many may come in at once."""
 
 import asyncio
+import socket
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,9 @@ from actors.node import ports
 from actors.node.ports import Ports
 from net.accepting import ALL, BURST, CROWD_BURST
 from net.clients.held_bytes import HeldBytes
+from net.clients.moving import MovedClient, MovedIn
 from net.clients.reading_turn import OTHERS_S, ReadingTurn
+from net.protocols import BESIDE
 
 
 @pytest.mark.parametrize("is_open", [True, False])
@@ -53,3 +56,35 @@ def test_all_come_at_once_but_where_somebody_who_has_shown_a_token_would_wait(
         turn.strangers_wait = False
         now += OTHERS_S
         assert at_once() == ALL
+
+
+def test_who_moved_here_speaks_its_protocol_wherever_its_listener_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of a listener without TLS beside a main port with it; what is no protocol is closed."""
+    made: list[str] = []
+
+    def protocol(name: str, *arguments: Any) -> asyncio.Protocol:
+        made.append(name)
+        return asyncio.Protocol()
+
+    unused: Any = SimpleNamespace()
+    pairs = [socket.socketpair() for _ in range(2)]
+    names = ("json" + BESIDE, "dance")
+    moved = [MovedIn(pair[0], MovedClient(name, 1)) for pair, name in zip(pairs, names, strict=True)]
+
+    async def run() -> None:
+        there = Ports(
+            asyncio.get_running_loop(), unused, 0, unused, unused,
+            sockets=unused, security=unused, facts=unused, failed=lambda what, error: made.append(str(error)),
+        )  # fmt: skip
+        monkeypatch.setattr(there, "_protocol", protocol)
+        for one in moved:
+            there._moved_in(one)
+        while not made:
+            await asyncio.sleep(0.001)
+        for _, other in pairs:
+            other.close()
+        await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+    assert made == ["json" + BESIDE]
+    assert moved[1].sock.fileno() == -1, "closed"

@@ -1,9 +1,10 @@
 """The ledger alone: what a reply says was true of committed state, and of no other leader's."""
 
+import math
 from typing import Any
 
 from actors.messages.call import Call
-from actors.queues.ledger import Ledger
+from actors.queues.ledger import Lease, Ledger
 from quorate.protocol import Action, Reply, Request
 from storage.message import Message
 from storage.message_ids import message_id
@@ -89,6 +90,24 @@ def test_a_look_at_committed_state_waits_until_no_other_can_have_led() -> None:
     assert answered(ledger) == [], "it is committed, and another may have led when it was said"
     ledger.renew_lease(until=9.0, confirmed_at=10.0)
     assert answered(ledger) == [1], "what was said before a majority answered was true when it was said"
+
+
+def is_over(lease: Lease, now: float) -> bool:
+    lease.pass_time(now)
+    return lease.is_over
+
+
+def test_a_lease_is_over_when_it_was_held_and_time_has_ended_it() -> None:
+    lease = Lease()
+    assert not is_over(lease, 10.0), "a node alone has one for ever"
+    lease.renew(until=12.0, confirmed_at=10.0)
+    assert not is_over(lease, 11.9)
+    assert is_over(lease, 12.0)
+    lease.renew(until=13.0, confirmed_at=12.0)
+    assert not is_over(lease, 12.0)
+    lease.renew(until=-math.inf, confirmed_at=12.0)
+    assert not is_over(lease, 20.0), "none, or given up: it is not waited for"
+    assert not lease.is_held
 
 
 def test_what_was_written_is_told_without_a_lease() -> None:

@@ -433,7 +433,8 @@ def serving() -> OwnerStage:
 
 def admission_of(stage: OwnerStage, clock: Callable[[], float]) -> Admission:
     admission = Admission(stage, 0, clock)
-    admission.pieces = InPieces(Ledger(ShardState()), 1)
+    admission.ledger = Ledger(ShardState())
+    admission.pieces = InPieces(admission.ledger, 1)
     return admission
 
 

@@ -5,6 +5,7 @@ arrived; what the broker parked is freed by `LogAdvanced` alone. Following, it a
 only what is asked about this node. What it may do at the moment, `OwnerStage` says.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from actors.messages.answering import send_answers
@@ -35,12 +36,12 @@ from actors.queues.appending import Appender, Appending
 from actors.queues.broker import Broker
 from actors.queues.clocks import Alarm
 from actors.queues.head_rows import HeadRows
-from actors.queues.interlude import Interlude, Pieces
+from actors.queues.interlude import Interlude
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import Leftovers
 from actors.queues.node_view import Limits, NodeView, OwnerSettings
 from actors.queues.owner_stage import OwnerStage
-from actors.runtime.contract import Runtime
+from actors.runtime.contract import Runtime, Timer
 from actors.runtime.loop_actor import LoopActor
 from quorate.protocol import Action, ErrorWord
 from storage.queue_state import NEVER
@@ -50,6 +51,33 @@ from storage.state import ShardState
 
 class _TimePassed:
     """To itself: the moment has come that a timer was set for."""
+
+
+class Pieces:
+    """When an owner goes on with work that was cut: in the next turn of the loop, or a little later.
+
+    `go_on` does the next piece, and is called once for all who have asked.
+    """
+
+    def __init__(self, runtime: Runtime, go_on: Callable[[], None]) -> None:
+        self._runtime = runtime
+        self._go_on = go_on
+        self._timer: Timer | None = None
+        self._is_soon = False
+
+    def ask(self, in_s: float) -> None:
+        """Have the next piece done in so many seconds, if none is to be done; at once (0.0) also where one is."""
+        if self._is_soon or (self._timer is not None and in_s > 0.0):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._is_soon = in_s <= 0.0
+        self._timer = self._runtime.call_later(in_s, self._rang)
+
+    def _rang(self) -> None:
+        self._is_soon = False
+        self._timer = None
+        self._go_on()
 
 
 class QueueOwner(LoopActor[ToQueueOwner]):

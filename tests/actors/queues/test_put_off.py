@@ -14,12 +14,12 @@ from actors.messages.rights import ANONYMOUS, ITSELF, Principal, Rights
 from actors.queues.admission import Admission
 from actors.queues.appending import AppendingLimits
 from actors.queues.in_pieces import InPieces
-from actors.queues.interlude import Pieces
 from actors.queues.ledger import Ledger
 from actors.queues.leftovers import LET_GO_MAX
 from actors.queues.node_view import Limits
 from actors.queues.owner_stage import OwnerStage
 from actors.queues.put_off import AT_ONCE, PutOff
+from actors.queues.queue_owner import Pieces
 from actors.queues.strangers_slice import OTHERS_S, SHARE, SLICE_S
 from quorate.protocol import Action, MonitorReply, Request
 from storage.entry import StoredEntry

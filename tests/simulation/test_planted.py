@@ -23,7 +23,7 @@ from actors.disk.write_ways import WriteWays
 from actors.gateway.seeking import Seeking
 from actors.gateway.virtual_queues import VirtualQueues
 from actors.messages.disk import BytesWritten, IdentitySaved, SaveIdentity, WriteBytes
-from actors.queues import moving
+from actors.queues import message_replies, moving
 from actors.queues.delivery import Delivery
 from actors.queues.head_rows import HeadRows
 from actors.queues.idle_queues import IdleQueues
@@ -31,7 +31,7 @@ from actors.queues.ledger import Ledger
 from actors.queues.ripening import Ripening
 from actors.queues.settling import Confirming
 from net.peers.messages import Pull, Push
-from quorate.protocol import Reply
+from quorate.protocol import MessageView, Reply
 from storage import recovery, state
 from storage.errors import StorageError
 from storage.journal_writer import Write
@@ -515,7 +515,14 @@ def _extended_to_expiry(patch: pytest.MonkeyPatch) -> None:
 
 def _headers_lost(patch: pytest.MonkeyPatch) -> None:
     """A message that was delivered has its consumer for its only mark."""
-    patch.setattr("actors.queues.message_replies.HEADERS", "forgotten")
+    true = message_replies.view_of
+
+    def view_of(*arguments: Any) -> MessageView:
+        view = true(*arguments)
+        view.headers = None
+        return view
+
+    patch.setattr("actors.queues.message_replies.view_of", view_of)
 
 
 def _drop_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,8 @@
 
 A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
 for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease is
-over: another may lead by now, and what it did would be undone, and its outcome unknown. All others answer only what is
+over until a majority is heard: another may lead by now, and what it did would be undone, and its outcome unknown. All
+others answer only what is
 asked about themselves, and give the rest back to the Router, which finds out who leads.
 """
 
@@ -60,8 +61,8 @@ class Admission:
 
     @property
     def holds_what_may_be_done(self) -> bool:
-        """Whether calls are held that `admit` would give, since the lease is held again."""
-        return bool(self._held) and self._stage.serves and not self.ledger.lease.is_over
+        """Whether calls are held that `admit` would give, since a majority was heard."""
+        return bool(self._held) and self._stage.serves and not self.ledger.lease.is_doubtful
 
     @property
     def more_in_s(self) -> float:
@@ -75,7 +76,7 @@ class Admission:
         if stage.is_stopping:
             self.refuse(calls, ErrorWord.STOPPING, STOPS)
             return []
-        if not stage.serves or self.ledger.lease.is_over:
+        if not stage.serves or self.ledger.lease.is_doubtful:
             if put_off.has_any:
                 put_off.add(calls)
                 calls = put_off.take_all()
@@ -98,7 +99,7 @@ class Admission:
         """
         self._departures.go_on(lambda client: self._forget(client, delivery))
         put_off, pieces, part = self._put_off, self.pieces, self._part
-        begins = put_off.has_strangers and self._stage.serves and not self.ledger.lease.is_over
+        begins = put_off.has_strangers and self._stage.serves and not self.ledger.lease.is_doubtful
         if not begins and not pieces.has_strangers:
             return
         at = part.begin()

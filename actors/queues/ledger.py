@@ -31,22 +31,29 @@ _ORIGINAL: Final = ORIGINAL  # there is no other that is equal to it: see QueueA
 class Lease:
     """One ledger's. It is `now`; `is_held`: what is said now holds. At `confirmed_at` no other node led.
 
-    `is_over`: it was held, and time has ended it; not where there was none, or it was given up.
+    `is_doubtful`: it was held, time has ended it, and no majority has answered anything that was sent since that was
+    noticed; not where there was none, or it was given up.
     """
 
     def __init__(self) -> None:
         self.now = 0.0
         self.is_held = True
-        self.is_over = False
+        self.is_doubtful = False
         self.confirmed_at = math.inf
         self._until = math.inf
+        self._over_since = math.inf
         self._waiting: deque[tuple[float, Call, Reply]] = deque()
 
     def pass_time(self, now: float) -> None:
         """Note that it is `now`."""
         self.now = now
         self.is_held = now < self._until
-        self.is_over = not self.is_held and self._until > -math.inf
+        if self.is_held or self._until == -math.inf:
+            self._over_since = math.inf
+            self.is_doubtful = False
+        else:
+            self._over_since = min(self._over_since, now)
+            self.is_doubtful = self.confirmed_at < self._over_since
 
     def renew(self, until: float, confirmed_at: float) -> list[Answer]:
         """No other node leads before `until`, and none led at `confirmed_at`. Returns what may be told now."""

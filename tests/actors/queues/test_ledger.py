@@ -92,21 +92,26 @@ def test_a_look_at_committed_state_waits_until_no_other_can_have_led() -> None:
     assert answered(ledger) == [1], "what was said before a majority answered was true when it was said"
 
 
-def is_over(lease: Lease, now: float) -> bool:
+def is_doubtful(lease: Lease, now: float) -> bool:
     lease.pass_time(now)
-    return lease.is_over
+    return lease.is_doubtful
 
 
-def test_a_lease_is_over_when_it_was_held_and_time_has_ended_it() -> None:
+def test_a_lead_is_doubtful_when_time_has_ended_its_lease_until_a_majority_answers_what_was_sent_since() -> None:
     lease = Lease()
-    assert not is_over(lease, 10.0), "a node alone has one for ever"
+    assert not is_doubtful(lease, 10.0), "a node alone has a lease for ever"
     lease.renew(until=12.0, confirmed_at=10.0)
-    assert not is_over(lease, 11.9)
-    assert is_over(lease, 12.0)
-    lease.renew(until=13.0, confirmed_at=12.0)
-    assert not is_over(lease, 12.0)
+    assert not is_doubtful(lease, 11.9)
+    assert is_doubtful(lease, 12.5)
+    lease.renew(until=12.4, confirmed_at=12.4)
+    assert is_doubtful(lease, 12.6), "that was sent before"
+    lease.renew(until=12.5, confirmed_at=12.5)
+    assert not is_doubtful(lease, 13.0), "however long answers take, it goes on"
+    lease.renew(until=14.0, confirmed_at=13.0)
+    assert not is_doubtful(lease, 13.5)
+    assert is_doubtful(lease, 14.0)
     lease.renew(until=-math.inf, confirmed_at=12.0)
-    assert not is_over(lease, 20.0), "none, or given up: it is not waited for"
+    assert not is_doubtful(lease, 20.0), "none, or given up: it is not waited for"
     assert not lease.is_held
 
 

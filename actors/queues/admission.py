@@ -1,10 +1,9 @@
 """Which calls may be done now, and what becomes of the others. A part of the QueueOwner, which says whose they are.
 
 A node that serves does all that there is room for; it puts off what one turn has no time for, and what strangers ask
-for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease is
-over until a majority is heard: another may lead by now, and what it did would be undone, and its outcome unknown. All
-others answer only what is
-asked about themselves, and give the rest back to the Router, which finds out who leads.
+for beyond their part of it. One that is about to serve holds what comes until then, and so does a leader whose lease
+is over until a majority is heard: another may lead by now, and what it did would be undone, and its outcome unknown.
+All others answer only what is asked about themselves, and give the rest back to the Router, which finds out who leads.
 """
 
 from collections.abc import Callable

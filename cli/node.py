@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from actors.node import config as configuration
-from actors.node.config import ConfigError
+from actors.node.config_file import ConfigError
 from actors.node.launch import READY, TRYING, environment, launch, supervisor_command
 from actors.node.node_lock import holder_of
 from actors.node.reload_outcome import ReloadOutcome, last

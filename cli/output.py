@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from actors.node.config import ConfigError
+from actors.node.config_file import ConfigError
 from actors.node.node_lock import HeldError
 from quorate import Client, QuorateError, RefusedError
 from quorate.credentials import Credentials

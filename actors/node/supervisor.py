@@ -24,7 +24,8 @@ from typing import Any, Final
 
 import quorate_compiled
 from actors.node import config as configuration
-from actors.node.config import ConfigError, NodeConfig
+from actors.node.config import NodeConfig
+from actors.node.config_file import ConfigError
 from actors.node.console_process import ConsoleProcess
 from actors.node.founding import FoundingError, founded
 from actors.node.logs import let_go_of_log, set_up_logging

@@ -6,15 +6,8 @@ from typing import Any
 
 import pytest
 
-from actors.node.config import (
-    ConfigError,
-    client_address,
-    load,
-    other_nodes,
-    own_node,
-    virtual_queues,
-    without_comments,
-)
+from actors.node.config import client_address, load, other_nodes, own_node, virtual_queues
+from actors.node.config_file import ConfigError, without_comments
 from actors.node.options import http_listeners
 
 ORIGINAL = """{

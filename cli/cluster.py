@@ -98,8 +98,9 @@ def _member_row(member: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any]
     try:
         with client(member["client_host"], member["client_port"], timeout=2) as connection:
             reply = connection.status()
-    except QuorateError:
-        return row
+    except QuorateError as error:
+        is_silent = isinstance(error.__cause__, ConnectionRefusedError)  # else somebody is there, and says why not
+        return row if is_silent else row | {"fault": row["fault"] or str(error)}
     own = _running(reply)
     if reply["node_id"] != member["node_id"]:
         return row | {"state": f"node {reply['node_id']} is there"}

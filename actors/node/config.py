@@ -182,7 +182,20 @@ def check_together(config: NodeConfig, faults: list[str]) -> None:
             f"{config.values['journal_segment_bytes'].source}: journal_segment_bytes must be at least four times "
             f"max_request_bytes ({config['max_request_bytes']})"
         )
+    _check_clients_ports(config, faults)
     _check_nodes(config, faults)
+
+
+def _check_clients_ports(config: NodeConfig, faults: list[str]) -> None:
+    """Check that no two listeners share a port: the system would give each client to either."""
+    ports = [(config["host"], config["port"]), *((one["host"], one["port"]) for one in config["listeners"])]
+    for index, (host, port) in enumerate(ports):
+        for other, other_port in ports[:index]:
+            if port == other_port and (host == other or is_wildcard(host) or is_wildcard(other)):
+                faults.append(
+                    f"{config.values['listeners'].source}: listeners: entry {index - 1} is at {host}:{port}, where "
+                    "clients have another port already"
+                )
 
 
 def _check_nodes(config: NodeConfig, faults: list[str]) -> None:

@@ -211,7 +211,9 @@ class TcpServer:
                 self._make, sock, ssl=tls(), ssl_handshake_timeout=HANDSHAKE_S, ssl_shutdown_timeout=SHUTDOWN_S
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
+            self._turned_away(
+                address, f"it did not come in by TLS: {getattr(error, 'reason', None) or str(error) or 'it left'}"
+            )
             sock.close()
 
 

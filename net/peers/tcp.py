@@ -142,5 +142,7 @@ class PeerServer:
                 lambda: PeerProtocol(self._accepted, proved=proved), sock, ssl=tls, ssl_handshake_timeout=handshake_s
             )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is one
-            self._turned_away(address, f"it did not come in by TLS: {getattr(error, 'reason', None) or error}")
+            self._turned_away(
+                address, f"it did not come in by TLS: {getattr(error, 'reason', None) or str(error) or 'it left'}"
+            )
             sock.close()

@@ -1,5 +1,6 @@
 """The configuration: the original's file is accepted, overrides win, and every fault is named at once with its line."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,20 @@ def test_a_listener_for_gmqs_monitor_is_the_consoles() -> None:
     assert first["serves"] == ["console", "metrics", "health"]
     assert plain == {"host": "127.0.0.1", "port": 8000, "serves": ["gmq-monitor"]}
     assert (secure["port"], secure["cert"], secure["key"]) == (5, "c", "k")
+
+
+@pytest.mark.parametrize(
+    "listeners",
+    [
+        [{"host": "127.0.0.1", "port": 1111, "tls": True}],
+        [{"host": "0.0.0.0", "port": 1111}],
+        [{"host": "127.0.0.1", "port": 1443, "tls": True}, {"host": "127.0.0.1", "port": 1443}],
+    ],
+)
+def test_no_two_ports_for_clients_are_one(listeners: list[dict[str, Any]]) -> None:
+    """A trial's: each client was given to either, and the half of them did not speak its protocol."""
+    with pytest.raises(ConfigError, match="where clients have another port already"):
+        load(environment={}, flags={"listeners": json.dumps(listeners)})
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ WAITED_S: Final = 0.0002
 WAITED_SHARE: Final = 0.25
 """Of `WINDOW_S` the loop may wait so much, as it does while a busy disk's file system takes one write after the other.
 
-A lane's two thread switches cost a write some 0.1 ms of work, and a wait costs none.
+A lane's two thread switches are work, and a wait is none.
 """
 
 WINDOW_S: Final = 1.0

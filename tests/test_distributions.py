@@ -63,7 +63,7 @@ def build(tmp_path_factory: pytest.TempPathFactory, how: str) -> dict[str, Path]
     shutil.unpack_archive(archive, folder, filter="data")
     source = archive.with_name(archive.name.removesuffix(".tar.gz"))
     if (ROOT / "build").exists():  # what the checkout has compiled of the same sources need not be compiled again
-        shutil.copytree(ROOT / "build", source / "build", ignore=shutil.ignore_patterns("wheels", "bdist*"))
+        shutil.copytree(ROOT / "build", source / "build", ignore=shutil.ignore_patterns("wheels", "bdist*", "peers"))
     pip = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder)
     run(*pip, copy / "quorate", source, QUORATE_COMPILE=how)
     return {path.name.split("-")[0]: path for path in folder.glob("*.whl")}

@@ -1,6 +1,7 @@
 """How many messages between actors a produce takes until its reply is written, on real actors: each costs a request.
 
 A hop that was merged away comes back unnoticed, since nothing is wrong where it does: so they are counted.
+Of actors on the loop: what a thread is told that waits for the disk is not.
 """
 
 import json

@@ -8,10 +8,11 @@ from actors.gateway.listener import GRACE_S, Listener
 from actors.gateway.listener_limits import REFUSED_MAX, ListenerLimits
 from actors.messages.call import Call
 from actors.messages.calls import Answered, ClientGone, Execute
-from actors.messages.lifecycle import Stop, Stopped
+from actors.messages.lifecycle import EndWaits, Stop, Stopped
 from net.clients.connection import Connection
 from net.clients.connection_contract import ConnectionLimits
 from net.clients.udp import DatagramClient
+from net.protocols import BESIDE
 from net.protocols.json_session import JsonSession
 from net.protocols.session import RequestLimits
 from quorate.protocol import Reply, Request
@@ -259,3 +260,13 @@ def test_a_datagram_that_is_refused_for_its_size_does_not_wait() -> None:
     gate.actor.received_datagram(client, Request(2, queue="q", wait=60.0))
     assert [b"overloaded" in data for data in socket.sent] == [True]
     assert gate.actor._datagrams.waiting == []
+
+
+def test_waits_are_ended_for_those_whose_protocol_says_why_and_json_is_not_told_wherever_its_port_is() -> None:
+    gate = Gate()
+    for protocol in ("json", "json" + BESIDE, "disque"):
+        _, connection, _ = gate.connect()
+        connection.protocol = protocol
+    gate.actor.actor_ref.tell(EndWaits(True))
+    gate.crank()
+    assert [gone.client.protocol for gone in gate.router.take(ClientGone)] == ["disque"]
